@@ -1,0 +1,52 @@
+"""prefermab: give a limited resource, round after round, to some of many.
+
+>>> import prefermab as pm
+>>> frame = pm.evaluate(pm.domains.Armman(), {"whittle": pm.policies.Whittle()},
+...                     n_arms=25, budget=7, trials=100)
+
+Names are loaded when first used, so that `prefermab --help` need not wait for JAX.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from prefermab import budget, domains, opt_in, oracles, policies
+    from prefermab.arms import Observation
+    from prefermab.errors import InputError
+    from prefermab.evaluation import evaluate
+    from prefermab.features import FeatureMap
+
+__version__ = "0.1.0.dev0"
+
+_MODULES = {"budget", "domains", "opt_in", "oracles", "policies"}
+_NAMES = {
+    "FeatureMap": "features",
+    "InputError": "errors",
+    "Observation": "arms",
+    "evaluate": "evaluation",
+}
+
+__all__ = [
+    "FeatureMap",
+    "InputError",
+    "Observation",
+    "budget",
+    "domains",
+    "evaluate",
+    "opt_in",
+    "oracles",
+    "policies",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"prefermab.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(f"prefermab.{_NAMES[name]}"), name)
+    raise AttributeError(f"module 'prefermab' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

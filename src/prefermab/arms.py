@@ -1,0 +1,62 @@
+"""What an arm is, what is seen of it in a round, and the rule for those who opted out.
+
+Axis names used in every annotation: `arm`, `round`, `trial`, `state` (or a grid cell of a
+continuous state), `act`, `feat`. An arm is whatever its domain draws, a pytree; N arms are the
+same pytree with a leading `arm` axis. Code is written for one arm and vmapped.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
+
+Arm = PyTree
+"""One arm, as its domain draws it."""
+
+Arms = PyTree
+"""N arms: an `Arm` whose leaves have a leading axis `arm`."""
+
+Key = PRNGKeyArray
+State = Real[Array, ""]
+States = Real[Array, "arm"]
+Features = Float[Array, "arm feat"]
+Actions = Int[Array, "arm"]
+OptIn = Bool[Array, "arm"]
+Costs = Float[Array, "arm act"]
+
+
+class Observation(eqx.Module):
+    """What a policy sees in one round: nothing in it reveals an arm's dynamics.
+
+    Arms that are opted out show a dummy: state 0 and zeroed features. `state` holds integers
+    where states are finite and reals where they are continuous.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.arms import Observation
+    >>> seen = Observation(state=jnp.array([1, 0]), features=jnp.ones((2, 3)),
+    ...                    opt_in=jnp.array([True, False]), costs=jnp.array([[0., 1.], [0., 1.]]),
+    ...                    budget=jnp.array(1.0), round=jnp.array(0))
+    >>> seen.n_arms
+    2
+    """
+
+    state: States
+    features: Features
+    opt_in: OptIn
+    costs: Costs
+    budget: Float[Array, ""]
+    round: Int[Array, ""]
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms there are, opted in or not."""
+        return self.state.shape[0]
+
+
+def hide_opted_out(opt_in: OptIn, state: States, features: Features) -> tuple[States, Features]:
+    """Dummy states and features where an arm is opted out (Algorithm 1, line 8)."""
+    return jnp.where(opt_in, state, 0), jnp.where(opt_in[:, None], features, 0.0)
+
+
+def reward_of_opted_in(opt_in: OptIn, rewards: Float[Array, "arm"]) -> Float[Array, ""]:
+    """Sum of the rewards of those who are in: an arm that is out earns nothing."""
+    return jnp.sum(jnp.where(opt_in, rewards, 0.0))

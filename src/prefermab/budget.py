@@ -1,0 +1,161 @@
+"""Budgeted selection: from a score for each arm and action to actions that fit the budget.
+
+`greedy` is the paper's GreedyProba: pairs of arm and action by descending score, one action an
+arm, a pair that no longer fits is skipped for the next that does. `by_price` finds the lowest
+price at which what every arm prefers fits, and spends what is left by gain per cost.
+
+Spending counts as within the budget up to one part in a million, so that seven times 0.1 fits
+into 0.7 although no binary fraction is 0.1.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from prefermab.arms import Actions, Costs, OptIn
+
+Scores = Float[Array, "arm act"]
+SLACK = 1e-6
+
+
+def cost_of(actions: Actions, costs: Costs) -> Float[Array, ""]:
+    """What a set of actions costs together."""
+    taken = actions[:, None] == jnp.arange(costs.shape[1])
+    return jnp.sum(jnp.where(taken, costs, 0.0))
+
+
+def greedy(
+    scores: Scores, costs: Costs, budget: Float[Array, ""] | float, opt_in: OptIn
+) -> Actions:
+    """The paper's GreedyProba (Algorithm 3, line 7): highest scores first until nothing more fits.
+
+    Column 0 of `scores`, the passive action, is not read: the whole budget is spent if it can be.
+    Ties go to the arm, then the action, that comes first. A score of -inf or NaN forbids. The
+    order of pairs is decided by one sort; each further pass costs O(N), and there are about as
+    many as there are different costs.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.budget import greedy
+    >>> scores = jnp.array([[0.0, 0.9, 0.8], [0.0, 0.7, 0.1], [0.0, 0.6, 0.95]])
+    >>> costs = jnp.tile(jnp.array([0.0, 1.0, 2.0]), (3, 1))
+    >>> greedy(scores, costs, 3.0, jnp.array([True, True, True]))
+    Array([1, 0, 2], dtype=int32)
+    """
+    n_arms, n_active = scores.shape[0], scores.shape[1] - 1
+    value = jnp.where(jnp.isnan(scores[:, 1:]), -jnp.inf, scores[:, 1:]).ravel()
+    allowed = jnp.repeat(opt_in, n_active) & (value > -jnp.inf)
+    order = jnp.argsort(jnp.where(allowed, -value, jnp.inf), stable=True)
+    here = jnp.arange(order.size)
+    place = jnp.zeros_like(order).at[order].set(here).reshape(n_arms, n_active)
+    arm = order // n_active
+    cost = costs[:, 1:].ravel()[order]
+    limit = budget * (1 + SLACK)
+
+    def fitting(open: Bool[Array, "pair"], spent: Float[Array, ""]) -> Bool[Array, "pair"]:
+        return open & (spent + cost <= limit)
+
+    def one_pass(carry):
+        open, spent, taken = carry
+        fits = fitting(open, spent)
+        first = jnp.min(jnp.where(fits[place], place, order.size), axis=1)
+        candidate = fits & (here == first[arm])
+        over = candidate & (spent + jnp.cumsum(jnp.where(candidate, cost, 0.0)) > limit)
+        stop = jnp.where(jnp.any(over), jnp.argmax(over), order.size)
+        take = candidate & (here < stop)
+        served = jnp.any(take[place], axis=1)
+        open = fits & ~served[arm] & (here != stop)
+        return open, spent + jnp.sum(jnp.where(take, cost, 0.0)), taken | take
+
+    def unfinished(carry):
+        open, spent, _ = carry
+        return jnp.any(fitting(open, spent))
+
+    nothing = jnp.zeros(order.size, bool)
+    start = (allowed[order], jnp.zeros((), cost.dtype), nothing)
+    _, _, taken = jax.lax.while_loop(unfinished, one_pass, start)
+    chosen = taken[place]
+    return jnp.where(jnp.any(chosen, axis=1), jnp.argmax(chosen, axis=1) + 1, 0).astype(jnp.int32)
+
+
+def preferred(gains: Scores, costs: Costs, price: Float[Array, ""], opt_in: OptIn) -> Actions:
+    """What each arm would do at a price: the largest gain less price times cost, cheapest first."""
+    worth = jnp.where(opt_in[:, None], gains - price * costs, -jnp.inf).at[:, 0].set(0.0)
+    best = worth >= jnp.max(worth, axis=1, keepdims=True)
+    return jnp.argmin(jnp.where(best, costs, jnp.inf), axis=1).astype(jnp.int32)
+
+
+def lowest_price(
+    spending: Callable[[Float[Array, ""]], Float[Array, ""]],
+    budget: Float[Array, ""] | float,
+    highest: Float[Array, ""] | float,
+    halvings: int = 30,
+) -> Float[Array, ""]:
+    """The lowest price in [0, highest] at which `spending(price)`, which falls, fits the budget.
+
+    >>> from prefermab.budget import lowest_price
+    >>> round(float(lowest_price(lambda price: 10.0 - price, 4.0, 100.0)), 3)
+    6.0
+    """
+    limit = budget * (1 + SLACK)
+
+    def halve(_, ends):
+        low, high = ends
+        middle = (low + high) / 2
+        fits = spending(middle) <= limit
+        return jnp.where(fits, low, middle), jnp.where(fits, middle, high)
+
+    low, high = jnp.zeros(()), jnp.asarray(highest, jnp.float32)
+    free = spending(low) <= limit
+    _, price = jax.lax.fori_loop(0, halvings, halve, (low, high))
+    return jnp.where(free, 0.0, price)
+
+
+def by_price(
+    gains: Scores, costs: Costs, budget: Float[Array, ""] | float, opt_in: OptIn
+) -> Actions:
+    """The most gain the budget buys, but for rounding: what is preferred at the lowest price that
+    fits, then the rest of the budget on the best further gains per cost.
+
+    `gains` are over the passive action; one that is not positive is never taken, though budget be
+    left. With two actions this is the exact order by gain per cost.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.budget import by_price
+    >>> gains = jnp.array([[0.0, 3.0, 5.0], [0.0, 2.0, 2.5], [0.0, -1.0, -2.0]])
+    >>> costs = jnp.tile(jnp.array([0.0, 1.0, 2.0]), (3, 1))
+    >>> by_price(gains, costs, 3.0, jnp.array([True, True, True]))
+    Array([2, 1, 0], dtype=int32)
+    """
+    gains = jnp.where(jnp.isnan(gains), -jnp.inf, gains - gains[:, :1])
+    useful = (gains > 0) & opt_in[:, None]
+    rate = jnp.where(useful, gains / jnp.where(costs > 0, costs, 1.0), 0.0)
+    highest = jnp.max(rate) * 1.01 + 1e-6
+
+    def spending(price):
+        return cost_of(preferred(gains, costs, price, opt_in), costs)
+
+    actions = preferred(gains, costs, lowest_price(spending, budget, highest), opt_in)
+    for _ in range(costs.shape[1] - 1):
+        actions = upgrade(actions, gains, costs, budget, opt_in)
+    return actions
+
+
+def upgrade(
+    actions: Actions,
+    gains: Scores,
+    costs: Costs,
+    budget: Float[Array, ""] | float,
+    opt_in: OptIn,
+) -> Actions:
+    """Spends what `actions` leave of the budget on better actions, by further gain per cost."""
+    gain_now, cost_now = (jnp.take_along_axis(t, actions[:, None], axis=1) for t in (gains, costs))
+    more, extra = gains - gain_now, costs - cost_now
+    per_cost = jnp.where(extra > 0, more / jnp.where(extra > 0, extra, 1.0), jnp.inf)
+    scores = jnp.where((more > 0) & (extra >= 0), per_cost, -jnp.inf)
+    left = jnp.maximum(budget - jnp.sum(cost_now), 0.0)
+    # Selection reads active columns only; a column in front lets it reach every action.
+    wide = jnp.pad(jnp.stack([scores, extra]), ((0, 0), (0, 0), (1, 0)))
+    better = greedy(wide[0], wide[1], left, opt_in)
+    return jnp.where(better > 0, better - 1, actions).astype(jnp.int32)

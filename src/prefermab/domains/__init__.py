@@ -1,0 +1,50 @@
+"""The problem families: one file each, dynamics only.
+
+>>> import prefermab as pm
+>>> pm.domains.get("sis", population=50).name
+'sis'
+"""
+
+from typing import Any
+
+from prefermab.domains.armman import Armman
+from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
+from prefermab.domains.continuous_synthetic import ContinuousSynthetic
+from prefermab.domains.sis import SIS, ContinuousSIS
+from prefermab.domains.synthetic import Synthetic
+from prefermab.domains.tabular import Tabular
+from prefermab.errors import InputError, unknown
+
+BY_NAME: dict[str, type[Domain]] = {
+    domain.name: domain for domain in (Synthetic, Armman, SIS, ContinuousSynthetic, ContinuousSIS)
+}
+
+
+def get(name: str, **settings: Any) -> Domain:
+    """A domain by the name the command line uses, with its settings.
+
+    >>> import prefermab as pm
+    >>> pm.domains.get("armman", mix=(0.4, 0.4, 0.2)).mix
+    (0.4, 0.4, 0.2)
+    """
+    if name not in BY_NAME:
+        raise unknown("domain", str(name), BY_NAME)
+    try:
+        return BY_NAME[name](**settings)
+    except TypeError:
+        raise InputError(f"the domain '{name}' does not take {', '.join(settings)}.") from None
+
+
+__all__ = [
+    "BY_NAME",
+    "SIS",
+    "Armman",
+    "ContinuousDomain",
+    "ContinuousSIS",
+    "ContinuousSynthetic",
+    "Domain",
+    "FiniteDomain",
+    "Synthetic",
+    "Tabular",
+    "get",
+]

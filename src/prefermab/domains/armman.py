@@ -1,0 +1,80 @@
+"""ARMMAN: a mother's engagement with health messages, and calls that may raise it."""
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from prefermab.arms import Arm, Key, State
+from prefermab.domains.base import FiniteDomain, uniform_in_subinterval
+from prefermab.errors import InputError
+
+# Ranges of the six parameters for the groups A, B, C: (group, parameter, low and high).
+_ANY, _LOST, _MIDDLE = (0.0, 1.0), (0.35, 0.85), (0.35, 0.85)
+_RANGES = np.array(
+    [
+        [_ANY, _ANY, (0.5, 1.0), (0.5, 1.0), _LOST, _LOST],
+        [_ANY, _ANY, _MIDDLE, (0.15, 0.65), _LOST, _LOST],
+        [_ANY, _ANY, _MIDDLE, (0.0, 0.5), _LOST, _LOST],
+    ],
+    dtype=np.float32,
+)
+_REWARDS = np.array([1.0, 0.5, 0.0], dtype=np.float32)
+
+
+class Armman(FiniteDomain):
+    """Three states, two actions, rewards 1, .5, 0.
+
+    One parameter for each (state, action): motivated, the probability to stay so (else
+    persuadable); persuadable, to become a lost cause when not called and to become motivated when
+    called (else no change); lost cause, to stay so (else persuadable). Their ranges depend on the
+    group an arm belongs to, A, B or C, drawn with the shares `mix`.
+
+    >>> import jax
+    >>> import prefermab as pm
+    >>> domain = pm.domains.Armman(mix=(0.4, 0.2, 0.4))
+    >>> domain.state_names
+    ('motivated', 'persuadable', 'lost cause')
+    """
+
+    mix: tuple[float, float, float] = (0.2, 0.2, 0.6)
+
+    name: ClassVar[str] = "armman"
+    action_names: ClassVar[tuple[str, ...]] = ("none", "call")
+    state_names: ClassVar[tuple[str, ...]] = ("motivated", "persuadable", "lost cause")
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "stay_motivated", "stay_motivated_called", "fall", "rise_called", "stay_lost",
+        "stay_lost_called",
+    )  # fmt: skip
+
+    def __check_init__(self) -> None:
+        shares = np.asarray(self.mix, dtype=float)
+        if shares.shape != (3,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
+            raise InputError(f"mix must be three shares that add up to 1, not {self.mix}.")
+
+    def draw(self, key: Key) -> Arm:
+        key_group, key_values = jax.random.split(key)
+        group = jax.random.choice(key_group, 3, p=jnp.asarray(self.mix))
+        ranges = jnp.asarray(_RANGES)[group]
+        return uniform_in_subinterval(key_values, ranges[:, 0], ranges[:, 1])
+
+    def parameters(self, arm: Arm) -> Float[Array, "param"]:
+        return arm
+
+    def costs(self, arm: Arm) -> Float[Array, "act"]:
+        return jnp.array([0.0, 1.0])
+
+    def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
+        return jnp.asarray(_REWARDS)[state]
+
+    def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
+        p = arm.reshape(3, 2)[cell, action]
+        zero = jnp.zeros_like(p)
+        from_motivated = jnp.stack([p, 1 - p, zero])
+        from_persuadable = jnp.where(
+            action == 1, jnp.stack([p, 1 - p, zero]), jnp.stack([zero, 1 - p, p])
+        )
+        from_lost = jnp.stack([zero, 1 - p, p])
+        return jnp.stack([from_motivated, from_persuadable, from_lost])[cell]

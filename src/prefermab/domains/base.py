@@ -1,0 +1,211 @@
+"""What a domain is: a family of arms to draw from, and how one arm moves.
+
+A domain file holds dynamics only, for one arm. With finitely many states it says how to draw an
+arm, the probabilities of the next state, and the reward; with a continuous state, the mean and
+spread of the next state in place of probabilities. Everything else is here: drawing many arms,
+starts, stepping, features, and the table of transitions that oracles work on (for a continuous
+state, on a grid).
+"""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, Real
+
+from prefermab.arms import Arm, Arms, Features, Key, State
+from prefermab.errors import InputError
+from prefermab.features import FeatureMap
+
+
+class Domain(eqx.Module):
+    """A family of arms. Methods that take an `arm` act on one; vmap them for many.
+
+    A `cell` is a state where states are finite, and a point of a grid where they are continuous.
+
+    >>> import jax
+    >>> import prefermab as pm
+    >>> domain = pm.domains.Armman()
+    >>> arms = domain.draw_arms(jax.random.key(0), 25)
+    >>> domain.features(arms, round=0).shape
+    (25, 6)
+    """
+
+    feature_map: FeatureMap = eqx.field(kw_only=True, default_factory=FeatureMap)
+
+    name: ClassVar[str] = "own"
+    action_names: eqx.AbstractVar[tuple[str, ...]]
+    state_names: eqx.AbstractVar[tuple[str, ...]]
+    parameter_names: eqx.AbstractVar[tuple[str, ...]]
+    usual_arms: ClassVar[int] = 25
+    usual_budget: ClassVar[float] = 7.0
+
+    @abc.abstractmethod
+    def draw(self, key: Key) -> Arm:
+        """One arm, at random."""
+
+    @abc.abstractmethod
+    def parameters(self, arm: Arm) -> Float[Array, "param"]:
+        """The numbers that describe an arm's dynamics: what its features are made from."""
+
+    @abc.abstractmethod
+    def start(self, key: Key, arm: Arm) -> State:
+        """A first state."""
+
+    @abc.abstractmethod
+    def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
+        """The next state."""
+
+    @abc.abstractmethod
+    def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
+        """The reward of being in a state."""
+
+    @abc.abstractmethod
+    def costs(self, arm: Arm) -> Float[Array, "act"]:
+        """What each action costs on this arm; action 0 is passive and free."""
+
+    @abc.abstractmethod
+    def encode(self, state: State) -> Float[Array, "code"]:
+        """A state as numbers for a network."""
+
+    @property
+    @abc.abstractmethod
+    def cells(self) -> Real[Array, "state"]:
+        """All states, or the points of the grid."""
+
+    @abc.abstractmethod
+    def cell(self, state: State) -> Int[Array, ""]:
+        """The cell a state lies in."""
+
+    @abc.abstractmethod
+    def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
+        """Probability of each next cell."""
+
+    @property
+    def n_actions(self) -> int:
+        """How many actions there are, the passive one included."""
+        return len(self.action_names)
+
+    @property
+    def n_cells(self) -> int:
+        """How many states there are, or points of the grid."""
+        return self.cells.shape[0]
+
+    def draw_arms(self, key: Key, n_arms: int) -> Arms:
+        """`n_arms` arms, independently."""
+        return jax.vmap(self.draw)(jax.random.split(key, n_arms))
+
+    def observe(self, arm: Arm, round: int | Int[Array, ""]) -> Float[Array, "feat"]:
+        """The features seen of an arm in a round; override where they change between rounds."""
+        del round
+        return self.feature_map(self.parameters(arm))
+
+    def features(self, arms: Arms, round: int | Int[Array, ""] = 0) -> Features:
+        """The features of many arms in a round."""
+        return jax.vmap(lambda arm: self.observe(arm, round))(arms)
+
+    def transitions(self, arm: Arm) -> Float[Array, "state act state"]:
+        """The whole table of probabilities (cell, action, next cell)."""
+        cells, actions = jnp.arange(self.n_cells), jnp.arange(self.n_actions)
+        over_actions = jax.vmap(self.row, in_axes=(None, None, 0))
+        return jax.vmap(over_actions, in_axes=(None, 0, None))(arm, cells, actions)
+
+    def rewards(self, arm: Arm) -> Float[Array, "state"]:
+        """The reward of every cell."""
+        return jax.vmap(lambda state: self.reward_at(arm, state))(self.cells)
+
+
+class FiniteDomain(Domain):
+    """Finitely many states 0, 1, …: a subclass gives `row`, the probabilities of the next state."""
+
+    @property
+    def cells(self) -> Int[Array, "state"]:
+        return jnp.arange(len(self.state_names))
+
+    def cell(self, state: State) -> Int[Array, ""]:
+        return state.astype(int)
+
+    def start(self, key: Key, arm: Arm) -> State:
+        del arm
+        return jax.random.randint(key, (), 0, len(self.state_names))
+
+    def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
+        # The inverse of the cumulative probability at one uniform draw: policies compared on the
+        # same key then part only where their actions make a difference.
+        reached = jnp.cumsum(self.row(arm, self.cell(state), action))
+        return jnp.sum(reached <= jax.random.uniform(key) * reached[-1]).astype(state.dtype)
+
+    def encode(self, state: State) -> Float[Array, "code"]:
+        return jax.nn.one_hot(state, len(self.state_names))
+
+
+class ContinuousDomain(Domain):
+    """A state in [0, 1] whose next value is normal, clipped: a subclass gives its `moments`."""
+
+    grid: int = eqx.field(kw_only=True, default=101)
+    """Points of the grid that stands for the state where an oracle needs finitely many."""
+
+    state_names: ClassVar[tuple[str, ...]] = ("state",)
+
+    def __check_init__(self) -> None:
+        if self.grid < 2:
+            raise InputError(f"grid must have at least 2 points, not {self.grid}.")
+
+    @abc.abstractmethod
+    def moments(
+        self, arm: Arm, state: State, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """Mean and standard deviation of the next state before it is clipped to [0, 1]."""
+
+    @property
+    def cells(self) -> Float[Array, "state"]:
+        return jnp.linspace(0.0, 1.0, self.grid)
+
+    def cell(self, state: State) -> Int[Array, ""]:
+        return jnp.searchsorted((self.cells[1:] + self.cells[:-1]) / 2, state)
+
+    def start(self, key: Key, arm: Arm) -> State:
+        del arm
+        return jax.random.uniform(key)
+
+    def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
+        mean, spread = self.moments(arm, state, action)
+        return jnp.clip(mean + spread * jax.random.normal(key), 0.0, 1.0)
+
+    def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
+        # Mass is shared between the two nearest points so that the mean is kept: each point gets
+        # the expectation of a hat function, a second difference of E[(x' - point)+].
+        mean, spread = self.moments(arm, self.cells[cell], action)
+        spread = jnp.maximum(spread, 1e-6)
+        z = (self.cells - mean) / spread
+        excess = spread * (jax.scipy.stats.norm.pdf(z) - z * jax.scipy.stats.norm.sf(z))
+        above = jnp.diff(excess) / jnp.diff(self.cells)
+        p = jnp.maximum(jnp.diff(above, prepend=-1.0, append=0.0), 0.0)
+        return p / jnp.sum(p)
+
+    def encode(self, state: State) -> Float[Array, "code"]:
+        return state[None]
+
+
+def uniform_in_subinterval(
+    key: Key, low: Float[Array, "..."], high: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """A random sub-interval of each [low, high] (two draws, sorted), then a value inside it."""
+    ends = jax.random.uniform(key, (3, *low.shape))
+    left, right = jnp.minimum(ends[0], ends[1]), jnp.maximum(ends[0], ends[1])
+    return low + (high - low) * (left + (right - left) * ends[2])
+
+
+def bounds(*ranges: tuple[float, float]) -> tuple[Float[Array, "param"], Float[Array, "param"]]:
+    """Lower and upper ends of several ranges, as two arrays."""
+    table = np.asarray(ranges, dtype=np.float32)
+    return jnp.asarray(table[:, 0]), jnp.asarray(table[:, 1])
+
+
+def check_range(pair: tuple[float, float], name: str) -> None:
+    """A range is two finite numbers, the lower first."""
+    if len(pair) != 2 or not np.all(np.isfinite(pair)) or pair[0] > pair[1]:
+        raise InputError(f"{name} must be two finite numbers, the lower first, not {pair}.")

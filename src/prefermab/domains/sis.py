@@ -1,0 +1,133 @@
+"""SIS: an epidemic in separate populations, with messaging and masks; discrete and continuous."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import xlogy
+from jaxtyping import Array, Float, Int
+from scipy.special import gammaln
+
+from prefermab.arms import Arm, Key, State
+from prefermab.domains.base import (
+    ContinuousDomain,
+    Domain,
+    FiniteDomain,
+    bounds,
+    check_range,
+    uniform_in_subinterval,
+)
+from prefermab.errors import count, number
+
+Range = tuple[float, float]
+
+
+class _Epidemic(Domain):
+    """What the two forms share: an arm is (κ, r_infect, a₁, a₂), in the ranges of the appendix."""
+
+    contacts: Range = eqx.field(kw_only=True, default=(1.0, 10.0))
+    infectiousness: Range = eqx.field(kw_only=True, default=(0.5, 0.99))
+    messaging_effect: Range = eqx.field(kw_only=True, default=(1.0, 10.0))
+    masks_effect: Range = eqx.field(kw_only=True, default=(1.0, 10.0))
+
+    action_names: ClassVar[tuple[str, ...]] = ("none", "messaging", "masks")
+    parameter_names: ClassVar[tuple[str, ...]] = (
+        "contacts",
+        "infectiousness",
+        "messaging_effect",
+        "masks_effect",
+    )
+    usual_arms: ClassVar[int] = 20
+    usual_budget: ClassVar[float] = 16.0
+
+    def __check_init__(self) -> None:
+        for name in self.parameter_names:
+            check_range(getattr(self, name), name)
+
+    def draw(self, key: Key) -> Arm:
+        low, high = bounds(*(getattr(self, name) for name in self.parameter_names))
+        return uniform_in_subinterval(key, low, high)
+
+    def parameters(self, arm: Arm) -> Float[Array, "param"]:
+        return arm
+
+    def costs(self, arm: Arm) -> Float[Array, "act"]:
+        return jnp.array([0.0, 1.0, 2.0])
+
+    def exposure(
+        self, arm: Arm, infected: Float[Array, ""], action: Int[Array, ""]
+    ) -> Float[Array, ""]:
+        """κ · share infected · r_infect: one uninfected escapes with probability e^-this."""
+        contacts, infectiousness, messaging, masks = arm
+        divided = jnp.stack([jnp.ones_like(messaging), messaging, masks])[action]
+        return contacts * infected * infectiousness / divided
+
+
+class SIS(_Epidemic, FiniteDomain):
+    """State: how many of `population` are uninfected. Of those s, Binomial(s, q) are infected in
+    the round and everyone who was infected recovers; the reward is the uninfected share.
+
+    >>> import prefermab as pm
+    >>> pm.domains.SIS(population=50, messaging_effect=(1, 7), masks_effect=(1, 7)).n_cells
+    51
+    """
+
+    population: int = 150
+
+    name: ClassVar[str] = "sis"
+
+    def __check_init__(self) -> None:
+        count(self.population, "population")
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        return tuple(str(uninfected) for uninfected in range(self.population + 1))
+
+    def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
+        return state / self.population
+
+    def encode(self, state: State) -> Float[Array, "code"]:
+        return (state / self.population)[None]
+
+    def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
+        exposure = self.exposure(arm, (self.population - cell) / self.population, action)
+        infected = self.population - jnp.arange(self.population + 1)
+        spared = cell - infected
+        log_factorial = jnp.asarray(gammaln(np.arange(self.population + 1) + 1.0), jnp.float32)
+        log_ways = log_factorial[cell] - log_factorial[infected] - log_factorial[spared]
+        log_p = log_ways + xlogy(infected, -jnp.expm1(-exposure)) - spared * exposure
+        p = jnp.where(spared >= 0, jnp.exp(log_p), 0.0)
+        return p / jnp.sum(p)
+
+
+class ContinuousSIS(_Epidemic, ContinuousDomain):
+    """SIS in proportions: the state is the uninfected share of `population`, and the normal
+    distribution of the same mean and variance stands in for the binomial, clipped to [0, 1].
+
+    >>> import prefermab as pm
+    >>> pm.domains.ContinuousSIS(grid=51).n_cells
+    51
+    """
+
+    population: float = 150.0
+
+    name: ClassVar[str] = "continuous-sis"
+
+    def __check_init__(self) -> None:
+        number(self.population, "population", at_least=1.0)
+
+    @property
+    def cells(self) -> Float[Array, "state"]:
+        # Denser towards 1, where few infected grow fast and nobody infected is the end of it.
+        return 1 - jnp.linspace(1.0, 0.0, self.grid) ** 2
+
+    def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
+        return state
+
+    def moments(
+        self, arm: Arm, state: State, action: Int[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        spared = jnp.exp(-self.exposure(arm, 1 - state, action))
+        variance = state * (1 - spared) * spared / self.population
+        return 1 - state * (1 - spared), jnp.sqrt(variance)

@@ -1,0 +1,254 @@
+"""Comparison of policies on the same arms, starts, opt-ins and luck.
+
+The spread between draws of arms is larger than the difference between good policies, so each
+trial's world is drawn once, from a stream of its own, and every policy is played in it. What a
+policy earns depends on the seed and on itself, not on which others it is compared with.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from jaxtyping import Array, Bool, Float
+
+from prefermab.arms import Key
+from prefermab.domains.base import Domain
+from prefermab.errors import InputError, count, number
+from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
+from prefermab.oracles.lagrangian import relax
+from prefermab.policies.base import Policy, as_policy
+from prefermab.rollout import Played, draw_world, play, reward_per_arm
+
+ROUNDS = 9
+"""Decisions in a trial: the paper's ten states."""
+
+TABLE_BYTES = 1 << 27
+"""How much memory the transition tables of the trials that run at once may take."""
+
+Progress = Callable[[float, str], None]
+"""Told after every piece of work which share of all is done, and what was."""
+
+
+def evaluate(
+    domain: Domain,
+    policies: Mapping[str, Any],
+    n_arms: int | None = None,
+    budget: float | None = None,
+    opt_in: float | Streaming | Sequence[float | Streaming] = 1.0,
+    trials: int = 1000,
+    seed: int = 0,
+    *,
+    rounds: int = ROUNDS,
+    bound: bool = True,
+    progress: Progress | None = None,
+) -> pl.DataFrame:
+    """One row for each policy and opt-in rate, best first.
+
+    `mean` is the reward of a trial per opted-in arm, `sd` its standard deviation over trials,
+    `stderr` its standard error. `of_best` is the share of the best policy's mean; `difference`
+    and `difference_stderr` are of the paired differences to it. `bound` is the mean Lagrangian
+    upper bound with known dynamics and `of_bound` the share of it (both empty with bound=False).
+    `spent` is the mean spending a round.
+
+    >>> import prefermab as pm
+    >>> frame = pm.evaluate(pm.domains.Armman(), {"none": pm.policies.NoAction(),
+    ...                     "whittle": pm.policies.Whittle()}, n_arms=25, budget=7, trials=100)
+    >>> frame["policy"].to_list()
+    ['whittle', 'none']
+    """
+    if not isinstance(domain, Domain):
+        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+    if not policies:
+        raise InputError("policies must name at least one policy to evaluate.")
+    players = {name: as_policy(given, name) for name, given in policies.items()}
+    n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
+    money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
+    keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
+    n_rounds = count(rounds, "rounds")
+
+    rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
+    if not rates:
+        raise InputError("opt_in must name at least one rate.")
+    report = _Counted(progress, (len(players) + bound) * len(rates))
+    rows = []
+    for rate in rates:
+        everyone = Trials(keys, _schedules(keys, rate, n_arms, n_rounds))
+        batches = _batches(domain, everyone)
+        limits, prices = np.full(len(keys), np.nan), [None] * len(batches)
+        if bound:
+            found = [_relax(domain, batch, money) for batch in report.each(batches, "bound")]
+            limits = _joined([limit for limit, _ in found], len(keys))
+            prices = [price for _, price in found]
+        priced = list(zip(batches, prices, strict=True))
+        earned, spent = {}, {}
+        for name, policy in players.items():
+            each = report.each(priced, name)
+            played = [_play(name, policy, domain, batch, money, price) for batch, price in each]
+            earned[name] = _joined([reward_per_arm(p) for p in played], len(keys))
+            spent[name] = float(_joined([p.spent for p in played], len(keys)).mean())
+        rows += _rows(_label(rate, rates), earned, spent, limits)
+    return pl.DataFrame(rows)
+
+
+class Trials(eqx.Module):
+    """Trials before their worlds are drawn: a key each, and who is in when."""
+
+    keys: Key
+    opt_in: Bool[Array, "trial round arm"]
+
+
+def trial_keys(seed: int, trials: int) -> Key:
+    """A key a trial; the first trials are the same however many there are."""
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(trials))
+
+
+def _schedules(
+    keys: Key, rate: float | Streaming, n_arms: int, n_rounds: int
+) -> Bool[Array, "trial round arm"]:
+    """ξ for every trial: a fixed random share, or a stream of people."""
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+    if isinstance(rate, Streaming):
+        places = jax.vmap(lambda key: rate.occupants(key, n_arms, n_rounds))(keys)
+        people = int(places.max()) + 1
+        return jax.vmap(lambda held: in_place(held, people))(places)
+    opted_in = opted_in_count(rate, n_arms)
+    if opted_in == 0:
+        raise InputError(f"at opt_in {rate:g} none of {n_arms} arms is in: nothing to evaluate.")
+    shares = jax.vmap(lambda key: fixed_share(key, n_arms, opted_in))(keys)
+    return jnp.broadcast_to(shares[:, None], (len(keys), n_rounds, n_arms))
+
+
+def _batches(domain: Domain, trials: Trials) -> list[Trials]:
+    """Trials in equal batches (the last filled up) whose transition tables fit in memory."""
+    n_trials, _, n_arms = trials.opt_in.shape
+    table = 4 * n_arms * domain.n_cells**2 * domain.n_actions
+    size = max(1, min(n_trials, TABLE_BYTES // table))
+    padded = np.arange(-(-n_trials // size) * size) % n_trials
+    return [Trials(trials.keys[i], trials.opt_in[i]) for i in padded.reshape(-1, size)]
+
+
+def _joined(parts: Sequence[Array], n_trials: int) -> np.ndarray:
+    return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])[:n_trials]
+
+
+@eqx.filter_jit
+def _relax_trials(
+    domain: Domain, trials: Trials, budget: Float[Array, ""]
+) -> tuple[Float[Array, "trial"], Float[Array, "trial round"]]:
+    def one_trial(key, opt_in):
+        world = draw_world(key, domain, opt_in)
+        value, prices = relax(
+            jax.vmap(domain.transitions)(world.arms),
+            jax.vmap(domain.rewards)(world.arms),
+            jax.vmap(domain.costs)(world.arms),
+            budget,
+            jax.vmap(domain.cell)(world.start),
+            opt_in,
+        )
+        return value * opt_in.shape[0] / jnp.sum(opt_in), prices
+
+    return jax.vmap(one_trial)(trials.keys, trials.opt_in)
+
+
+def _relax(
+    domain: Domain, trials: Trials, budget: Float[Array, ""]
+) -> tuple[Float[Array, "trial"], Float[Array, "trial round"]]:
+    """The bound per opted-in arm and the prices; waits, so that progress is honest."""
+    return jax.block_until_ready(_relax_trials(domain, trials, budget))
+
+
+@eqx.filter_jit
+def _play_trials(
+    policy: Policy,
+    domain: Domain,
+    trials: Trials,
+    budget: Float[Array, ""],
+    prices: Float[Array, "trial round"] | None,
+) -> Played:
+    def one_trial(key, opt_in, price):
+        world = draw_world(key, domain, opt_in)
+        return play(policy, domain, world, budget, jax.random.fold_in(key, 2), price)
+
+    return jax.vmap(one_trial)(trials.keys, trials.opt_in, prices)
+
+
+def _play(
+    name: str,
+    policy: Policy,
+    domain: Domain,
+    trials: Trials,
+    budget: Float[Array, ""],
+    prices: Float[Array, "trial round"] | None,
+) -> Played:
+    try:
+        played = _play_trials(policy, domain, trials, budget, prices)
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
+        raise InputError(
+            f"the policy '{name}' must be written with jax.numpy and without if or while on what "
+            "is seen, so that all trials run at once."
+        ) from None
+    if not played.sound.all():
+        raise InputError(f"the policy '{name}' took an action outside 0 to {domain.n_actions - 1}.")
+    most = float(played.spent.max())
+    if most > float(budget) * (1 + 1e-5):
+        raise InputError(f"the policy '{name}' spent {most:g} of a budget of {float(budget):g}.")
+    return played
+
+
+def _rows(
+    label: float | str, earned: dict[str, np.ndarray], spent: dict[str, float], limits: np.ndarray
+) -> list[dict[str, Any]]:
+    best = max(earned, key=lambda name: earned[name].mean())
+    limit = limits.mean()
+    rows = []
+    for name in sorted(earned, key=lambda name: -earned[name].mean()):
+        own, behind = earned[name], earned[name] - earned[best]
+        rows.append(
+            {
+                "policy": name,
+                "opt_in": label,
+                "mean": own.mean(),
+                "sd": _spread(own),
+                "stderr": _spread(own) / np.sqrt(own.size),
+                "of_bound": own.mean() / limit if limit > 0 else None,
+                "of_best": own.mean() / earned[best].mean() if earned[best].mean() > 0 else None,
+                "difference": behind.mean(),
+                "difference_stderr": _spread(behind) / np.sqrt(own.size),
+                "bound": None if np.isnan(limit) else limit,
+                "spent": spent[name],
+                "trials": own.size,
+            }
+        )
+    return rows
+
+
+def _spread(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if values.size > 1 else 0.0
+
+
+def _label(rate: float | Streaming, rates: Sequence[float | Streaming]) -> float | str:
+    """A number, unless a stream stands among the rates: a column has one type."""
+    if not any(isinstance(other, Streaming) for other in rates):
+        return float(rate)  # pyright: ignore[reportArgumentType]
+    if isinstance(rate, Streaming):
+        return f"stay {rate.stay:g}, {rate.newcomers:g} join"
+    return f"{rate:g}"
+
+
+class _Counted:
+    """Reports which share of all runs is done, batch by batch."""
+
+    def __init__(self, progress: Progress | None, runs: int):
+        self.progress, self.runs, self.done = progress, runs, 0.0
+
+    def each(self, batches: Sequence[Any], what: str):
+        """The batches, one after the other; a run is done with its last."""
+        for batch in batches:
+            yield batch
+            self.done += 1 / len(batches)
+            if self.progress is not None:
+                self.progress(self.done / self.runs, what)

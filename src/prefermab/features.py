@@ -1,0 +1,63 @@
+"""Feature maps: what the programme sees of an arm instead of its true dynamics.
+
+The paper projects the parameters x of an arm's dynamics to features y = Ax with a random square
+matrix A (the default), or y = 1/(1 + exp(-Ax)), or y = x; and masks some of them. A map is
+determined by what is written here, seed included, so storing these fields stores the map.
+"""
+
+from typing import Literal, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from prefermab.errors import InputError, count, unknown
+
+Kind = Literal["identity", "linear", "sigmoid"]
+
+
+class FeatureMap(eqx.Module):
+    """From an arm's true parameters to the features that are seen of it.
+
+    A masked feature is NaN, which means "unknown" everywhere in this package.
+
+    >>> import jax.numpy as jnp
+    >>> import prefermab as pm
+    >>> pm.FeatureMap("identity", masked=(1,))(jnp.array([0.4, 0.6]))
+    Array([0.4, nan], dtype=float32)
+    >>> domain = pm.domains.Synthetic(feature_map=pm.FeatureMap("sigmoid", seed=7))
+    """
+
+    kind: Kind = "linear"
+    seed: int = 0
+    masked: tuple[int, ...] = ()
+
+    def __check_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise unknown("feature map", str(self.kind), get_args(Kind))
+        count(self.seed, "the feature map's seed", at_least=0)
+        if any(column < 0 for column in self.masked):
+            raise InputError(f"masked features are numbered from 0, not {min(self.masked)}.")
+
+    def matrix(self, size: int) -> np.ndarray:
+        """A: square, standard normal entries scaled by 1/√size so that features keep their scale.
+
+        >>> from prefermab import FeatureMap
+        >>> FeatureMap("linear", seed=0).matrix(2).shape
+        (2, 2)
+        """
+        return np.random.default_rng(self.seed).standard_normal((size, size)) / np.sqrt(size)
+
+    def __call__(self, parameters: Float[Array, "feat"]) -> Float[Array, "feat"]:
+        size = parameters.shape[-1]
+        if any(column >= size for column in self.masked):
+            raise InputError(f"masked feature {max(self.masked)}: there are only {size}, from 0.")
+        features = parameters
+        if self.kind != "identity":
+            features = jnp.asarray(self.matrix(size), dtype=jnp.float32) @ parameters
+        if self.kind == "sigmoid":
+            features = jax.nn.sigmoid(features)
+        hidden = np.isin(np.arange(size), self.masked)
+        return jnp.where(hidden, jnp.nan, features)

@@ -1,0 +1,113 @@
+"""Who is in: the vector ξ of opt-in decisions, round by round.
+
+Three processes. `fixed_share` opts a random share in for a whole trial (how the paper evaluates),
+`redraw` flips a coin for each arm (how it trains), and `Streaming` lets people leave and newcomers
+ask to join a programme of limited capacity (Algorithm 1, lines 5 to 10).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from prefermab.arms import Key, OptIn
+from prefermab.errors import InputError, count, number, share
+
+
+def opted_in_count(rate: float, n_arms: int) -> int:
+    """How many of `n_arms` are in at opt-in rate `rate`: round(rate · N), halves to even.
+
+    >>> from prefermab import opt_in
+    >>> opt_in.opted_in_count(0.9, 25)
+    22
+    """
+    return round(share(rate, "opt_in") * n_arms)
+
+
+def fixed_share(key: Key, n_arms: int, opted_in: int | Int[Array, ""]) -> OptIn:
+    """Exactly `opted_in` of `n_arms`, uniformly at random.
+
+    >>> import jax
+    >>> from prefermab import opt_in
+    >>> int(opt_in.fixed_share(jax.random.key(0), 21, 17).sum())
+    17
+    """
+    return jax.random.permutation(key, n_arms) < opted_in
+
+
+def redraw(key: Key, n_arms: int, rate: float) -> OptIn:
+    """Each arm is in with probability `rate`, independently: the paper's draw while training.
+
+    >>> import jax
+    >>> from prefermab import opt_in
+    >>> opt_in.redraw(jax.random.key(0), 5, 1.0)
+    Array([ True,  True,  True,  True,  True], dtype=bool)
+    """
+    return jax.random.bernoulli(key, rate, (n_arms,))
+
+
+class Streaming(eqx.Module):
+    """A programme with places for `n_arms`: some leave each round, newcomers ask to join.
+
+    Those who are in ask first, each with probability `stay`; then the newcomers, a Poisson number
+    with mean `newcomers`. The first N requests are accepted; places left over are dummies.
+
+    >>> import jax
+    >>> import prefermab as pm
+    >>> process = pm.opt_in.Streaming(stay=0.9, newcomers=3.0)
+    >>> schedule = process.schedule(jax.random.key(0), n_arms=10, n_rounds=4)
+    >>> schedule.shape[0], bool((schedule.sum(axis=1) <= 10).all())
+    (4, True)
+    """
+
+    stay: float = 0.9
+    newcomers: float = 2.0
+
+    def __check_init__(self) -> None:
+        share(self.stay, "stay")
+        number(self.newcomers, "newcomers")
+
+    def requests(self, key: Key, opt_in: OptIn) -> tuple[OptIn, Bool[Array, "arm"]]:
+        """One round on the N places: who is in next, and which places a newcomer has taken."""
+        key_stay, key_new = jax.random.split(key)
+        stays = opt_in & jax.random.bernoulli(key_stay, self.stay, opt_in.shape)
+        asking = jax.random.poisson(key_new, self.newcomers)
+        free = ~stays
+        joins = free & (jnp.cumsum(free) <= asking)
+        return stays | joins, joins
+
+    def occupants(self, key: Key, n_arms: int, n_rounds: int) -> Int[Array, "round arm"]:
+        """Which person holds each place in each round (-1: nobody), numbered as they joined."""
+        everyone = jnp.arange(n_arms)
+
+        def one_round(carry, key_round):
+            occupant, known = carry
+            opt_in, joins = self.requests(key_round, occupant >= 0)
+            newcomer = known + jnp.cumsum(joins) - 1
+            occupant = jnp.where(joins, newcomer, jnp.where(opt_in, occupant, -1))
+            return (occupant, known + jnp.sum(joins)), occupant
+
+        keys = jax.random.split(key, n_rounds - 1)
+        _, later = jax.lax.scan(one_round, (everyone, jnp.asarray(n_arms)), keys)
+        return jnp.concatenate([everyone[None], later])
+
+    def schedule(
+        self, key: Key, n_arms: int, n_rounds: int, n_people: int | None = None
+    ) -> Bool[Array, "round person"]:
+        """ξ for everyone who ever joins: true in the rounds in which they hold a place.
+
+        `n_people` pads (or, where it is too small, is refused); by default as many as joined.
+        """
+        places = self.occupants(key, count(n_arms, "n_arms"), count(n_rounds, "n_rounds"))
+        joined = int(places.max()) + 1
+        people = joined if n_people is None else n_people
+        if people < joined:
+            raise InputError(f"n_people is {people}, but {joined} people joined.")
+        return in_place(places, people)
+
+
+def in_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "round person"]:
+    """From the holder of each place to whether each person holds one."""
+    rounds = jnp.arange(places.shape[0])[:, None]
+    nobody = jnp.where(places < 0, n_people, places)
+    return jnp.zeros((places.shape[0], n_people), bool).at[rounds, nobody].set(True, mode="drop")

@@ -1,0 +1,136 @@
+"""Whittle indices: for each state, the price of acting at which acting and waiting are worth the
+same.
+
+All states of an arm are found in one sweep of the price upwards. At a very low price acting is
+optimal everywhere. Under a fixed set of active states the advantage of acting is linear in the
+price, so the next state to turn passive, and the price at which it does, are read off; turning it
+passive changes one row of the policy's transition matrix, and the inverse that gives the values
+follows by a rank-one update (Sherman and Morrison). An arm of S states costs O(S³), and arms are
+vmapped. An arm is indexable if no state that has turned passive wants to be active again at a
+higher price.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from prefermab.domains.tabular import check_transitions
+from prefermab.errors import InputError, number, reals
+
+
+def indices_of_arm(
+    transitions: Float[Array, "state 2 state"],
+    rewards: Float[Array, "state 2"],
+    discount: Float[Array, ""] | float,
+) -> tuple[Float[Array, "state"], Bool[Array, ""]]:
+    """Whittle indices of one arm and whether it is indexable. jit- and vmap-able."""
+    passive, active = transitions[:, 0], transitions[:, 1]
+    n_states = passive.shape[0]
+    dtype = transitions.dtype
+    tiny = 1e-5 if dtype == jnp.float32 else 1e-10
+    gap = discount * (active - passive)
+    inverse = jnp.linalg.inv(jnp.eye(n_states, dtype=dtype) - discount * active)
+
+    def one_state(carry, _):
+        inverse, is_active, price, found, indexable = carry
+        # Values are base - price·slope; so is the advantage of acting, with `gain` and `fall`.
+        reward = jnp.where(is_active, rewards[:, 1], rewards[:, 0])
+        base, slope = inverse @ reward, inverse @ is_active.astype(dtype)
+        gain, fall = rewards[:, 1] - rewards[:, 0] + gap @ base, 1 + gap @ slope
+
+        now = gain - price * fall
+        crossing = jnp.where(fall > tiny, gain / jnp.where(fall > tiny, fall, 1.0), jnp.inf)
+        crossing = jnp.where(jnp.isfinite(price), jnp.maximum(crossing, price), crossing)
+        # Already at its turning point: a state whose advantage is nil at this price goes at it.
+        crossing = jnp.where(jnp.isfinite(price) & (now <= tiny), price, crossing)
+        crossing = jnp.where(is_active, crossing, jnp.inf)
+        state = jnp.argmin(crossing)
+        next_price = crossing[state]
+
+        wants_back = ~is_active & (gain - next_price * fall > tiny)
+        moved = next_price > price + tiny
+        indexable &= ~(moved & jnp.any(wants_back & jnp.isfinite(next_price)))
+
+        column = inverse[:, state]
+        change = gap[state] @ inverse
+        inverse = inverse - jnp.outer(column, change) / (1 + change[state])
+        found = found.at[state].set(next_price)
+        return (inverse, is_active.at[state].set(False), next_price, found, indexable), None
+
+    start = (
+        inverse,
+        jnp.ones(n_states, bool),
+        jnp.asarray(-jnp.inf, dtype),
+        jnp.zeros(n_states, dtype),
+        jnp.asarray(True),
+    )
+    (_, _, _, found, indexable), _ = jax.lax.scan(one_state, start, None, length=n_states)
+    return found, indexable
+
+
+@jax.jit
+def _indices_of_arms(
+    transitions: Float[Array, "arm state 2 state"],
+    rewards: Float[Array, "arm state 2"],
+    discount: Float[Array, ""],
+) -> tuple[Float[Array, "arm state"], Bool[Array, "arm"]]:
+    return jax.vmap(indices_of_arm, in_axes=(0, 0, None))(transitions, rewards, discount)
+
+
+def _in_double(transitions: Any, rewards: Any, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    table = check_transitions(transitions)
+    n_arms, n_states, n_actions, _ = table.shape
+    if n_actions != 2:
+        raise InputError(f"Whittle indices need exactly 2 actions, not {n_actions}.")
+    given = reals(rewards, "rewards", ndim=(1, 2, 3))
+    shapes = {(n_states,), (n_arms, n_states), (n_arms, n_states, 2)}
+    if given.shape not in shapes:
+        raise InputError(
+            f"rewards must have the shape (state,), (arm, state) or (arm, state, action) with "
+            f"{n_arms} arms and {n_states} states, not {given.shape}."
+        )
+    if given.ndim < 3:
+        given = np.broadcast_to(given, (n_arms, n_states))[..., None]
+    given = np.broadcast_to(given, (n_arms, n_states, 2))
+    beta = number(discount, "discount")
+    if beta >= 1:
+        raise InputError(f"discount must be below 1, not {beta:g}.")
+    # Single precision loses the order of close indices, and users compare to many digits.
+    with jax.enable_x64(True):
+        found, indexable = _indices_of_arms(
+            jnp.asarray(table), jnp.asarray(given), jnp.asarray(beta)
+        )
+        return np.asarray(found), np.asarray(indexable)
+
+
+def whittle_indices(transitions: Any, rewards: Any, discount: float = 0.9) -> np.ndarray:
+    """Whittle index of every state of every arm, (arm, state), in double precision.
+
+    `transitions` are (arm, state, 2, next state); `rewards` are (state,), (arm, state) or, where
+    acting earns by itself, (arm, state, 2). The convention is the textbook's:
+    Q(s,a) = R(s) - price·[a is active] + discount·Σ P(s'|s,a) V(s'). For an arm that is not
+    indexable the value is the first price at which the state turns passive.
+
+    >>> import numpy as np
+    >>> import prefermab as pm
+    >>> up, down = [0.2, 0.8], [0.9, 0.1]
+    >>> arm = np.array([[[down, up], [down, up]]])       # acting decides, whatever the state
+    >>> pm.oracles.whittle_indices(arm, [0, 1], discount=0.9).round(3)     # 0.9 · (0.8 - 0.1)
+    array([[0.63, 0.63]])
+    """
+    return _in_double(transitions, rewards, discount)[0]
+
+
+def is_indexable(transitions: Any, rewards: Any, discount: float = 0.9) -> np.ndarray:
+    """Whether each arm is indexable, (arm,): raising the price never makes a passive state active.
+
+    >>> import numpy as np
+    >>> import prefermab as pm
+    >>> arm = np.array([[[[0.9, 0.1], [0.2, 0.8]], [[0.9, 0.1], [0.2, 0.8]]]])
+    >>> pm.oracles.is_indexable(arm, [0, 1])
+    array([ True])
+    """
+    return _in_double(transitions, rewards, discount)[1]

@@ -1,0 +1,89 @@
+"""Pictures, made with matplotlib (extra `plot`)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+INK, BLUE, GREY = "#1b1f24", "#2563a8", "#9aa3ad"
+
+
+def check_target(path: Path) -> Path:
+    """A picture's file name must end in a format that can be drawn; found out before the work."""
+    if path.suffix.lstrip(".").lower() not in FORMATS:
+        raise InputError(f"the picture '{path}' must end in .{', .'.join(FORMATS)}.")
+    _figure_class()
+    return path
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Writes a figure whole or not at all."""
+    kind = path.suffix.lstrip(".").lower()
+    write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=160))
+
+
+def comparison(frame: pl.DataFrame, title: str) -> "Figure":
+    """Reward per arm of each policy, with its standard error, and the bound none can pass.
+
+    `frame` is what `prefermab.evaluate` returns; each opt-in rate has a panel of its own.
+
+    >>> import prefermab as pm
+    >>> from prefermab import plots
+    >>> frame = pm.evaluate(pm.domains.Synthetic(), {"none": pm.policies.NoAction()}, trials=50)
+    >>> figure = plots.comparison(frame, "Synthetic")
+    """
+    rates = frame["opt_in"].unique(maintain_order=True).to_list()
+    policies = frame["policy"].n_unique()
+    figure = _figure_class()(
+        figsize=(2.2 + 4.2 * len(rates), 1.5 + 0.42 * policies), layout="constrained"
+    )
+    panels = figure.subplots(1, len(rates), squeeze=False, sharex=True)[0]
+    for panel, rate in zip(panels, rates, strict=True):
+        _panel(panel, frame.filter(pl.col("opt_in") == rate))
+        if len(rates) > 1:
+            shown = f"{rate:.0%} opted in" if isinstance(rate, float) else str(rate)
+            panel.set_title(shown, fontsize=10, color=INK)
+    figure.suptitle(title, fontsize=12, color=INK, x=0.01, ha="left")
+    figure.supxlabel("reward per arm over a trial", fontsize=10, color=INK)
+    return figure
+
+
+def _panel(panel: Any, rows: pl.DataFrame) -> None:
+    rows = rows.reverse()
+    places = range(len(rows))
+    panel.barh(places, rows["mean"], height=0.62, color=BLUE, alpha=0.9)
+    panel.errorbar(
+        rows["mean"], places, xerr=2 * rows["stderr"], fmt="none", ecolor=INK, capsize=2, lw=1
+    )
+    bound = rows["bound"][0]
+    if bound is not None:
+        panel.axvline(bound, color=INK, ls="--", lw=1)
+        panel.annotate(
+            "bound", (bound, 1), xycoords=("data", "axes fraction"), xytext=(0, 2),
+            textcoords="offset points", ha="center", fontsize=8, color=INK,
+        )  # fmt: skip
+    for place, mean in zip(places, rows["mean"], strict=True):
+        panel.annotate(
+            f"{mean:.2f}", (0, place), xytext=(6, 0), textcoords="offset points",
+            va="center", color="white", fontsize=9,
+        )  # fmt: skip
+    panel.margins(x=0.1)
+    panel.set_yticks(places, rows["policy"].to_list())
+    panel.spines[["top", "right", "left"]].set_visible(False)
+    panel.spines["bottom"].set_color(GREY)
+    panel.tick_params(axis="y", length=0)
+
+
+def _figure_class() -> type["Figure"]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("pictures need matplotlib: pip install 'prefermab[plot]'.") from None
+    return Figure

@@ -1,0 +1,33 @@
+"""Everything that can decide, behind one interface.
+
+>>> import prefermab as pm
+>>> frame = pm.evaluate(pm.domains.Synthetic(), {"none": pm.policies.NoAction()},
+...                     n_arms=21, budget=7, trials=50)
+"""
+
+from prefermab.policies.base import Policy, Problem, as_policy
+from prefermab.policies.heuristics import Myopic, NoAction, Random, RoundRobin
+from prefermab.policies.lagrangian import Lagrangian
+from prefermab.policies.whittle import Whittle
+
+BY_NAME: dict[str, type[Policy]] = {
+    "none": NoAction,
+    "random": Random,
+    "round-robin": RoundRobin,
+    "myopic": Myopic,
+    "whittle": Whittle,
+    "lagrangian": Lagrangian,
+}
+
+__all__ = [
+    "BY_NAME",
+    "Lagrangian",
+    "Myopic",
+    "NoAction",
+    "Policy",
+    "Problem",
+    "Random",
+    "RoundRobin",
+    "Whittle",
+    "as_policy",
+]

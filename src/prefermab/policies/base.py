@@ -1,0 +1,128 @@
+"""What a policy is: everything that can decide, behind one interface.
+
+A policy is written in three steps, all but the last optional. `prepare` is told the trial's
+problem once, true dynamics included, and returns the policy bound to it; a policy that may not
+know the dynamics leaves it alone. `memory` is what it carries from round to round. `act` turns
+what is seen in a round into an action for each arm.
+"""
+
+import abc
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
+
+from prefermab.arms import Actions, Arms, Costs, Key, Observation, States
+from prefermab.budget import by_price
+from prefermab.domains.base import Domain
+from prefermab.errors import InputError
+from prefermab.oracles.dynamic_programming import Rewards, Transitions
+
+Memory = PyTree
+
+
+class Problem(eqx.Module):
+    """One trial with its true dynamics: what it takes to know everything but the luck to come.
+
+    `prices` are those of the Lagrangian relaxation, one a round, where they were computed.
+    """
+
+    domain: Domain
+    arms: Arms
+    start: States
+    opt_in: Bool[Array, "round arm"]
+    budget: Float[Array, ""]
+    prices: Float[Array, "round"] | None = None
+
+    def transitions(self) -> Transitions:
+        """Probabilities (arm, cell, action, next cell)."""
+        return jax.vmap(self.domain.transitions)(self.arms)
+
+    def rewards(self) -> Rewards:
+        """Rewards (arm, cell)."""
+        return jax.vmap(self.domain.rewards)(self.arms)
+
+    def costs(self) -> Costs:
+        """Costs (arm, action)."""
+        return jax.vmap(self.domain.costs)(self.arms)
+
+
+class Policy(eqx.Module):
+    """Base of all policies; a subclass gives `act`.
+
+    >>> import jax.numpy as jnp
+    >>> import prefermab as pm
+    >>> class WorstFirst(pm.policies.Policy):
+    ...     def act(self, seen, memory, key):
+    ...         scores = jnp.stack([seen.state, -seen.state], axis=1).astype(float)
+    ...         return pm.budget.greedy(scores, seen.costs, seen.budget, seen.opt_in), memory
+    >>> frame = pm.evaluate(pm.domains.Synthetic(), {"worst first": WorstFirst()},
+    ...                     n_arms=21, budget=7, trials=50)
+    """
+
+    def prepare(self, problem: Problem) -> "Policy":
+        """The policy bound to a trial; by default it learns nothing about it."""
+        del problem
+        return self
+
+    def memory(self, n_arms: int) -> Memory:
+        """What is carried from round to round, before the first; by default nothing."""
+        del n_arms
+        return None
+
+    @abc.abstractmethod
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        """An action for each arm, within the budget, and the memory for the next round."""
+
+
+class Informed(Policy):
+    """A policy that knows the true dynamics: a subclass gives `prepare`, and that, what acts."""
+
+    @abc.abstractmethod
+    def prepare(self, problem: Problem) -> Policy: ...
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        raise InputError(f"{type(self).__name__} must be prepared for a problem before it acts.")
+
+
+class Function(Policy):
+    """A user's function of what is seen (and, if it takes two arguments, a key)."""
+
+    function: Callable[..., Any]
+    takes_key: bool
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        actions = self.function(seen, key) if self.takes_key else self.function(seen)
+        return actions, memory
+
+
+class ByTable(Policy):
+    """Acts by known gains of each action over the passive one, (round or 1, arm, cell, action)."""
+
+    domain: Domain
+    gains: Float[Array, "time arm state act"]
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        now = self.gains[jnp.minimum(seen.round, self.gains.shape[0] - 1)]
+        cell = jax.vmap(self.domain.cell)(seen.state)
+        gains = now[jnp.arange(seen.n_arms), cell]
+        return by_price(gains, seen.costs, seen.budget, seen.opt_in), memory
+
+
+def as_policy(given: Any, name: str) -> Policy:
+    """A policy as it is; a function of what is seen (and a key) made into one."""
+    if isinstance(given, Policy):
+        return given
+    if isinstance(given, type) and issubclass(given, Policy):
+        raise InputError(f"the policy '{name}' is a class: write {given.__name__}().")
+    if not callable(given):
+        raise InputError(
+            f"the policy '{name}' must be a Policy or a function of what is seen, "
+            f"not {type(given).__name__}."
+        )
+    takes_key = len(inspect.signature(given).parameters) > 1
+    return Function(given, takes_key)

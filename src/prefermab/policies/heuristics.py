@@ -1,0 +1,78 @@
+"""Policies that need no learning and no look ahead: the baselines of any comparison."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from prefermab.arms import Actions, Key, Observation
+from prefermab.budget import SLACK, greedy
+from prefermab.policies.base import ByTable, Informed, Memory, Policy, Problem
+
+
+class NoAction(Policy):
+    """Never acts.
+
+    >>> import prefermab as pm
+    >>> pm.policies.NoAction()
+    NoAction()
+    """
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        return jnp.zeros(seen.n_arms, jnp.int32), memory
+
+
+class Random(Policy):
+    """Visits arms in random order and gives each a uniformly random action among those still
+    affordable, the passive one included; opted-out arms are visited too, as in the paper.
+
+    >>> import prefermab as pm
+    >>> pm.policies.Random()
+    Random()
+    """
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        key_order, key_action = jax.random.split(key)
+        order = jax.random.permutation(key_order, seen.n_arms)
+        limit = seen.budget * (1 + SLACK)
+
+        def visit(spent, at):
+            costs, lot = at
+            affordable = spent + costs <= limit
+            nth = jnp.floor(lot * jnp.sum(affordable))
+            action = jnp.argmax(jnp.cumsum(affordable) > nth)
+            return spent + costs[action], action
+
+        lots = jax.random.uniform(key_action, (seen.n_arms,))
+        _, drawn = jax.lax.scan(visit, jnp.zeros(()), (seen.costs[order], lots))
+        return jnp.zeros(seen.n_arms, jnp.int32).at[order].set(drawn.astype(jnp.int32)), memory
+
+
+class RoundRobin(Policy):
+    """Serves whoever has waited longest, with the dearest action that fits.
+
+    >>> import prefermab as pm
+    >>> pm.policies.RoundRobin()
+    RoundRobin()
+    """
+
+    def memory(self, n_arms: int) -> Int[Array, "arm"]:
+        return jnp.full(n_arms, -1)
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        dearest_first = jnp.argsort(jnp.argsort(-seen.costs, axis=1), axis=1)
+        waiting = -memory[:, None] * seen.costs.shape[1] - dearest_first
+        actions = greedy(waiting.astype(jnp.float32), seen.costs, seen.budget, seen.opt_in)
+        return actions, jnp.where(actions > 0, seen.round, memory)
+
+
+class Myopic(Informed):
+    """Buys the most expected reward in the next state for the budget; knows the true dynamics.
+
+    >>> import prefermab as pm
+    >>> pm.policies.Myopic()
+    Myopic()
+    """
+
+    def prepare(self, problem: Problem) -> Policy:
+        expected = jnp.einsum("isat,it->isa", problem.transitions(), problem.rewards())
+        return ByTable(problem.domain, (expected - expected[..., :1])[None])

@@ -1,0 +1,115 @@
+"""One trial: a world that no policy can influence, and a policy played in it."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from prefermab.arms import Arms, Costs, Key, Observation, States, hide_opted_out, reward_of_opted_in
+from prefermab.budget import cost_of
+from prefermab.domains.base import Domain
+from prefermab.errors import InputError
+from prefermab.oracles.lagrangian import joins
+from prefermab.policies.base import Policy, Problem
+
+
+class World(eqx.Module):
+    """What every policy in a comparison meets alike: arms, starts, opt-ins and luck."""
+
+    arms: Arms
+    start: States
+    opt_in: Bool[Array, "round arm"]
+    luck: Key
+
+
+class Played(eqx.Module):
+    """What came of a trial, round by round. `sound` is false where an action does not exist."""
+
+    reward: Float[Array, "*round"]
+    spent: Float[Array, "*round"]
+    opted_in: Int[Array, "*round"]
+    sound: Bool[Array, "*round"]
+
+
+def reward_per_arm(played: Played) -> Float[Array, "*trials"]:
+    """Total reward of a trial over the mean number of arms that were in."""
+    return played.reward.sum(axis=-1) / played.opted_in.mean(axis=-1)
+
+
+def draw_world(key: Key, domain: Domain, opt_in: Bool[Array, "round arm"]) -> World:
+    """New arms and starts, from a stream of their own."""
+    key_arms, key_start, key_luck = jax.random.split(key, 3)
+    n_arms = opt_in.shape[1]
+    arms = domain.draw_arms(key_arms, n_arms)
+    start = jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms)
+    return World(arms, start, opt_in, key_luck)
+
+
+def observe(
+    domain: Domain,
+    arms: Arms,
+    costs: Costs,
+    state: States,
+    opt_in: Bool[Array, "arm"],
+    budget: Float[Array, ""],
+    round: Int[Array, ""],
+) -> Observation:
+    """What is seen in a round, dummies in the places of those who are out."""
+    state, features = hide_opted_out(opt_in, state, domain.features(arms, round))
+    return Observation(state, features, opt_in, costs, budget, round)
+
+
+def play(
+    policy: Policy,
+    domain: Domain,
+    world: World,
+    budget: Float[Array, ""],
+    key: Key,
+    prices: Float[Array, "round"] | None = None,
+) -> Played:
+    """Plays `policy` in `world` to the end of its opt-in schedule.
+
+    The reward of a decision is that of the next state. An arm starts anew in `world.start` when it
+    comes in.
+    """
+    n_rounds, n_arms = world.opt_in.shape
+    costs = jax.vmap(domain.costs)(world.arms)
+    problem = Problem(domain, world.arms, world.start, world.opt_in, budget, prices)
+    ready = policy.prepare(problem)
+
+    def one_round(carry, at):
+        state, memory = carry
+        now, opt_in, arrives, key_luck, key_policy = at
+        state = jnp.where(arrives, world.start, state)
+        seen = observe(domain, world.arms, costs, state, opt_in, budget, now)
+        actions, memory = ready.act(seen, memory, key_policy)
+        actions = _whole(actions, n_arms)
+        sound = jnp.all((actions >= 0) & (actions < domain.n_actions))
+        keys = jax.random.split(key_luck, n_arms)
+        state = jax.vmap(domain.step)(keys, world.arms, seen.state, actions)
+        reward = reward_of_opted_in(opt_in, jax.vmap(domain.reward_at)(world.arms, state))
+        played = Played(reward, cost_of(actions, costs), jnp.sum(opt_in), sound)
+        return (state, memory), played
+
+    rounds = (
+        jnp.arange(n_rounds),
+        world.opt_in,
+        joins(world.opt_in),
+        jax.random.split(world.luck, n_rounds),
+        jax.random.split(key, n_rounds),
+    )
+    _, played = jax.lax.scan(one_round, (world.start, ready.memory(n_arms)), rounds)
+    return played
+
+
+def _whole(actions, n_arms: int) -> Int[Array, "arm"]:
+    """Actions as a policy returned them, as integers, or what is wrong with them."""
+    actions = jnp.asarray(actions)
+    if actions.shape != (n_arms,):
+        raise InputError(
+            f"a policy must return one action for each of {n_arms} arms, "
+            f"but this one's have the shape {actions.shape}."
+        )
+    if not jnp.issubdtype(actions.dtype, jnp.integer) and actions.dtype != bool:
+        raise InputError(f"actions must be whole numbers, not {actions.dtype}.")
+    return actions.astype(jnp.int32)
