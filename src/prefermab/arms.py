@@ -8,6 +8,7 @@ same pytree with a leading `arm` axis. Code is written for one arm and vmapped.
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
+from jaxtyping import Key as KeyArray
 
 Arm = PyTree
 """One arm, as its domain draws it."""
@@ -16,6 +17,7 @@ Arms = PyTree
 """N arms: an `Arm` whose leaves have a leading axis `arm`."""
 
 Key = PRNGKeyArray
+TrialKeys = KeyArray[Array, "trial"]
 State = Real[Array, ""]
 States = Real[Array, "arm"]
 Features = Float[Array, "arm feat"]

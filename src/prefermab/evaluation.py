@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Bool, Float
 
-from prefermab.arms import Key
+from prefermab.arms import TrialKeys
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
@@ -97,17 +97,17 @@ def evaluate(
 class Trials(eqx.Module):
     """Trials before their worlds are drawn: a key each, and who is in when."""
 
-    keys: Key
+    keys: TrialKeys
     opt_in: Bool[Array, "trial round arm"]
 
 
-def trial_keys(seed: int, trials: int) -> Key:
+def trial_keys(seed: int, trials: int) -> TrialKeys:
     """A key a trial; the first trials are the same however many there are."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(trials))
 
 
 def _schedules(
-    keys: Key, rate: float | Streaming, n_arms: int, n_rounds: int
+    keys: TrialKeys, rate: float | Streaming, n_arms: int, n_rounds: int
 ) -> Bool[Array, "trial round arm"]:
     """ξ for every trial: a fixed random share, or a stream of people."""
     keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)

@@ -5,8 +5,6 @@ matrix A (the default), or y = 1/(1 + exp(-Ax)), or y = x; and masks some of the
 determined by what is written here, seed included, so storing these fields stores the map.
 """
 
-from typing import Literal, get_args
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,7 +13,7 @@ from jaxtyping import Array, Float
 
 from prefermab.errors import InputError, count, unknown
 
-Kind = Literal["identity", "linear", "sigmoid"]
+KINDS = ("identity", "linear", "sigmoid")
 
 
 class FeatureMap(eqx.Module):
@@ -30,13 +28,13 @@ class FeatureMap(eqx.Module):
     >>> domain = pm.domains.Synthetic(feature_map=pm.FeatureMap("sigmoid", seed=7))
     """
 
-    kind: Kind = "linear"
+    kind: str = "linear"
     seed: int = 0
     masked: tuple[int, ...] = ()
 
     def __check_init__(self) -> None:
-        if self.kind not in get_args(Kind):
-            raise unknown("feature map", str(self.kind), get_args(Kind))
+        if self.kind not in KINDS:
+            raise unknown("feature map", str(self.kind), KINDS)
         count(self.seed, "the feature map's seed", at_least=0)
         if any(column < 0 for column in self.masked):
             raise InputError(f"masked features are numbered from 0, not {min(self.masked)}.")

@@ -37,9 +37,9 @@ class Domain(eqx.Module):
     feature_map: FeatureMap = eqx.field(kw_only=True, default_factory=FeatureMap)
 
     name: ClassVar[str] = "own"
-    action_names: eqx.AbstractVar[tuple[str, ...]]
-    state_names: eqx.AbstractVar[tuple[str, ...]]
-    parameter_names: eqx.AbstractVar[tuple[str, ...]]
+    action_names: ClassVar[tuple[str, ...]]
+    state_names: ClassVar[tuple[str, ...]]
+    parameter_names: ClassVar[tuple[str, ...]]
     usual_arms: ClassVar[int] = 25
     usual_budget: ClassVar[float] = 7.0
 

@@ -1,6 +1,6 @@
 """Continuous Synthetic: a state in [0, 1] that falls when left alone and rises when acted on."""
 
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from prefermab.arms import Arm, Key, State
 from prefermab.domains.base import ContinuousDomain, bounds
 from prefermab.errors import unknown
 
-Reward = Literal["identity", "scaled", "exponential"]
+REWARDS = ("identity", "scaled", "exponential")
 
 
 class ContinuousSynthetic(ContinuousDomain):
@@ -23,7 +23,7 @@ class ContinuousSynthetic(ContinuousDomain):
     ('drift', 'drift_acted')
     """
 
-    reward: Reward = "identity"
+    reward: str = "identity"
     grid: int = eqx.field(kw_only=True, default=51)
 
     name: ClassVar[str] = "continuous-synthetic"
@@ -32,8 +32,8 @@ class ContinuousSynthetic(ContinuousDomain):
     usual_arms: ClassVar[int] = 21
 
     def __check_init__(self) -> None:
-        if self.reward not in get_args(Reward):
-            raise unknown("reward", str(self.reward), get_args(Reward))
+        if self.reward not in REWARDS:
+            raise unknown("reward", str(self.reward), REWARDS)
 
     def draw(self, key: Key) -> Arm:
         low, high = bounds((-0.5, -0.1), (0.1, 0.5))

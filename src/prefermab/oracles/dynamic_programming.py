@@ -52,17 +52,20 @@ def value_iteration(
     """
     paid = rewards.T[:, None] - price * costs.T
     expect = expectation(transitions)
-    # A sweep shrinks the error by the discount; single precision stops near 1e-7 of the values.
-    scale = jnp.max(jnp.abs(paid)) / (1 - discount)
-    close = jnp.maximum(tolerance * (1 - discount), 3e-7 * scale)
+
+    def unsettled(carry):
+        # A sweep shrinks the error by the discount, down to the last digit of single precision.
+        values, change, sweeps = carry
+        digit = 2 * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
+        return (change > jnp.maximum(tolerance * (1 - discount), digit)) & (sweeps < 100_000)
 
     def sweep(carry):
-        values, _ = carry
+        values, _, sweeps = carry
         improved = jnp.max(paid + discount * expect(values), axis=1)
-        return improved, jnp.max(jnp.abs(improved - values))
+        return improved, jnp.max(jnp.abs(improved - values)), sweeps + 1
 
-    start = (jnp.max(paid, axis=1), jnp.asarray(jnp.inf, paid.dtype))
-    values, _ = jax.lax.while_loop(lambda carry: carry[1] > close, sweep, start)
+    start = (jnp.max(paid, axis=1), jnp.asarray(jnp.inf, paid.dtype), 0)
+    values, _, _ = jax.lax.while_loop(unsettled, sweep, start)
     return jnp.moveaxis(paid + discount * expect(values), -1, 0)
 
 

@@ -95,7 +95,7 @@ class Function(Policy):
     function: Callable[..., Any]
     takes_key: bool
 
-    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Any, Memory]:
         actions = self.function(seen, key) if self.takes_key else self.function(seen)
         return actions, memory
 

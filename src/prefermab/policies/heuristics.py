@@ -56,13 +56,15 @@ class RoundRobin(Policy):
     """
 
     def memory(self, n_arms: int) -> Int[Array, "arm"]:
-        return jnp.full(n_arms, -1)
+        """When each arm was last served, as a place in the order of all servings."""
+        return jnp.arange(n_arms) - n_arms
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        turn = jnp.argsort(jnp.argsort(memory))
         dearest_first = jnp.argsort(jnp.argsort(-seen.costs, axis=1), axis=1)
-        waiting = -memory[:, None] * seen.costs.shape[1] - dearest_first
-        actions = greedy(waiting.astype(jnp.float32), seen.costs, seen.budget, seen.opt_in)
-        return actions, jnp.where(actions > 0, seen.round, memory)
+        scores = -(turn[:, None] * seen.costs.shape[1] + dearest_first).astype(jnp.float32)
+        actions = greedy(scores, seen.costs, seen.budget, seen.opt_in)
+        return actions, jnp.where(actions > 0, seen.round * seen.n_arms + turn, memory)
 
 
 class Myopic(Informed):

@@ -1,0 +1,17 @@
+"""Run-time shape checks, repeatable examples, and compiled code kept between test runs."""
+
+from pathlib import Path
+
+import hypothesis
+import jax
+from beartype import BeartypeConf, beartype
+from jaxtyping import install_import_hook
+
+checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+install_import_hook("prefermab", "conftest.checked")
+
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".pytest_cache" / "jax"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("repeatable")

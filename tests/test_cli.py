@@ -1,0 +1,146 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import prefermab as pm
+
+
+def prefermab(*arguments, folder=None, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "prefermab", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=300,
+    )
+
+
+def test_help_does_not_import_jax():
+    code = (
+        "import sys, prefermab.cli\n"
+        "sys.argv = ['prefermab', '--help']\n"
+        "try: prefermab.cli.main()\n"
+        "except SystemExit as stop: assert stop.code == 0\n"
+        "assert 'jax' not in sys.modules and 'polars' not in sys.modules"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "evaluate" in ran.stdout
+
+
+def test_no_arguments_show_the_help():
+    ran = prefermab()
+    assert ran.returncode == 0
+    assert "demo" in ran.stdout
+
+
+def test_evaluate_prints_json_and_nothing_else(tmp_path):
+    picture = tmp_path / "new folder" / "c.svg"
+    options = "--n-arms 5 --budget 2 --trials 40 --opt-in 0.6 1.0 --json --against none random"
+    ran = prefermab("evaluate", "synthetic", *options.split(), "--plot", str(picture))
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert (told["domain"], told["n_arms"], told["budget"]) == ("synthetic", 5, 2)
+    assert [row["policy"] for row in told["rows"]].count("random") == 2
+    assert picture.read_text().startswith("<?xml")
+    assert [path.name for path in picture.parent.iterdir()] == ["c.svg"]
+
+
+def test_evaluate_prints_a_table():
+    ran = prefermab(
+        "evaluate", "sis", "--set", "population=8", "--trials", "5", "--against", "none"
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "reward per arm" in ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("evaluate arman", "did you mean 'armman'?"),
+        ("evaluate armman --against witle", "did you mean 'whittle'?"),
+        ("evaluate armman --budget nan", "budget must be a finite number"),
+        ("evaluate armman --budget -3", "budget must be a finite number of at least 0"),
+        ("evaluate armman --set mix", "--set takes name=value"),
+        ("evaluate armman --set mix=1,1,1", "add up to 1"),
+        ("evaluate armman --plot picture.bmp", "must end in .png, .svg, .pdf"),
+        ("evaluate sis --against whittle --trials 2", "use Lagrangian"),
+        ("demo --out nowhere.txt", "must end in .png"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_status_2(arguments, message):
+    ran = prefermab(*arguments.split())
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert message in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_a_picture_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    ran = prefermab(
+        "evaluate", "synthetic", "--trials", "3", "--against", "none", "--no-bound",
+        "--plot", str(tmp_path / "file" / "p.png"),
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert "cannot write" in ran.stderr
+
+
+def test_an_existing_picture_survives_a_failed_one(tmp_path):
+    from prefermab.files import write_atomically
+
+    target = tmp_path / "p.txt"
+    target.write_text("before")
+
+    def fail(draft: Path) -> None:
+        draft.write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_atomically(target, fail)
+    assert target.read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["p.txt"]
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback():
+    running = subprocess.Popen(
+        [sys.executable, "-m", "prefermab", "evaluate", "sis", "--trials", "5000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(3)
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert "Traceback" not in errors
+
+
+def test_compiled_code_is_kept_in_the_users_cache_folder(tmp_path):
+    options = ["evaluate", "synthetic", "--trials", "10", "--against", "none", "--no-bound"]
+    ran = prefermab(*options, XDG_CACHE_HOME=str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert list((tmp_path / "prefermab" / "jax").iterdir())
+
+
+def test_an_unwritable_cache_folder_is_no_matter(tmp_path):
+    (tmp_path / "file").write_text("")
+    options = ["evaluate", "synthetic", "--trials", "10", "--against", "none", "--no-bound"]
+    ran = prefermab(*options, XDG_CACHE_HOME=str(tmp_path / "file"))
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_every_public_name_is_there_and_says_what_it_is():
+    for name in pm.__all__:
+        assert getattr(pm, name).__doc__
+    with pytest.raises(AttributeError):
+        _ = pm.nothing  # pyright: ignore[reportAttributeAccessIssue]
