@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from prefermab.errors import InputError
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
+    from prefermab.model import Model
+    from prefermab.storage import load
+    from prefermab.training import TrainingError, pretrain, pretrain_seeds
 
 __version__ = "0.1.0.dev0"
 
@@ -23,20 +26,30 @@ _MODULES = {"budget", "domains", "opt_in", "oracles", "policies"}
 _NAMES = {
     "FeatureMap": "features",
     "InputError": "errors",
+    "Model": "model",
     "Observation": "arms",
+    "TrainingError": "training",
     "evaluate": "evaluation",
+    "load": "storage",
+    "pretrain": "training",
+    "pretrain_seeds": "training",
 }
 
 __all__ = [
     "FeatureMap",
     "InputError",
+    "Model",
     "Observation",
+    "TrainingError",
     "budget",
     "domains",
     "evaluate",
+    "load",
     "opt_in",
     "oracles",
     "policies",
+    "pretrain",
+    "pretrain_seeds",
 ]
 
 

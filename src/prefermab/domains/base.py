@@ -85,6 +85,13 @@ class Domain(eqx.Module):
         """Probability of each next cell."""
 
     @property
+    def feature_names(self) -> tuple[str, ...]:
+        """What the features are called: as the parameters, or by number where they are mixed."""
+        if self.feature_map.kind == "identity":
+            return self.parameter_names
+        return tuple(f"feature_{i}" for i in range(len(self.parameter_names)))
+
+    @property
     def n_actions(self) -> int:
         """How many actions there are, the passive one included."""
         return len(self.action_names)

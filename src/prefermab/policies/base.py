@@ -114,7 +114,8 @@ class ByTable(Policy):
 
 
 def as_policy(given: Any, name: str) -> Policy:
-    """A policy as it is; a function of what is seen (and a key) made into one."""
+    """A policy as it is, a model's own, or a function of what is seen (and a key) made into one."""
+    given = getattr(given, "policy", given)
     if isinstance(given, Policy):
         return given
     if isinstance(given, type) and issubclass(given, Policy):

@@ -1,0 +1,42 @@
+"""Policies made of trained networks."""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from prefermab.arms import Actions, Key, Observation
+from prefermab.budget import Scores, cost_of, lowest_price, preferred, upgrade
+from prefermab.networks import Worth
+from prefermab.policies.base import Memory, Policy
+
+
+class BySweep(Policy):
+    """Bisects for the lowest price at which what every arm prefers fits the budget, takes that,
+    and spends what is left on the best further worth per cost.
+
+    An action worth less than nothing at price 0 is never taken, though budget be left.
+    """
+
+    worth: Worth
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        def gains(price: Float[Array, ""]) -> Scores:
+            """Worth of each action over the passive one, before its own price is paid."""
+            see = jax.vmap(self.worth, in_axes=(0, 0, None))
+            return see(seen.state, seen.features, price)[1] + price * seen.costs
+
+        def choice(price: Float[Array, ""]) -> Actions:
+            return preferred(gains(price), seen.costs, price, seen.opt_in)
+
+        highest = self.worth.perception.highest_price
+        price = lowest_price(
+            lambda at: cost_of(choice(at), seen.costs), seen.budget, highest, halvings=20
+        )
+        wanted = choice(price)
+        # Even the highest price may not fit a tiny budget: then only the filling decides.
+        fits = cost_of(wanted, seen.costs) <= seen.budget
+        actions = jnp.where(fits, wanted, 0)
+        useful = jnp.where(gains(jnp.zeros(())) > 0, gains(price), -jnp.inf).at[:, 0].set(0.0)
+        for _ in range(seen.costs.shape[1] - 1):
+            actions = upgrade(actions, useful, seen.costs, seen.budget, seen.opt_in)
+        return actions, memory

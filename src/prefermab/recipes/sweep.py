@@ -1,0 +1,160 @@
+"""Recipe `sweep`: learn what acting is worth at every price, from sampled steps of fresh arms.
+
+In each step new arms are drawn, each with its own price and a random state, and every action is
+tried once under the same luck. With a slow copy (V̄, Ā) of the network valuing next states,
+
+    y_a = R(s'_a) - price·cost(a) + discount·(V̄(s'_a) + max_b Ā(s'_a, b))
+
+is a sample of an action's worth. V(s) is fitted to y_0 and A(s,a) to y_a - y_0: the difference of
+two samples with the same luck is far less noisy than either, and it is all that deciding needs.
+There is no price network and no policy gradient; any number of arms and any budget are served by
+searching for the price when deciding.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float, Int
+
+from prefermab.arms import Features, Key, States
+from prefermab.config import Sweep
+from prefermab.domains.base import Domain
+from prefermab.networks import Perception, Worth, mlp
+
+PROBED_ARMS = 20_000
+
+
+class Learner(eqx.Module):
+    """Everything that changes while training."""
+
+    worth: Worth
+    slow: Worth
+    optimiser: optax.OptState
+    step: Int[Array, ""]
+
+
+class Batch(eqx.Module):
+    """Arms at a price in a state, and a sample of what each action is worth there."""
+
+    state: States
+    features: Features
+    price: Float[Array, "arm"]
+    worth: Float[Array, "arm act"]
+
+
+def network(config: Sweep, perception: Perception, n_actions: int, key: Key) -> Worth:
+    """An untrained network behind a given perception."""
+    layers = mlp(perception.size, n_actions, config.width, config.depth, jax.nn.silu, key)
+    return Worth(perception, layers)
+
+
+def start(config: Sweep, domain: Domain, key: Key) -> Learner:
+    """An untrained network that sees arms of this domain rightly scaled."""
+    key_probe, key_net = jax.random.split(key)
+    arms = domain.draw_arms(key_probe, PROBED_ARMS)
+    dearest = highest_price(config, domain, key_probe)
+    perception = Perception.of(domain, domain.features(arms), dearest)
+    worth = network(config, perception, domain.n_actions, key_net)
+    state = optimiser(config).init(eqx.filter(worth.layers, eqx.is_array))
+    return Learner(worth, worth, state, jnp.zeros((), int))
+
+
+def highest_price(config: Sweep, domain: Domain, key: Key) -> Float[Array, ""]:
+    """No action is worth more, per unit of cost: at most it moves an arm from the worst state to
+    the best for good, which earns (highest reward - lowest) / (1 - discount)."""
+    arms = domain.draw_arms(key, PROBED_ARMS)
+    states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
+    rewards = jax.vmap(domain.reward_at)(arms, states)
+    costs = jax.vmap(domain.costs)(arms)
+    cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
+    price = (rewards.max() - rewards.min()) / (1 - config.discount) / cheapest
+    return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
+
+
+def optimiser(config: Sweep) -> optax.GradientTransformation:
+    """Adam on clipped gradients, its step size falling to 0."""
+    schedule = optax.cosine_decay_schedule(config.learning_rate, config.steps)
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+
+
+def train(
+    config: Sweep, domain: Domain, learner: Learner, key: Key, n_steps: Int[Array, ""]
+) -> tuple[Learner, Float[Array, ""]]:
+    """`n_steps` more steps, and their mean loss. The key is the whole training's: a step's
+    randomness depends on its number only, so a training cut in two is the same training."""
+
+    arrays, fixed = eqx.partition(learner, eqx.is_array)
+
+    def one_step(_, carry):
+        arrays, total = carry
+        before = eqx.combine(arrays, fixed)
+        batch = sample(config, domain, before.slow, jax.random.fold_in(key, before.step))
+        loss, after = improve(config, before, batch)
+        return eqx.filter(after, eqx.is_array), total + loss
+
+    arrays, total = jax.lax.fori_loop(0, n_steps, one_step, (arrays, jnp.zeros(())))
+    return eqx.combine(arrays, fixed), total / n_steps
+
+
+def improve(config: Sweep, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
+    """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
+    perception = learner.worth.perception
+    error = eqx.filter_value_and_grad(fit_error)
+    loss, slope = error(learner.worth.layers, perception, batch)
+    update, state = optimiser(config).update(slope, learner.optimiser)
+    layers = eqx.apply_updates(learner.worth.layers, update)
+    slow = eqx.apply_updates(
+        learner.slow.layers,
+        jax.tree.map(
+            lambda new, old: config.target_rate * (new - old),
+            eqx.filter(layers, eqx.is_array),
+            eqx.filter(learner.slow.layers, eqx.is_array),
+        ),
+    )
+    step = learner.step + 1
+    return loss, Learner(Worth(perception, layers), Worth(perception, slow), state, step)
+
+
+def sample(config: Sweep, domain: Domain, slow: Worth, key: Key) -> Batch:
+    """Fresh arms, each with its own price, and one try of every action."""
+    key_arms, key_state, key_price, key_luck, key_mask = jax.random.split(key, 5)
+    n_arms = config.arms
+    arms = domain.draw_arms(key_arms, n_arms)
+    state = jax.vmap(domain.start)(jax.random.split(key_state, n_arms), arms)
+    # Uniform in the root: most decisions are made at prices far below the highest conceivable.
+    root = jax.random.uniform(key_price, (n_arms,))
+    price = slow.perception.highest_price * root**2
+    features = mask_some(key_mask, domain.features(arms), config.masked)
+
+    def tried(key, arm, state, features, price, action):
+        after = domain.step(key, arm, state, action)
+        value, advantages = slow(after, features, price)
+        paid = domain.reward_at(arm, after) - price * domain.costs(arm)[action]
+        return paid + config.discount * (value + jnp.max(advantages))
+
+    each_action = jax.vmap(tried, in_axes=(None, None, None, None, None, 0))
+    each_arm = jax.vmap(each_action, in_axes=(0, 0, 0, 0, 0, None))
+    keys = jax.random.split(key_luck, n_arms)
+    worth = each_arm(keys, arms, state, features, price, jnp.arange(domain.n_actions))
+    return Batch(state, features, price, worth)
+
+
+def mask_some(key: Key, features: Features, share: float) -> Features:
+    """Hides features of a share of the arms, in each of those from none to all of them."""
+    key_arm, key_rate, key_hide = jax.random.split(key, 3)
+    n_arms = features.shape[0]
+    chosen = jax.random.bernoulli(key_arm, share, (n_arms, 1))
+    rate = jax.random.uniform(key_rate, (n_arms, 1))
+    hidden = chosen & (jax.random.uniform(key_hide, features.shape) < rate)
+    return jnp.where(hidden, jnp.nan, features)
+
+
+def fit_error(layers: eqx.nn.MLP, perception: Perception, batch: Batch) -> Float[Array, ""]:
+    """Squared error of the advantages and, less important, of the value of waiting."""
+    values, advantages = jax.vmap(Worth(perception, layers))(
+        batch.state, batch.features, batch.price
+    )
+    waiting = batch.worth[:, 0]
+    of_acting = jnp.sum((advantages - (batch.worth - waiting[:, None])) ** 2, axis=1)
+    return jnp.mean(of_acting) + 0.1 * jnp.mean((values - waiting) ** 2)
