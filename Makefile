@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test lint types unit clean
+.PHONY: setup demo test lint types unit weights clean
 
 setup: $(READY)
 
@@ -28,6 +28,10 @@ types: $(READY)
 
 unit: $(READY)
 	$(BIN)/pytest --numprocesses 2
+
+# Retrains and measures the models that ship in src/prefermab/weights.
+weights: $(READY)
+	$(BIN)/python -m prefermab.shipping
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache dist

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prefermab import budget, domains, opt_in, oracles, policies
+    from prefermab import budget, config, domains, opt_in, oracles, policies
     from prefermab.arms import Observation
     from prefermab.errors import InputError
     from prefermab.evaluation import evaluate
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0.dev0"
 
-_MODULES = {"budget", "domains", "opt_in", "oracles", "policies"}
+_MODULES = {"budget", "config", "domains", "opt_in", "oracles", "policies"}
 _NAMES = {
     "FeatureMap": "features",
     "InputError": "errors",
@@ -42,6 +42,7 @@ __all__ = [
     "Observation",
     "TrainingError",
     "budget",
+    "config",
     "domains",
     "evaluate",
     "load",

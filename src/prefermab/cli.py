@@ -11,12 +11,13 @@ from typing import Annotated
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 
+from prefermab.config import Paper, Sweep
 from prefermab.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True)
 class Demo:
-    """The main job in a minute: policies compared on a health programme, and the picture."""
+    """The main job in a minute: ten weeks of a health programme, then the comparison."""
 
     out: Path = Path("prefermab-demo.png")
     """Where the picture goes (.png, .svg or .pdf)."""
@@ -33,17 +34,65 @@ class Demo:
 
 
 @dataclasses.dataclass(frozen=True)
-class Evaluate:
-    """Compare policies on the same arms, starts, opt-ins and luck."""
+class Models:
+    """The models that ship with the package; with a name, that model's card."""
+
+    name: Positional[str | None] = None
+    """A model that ships, or a folder."""
+    json: Annotated[bool, FlagCreatePairsOff] = False
+    """Print JSON and nothing else on standard output."""
+
+    def run(self) -> None:
+        """Runs the verb."""
+        from prefermab.commands import models
+
+        models(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pretrain:
+    """Train a model on a domain."""
 
     domain: Positional[str]
     """synthetic, armman, sis, continuous-synthetic or continuous-sis."""
+    out: Path
+    """Folder to write the model to; with --seeds, one folder in it for each."""
+    n_arms: int | None = None
+    """Number of arms the model is meant for; the paper's for the domain if left out."""
+    budget: float | None = None
+    """What may be spent in each round; the paper's for the domain if left out."""
+    recipe: str = "sweep"
+    """How to train: sweep, or paper for the paper's Algorithm 1."""
+    seed: int = 0
+    """Where all randomness starts; the same seed gives the same model."""
+    seeds: int = 1
+    """Train this many models at once, from `seed` upwards."""
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE")] = ()
+    """Settings of the domain, such as population=50 or mix=0.4,0.2,0.4."""
+    sweep: Sweep = dataclasses.field(default_factory=Sweep)
+    """Hyperparameters of the recipe sweep."""
+    paper: Paper = dataclasses.field(default_factory=Paper)
+    """Hyperparameters of the recipe paper."""
+
+    def run(self) -> None:
+        """Runs the verb."""
+        from prefermab.commands import pretrain
+
+        pretrain(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluate:
+    """Compare a model and policies on the same arms, starts, opt-ins and luck."""
+
+    model: Positional[str]
+    """A model that ships, a model's folder, or a domain (then only policies are compared)."""
     against: tuple[str, ...] = ()
     """none, random, round-robin, myopic, whittle, lagrangian; all that fit if left out."""
     n_arms: int | None = None
-    """Number of arms; the paper's for the domain if left out."""
+    """Number of arms; the model's or the paper's if left out."""
     budget: float | None = None
-    """What may be spent in each round; the paper's for the domain if left out."""
+    """What may be spent in each round; the model's or the paper's if left out."""
     opt_in: tuple[float, ...] = (1.0,)
     """Shares of the arms that are in, each evaluated."""
     trials: int = 1000
@@ -68,7 +117,7 @@ class Evaluate:
         evaluate(self)
 
 
-Verb = Demo | Evaluate
+Verb = Demo | Models | Pretrain | Evaluate
 
 
 def main() -> None:

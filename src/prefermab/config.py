@@ -33,7 +33,52 @@ class Sweep:
     """Where all randomness starts."""
 
 
-RECIPES: dict[str, type] = {"sweep": Sweep}
+@dataclasses.dataclass(frozen=True)
+class Paper:
+    """The paper's Algorithm 1: PPO at the price of a price network; its hyperparameter table."""
+
+    epochs: int = 100
+    """Rounds of collecting and learning (n_epochs)."""
+    rounds: int = 100
+    """Rounds played in an epoch (n_steps)."""
+    subepochs: int = 4
+    """Epochs between two updates of the price network (n_subepochs)."""
+    freeze: int = 20
+    """Last epochs in which the price network stays as it is (lambda freeze epochs)."""
+    opt_in: float = 0.8
+    """Chance that an arm is in, redrawn after every price update (training opt-in rate)."""
+    passes: int = 20
+    """Gradient steps on an epoch's data (trains per epoch)."""
+    clip: float = 2.0
+    """How far PPO lets the probability of an action move (agent clip ratio)."""
+    entropy_start: float = 0.5
+    """Weight of the entropy bonus at the start; it cools to 0 within every block of subepochs."""
+    entropy_end: float = 0.0
+    """Weight of the entropy bonus at the end."""
+    actor_rate: float = 2e-3
+    """Step size of Adam for the actor (actor learning rate)."""
+    critic_rate: float = 2e-3
+    """Step size of Adam for the critic (critic learning rate)."""
+    price_rate: float = 2e-3
+    """Step size of the price network at the start (lambda initial learning rate)."""
+    price_decay: float = 0.99
+    """By which it falls at each update (lambda scheduler discount rate)."""
+    discount: float = 0.9
+    """What the next round counts against this one."""
+    trace: float = 0.97
+    """λ of generalised advantage estimation."""
+    width: int = 16
+    """Neurons in a hidden layer, tanh."""
+    depth: int = 2
+    """Hidden layers."""
+    shaping: str = "none"
+    """StateShaping of a continuous state: none, isotonic or knn."""
+    seed: int = 0
+    """Where all randomness starts."""
+
+
+RECIPES: dict[str, type] = {"sweep": Sweep, "paper": Paper}
+SHAPINGS = ("none", "isotonic", "knn")
 
 
 def recipe_config(recipe: str, settings: dict[str, Any]) -> Any:
@@ -49,6 +94,10 @@ def recipe_config(recipe: str, settings: dict[str, Any]) -> Any:
     for name, value in settings.items():
         if name not in fields:
             raise unknown(f"setting of the recipe '{recipe}'", name, fields)
+        if name == "shaping":
+            if value not in SHAPINGS:
+                raise unknown("shaping", str(value), SHAPINGS)
+            continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InputError(f"{name} must be a number, not {value!r}.")
         if value < 0 or value != value:

@@ -13,9 +13,9 @@ from jaxtyping import Array, Int
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, number, reals
-from prefermab.networks import Worth
+from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Policy
-from prefermab.policies.learned import BySweep
+from prefermab.policies.learned import ByGreedyProba, BySweep
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Model:
 
     recipe: str
     config: Any
-    network: Worth
+    network: Worth | ActorCritic
     domain: Domain | None
     domain_name: str
     state_names: tuple[str, ...]
@@ -50,6 +50,8 @@ class Model:
     @property
     def policy(self) -> Policy:
         """The model as a policy for the evaluator."""
+        if isinstance(self.network, ActorCritic):
+            return ByGreedyProba(self.network)
         return BySweep(self.network)
 
     def act(

@@ -4,6 +4,7 @@
 deciding alike.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -11,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from prefermab.arms import Features, Key, State
+from prefermab.arms import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
 
 
@@ -32,7 +33,7 @@ class Perception(eqx.Module):
     between them. Features are whitened with the mean and covariance of training arms: a random
     projection leaves some directions a hundred times smaller than others, and those decide as
     often. An unknown feature (NaN) takes its mean, and a flag says so. The price enters by its
-    root, as it is drawn.
+    root, as it is drawn. A `plain` perception, the paper's, sees features and price as they are.
     """
 
     points: Float[Array, "state"]
@@ -41,6 +42,7 @@ class Perception(eqx.Module):
     whitening: Float[Array, "feat feat"]
     highest_price: Float[Array, ""]
     continuous: bool
+    plain: bool = False
 
     @classmethod
     def of(
@@ -52,8 +54,14 @@ class Perception(eqx.Module):
         continuous = isinstance(domain, ContinuousDomain)
         return cls(points, codes, *whitening(features), highest_price, continuous)
 
+    def as_they_are(self) -> "Perception":
+        """The same without whitening, and with the price as a number."""
+        size = self.mean.shape[0]
+        plain = dataclasses.replace(self, mean=jnp.zeros(size), plain=True)
+        return dataclasses.replace(plain, whitening=jnp.eye(size))
+
     @classmethod
-    def blank(cls, shape: Shape) -> "Perception":
+    def blank(cls, shape: Shape, plain: bool) -> "Perception":
         """One that sees nothing, of a given shape."""
         zeros = jnp.zeros
         return cls(
@@ -63,6 +71,7 @@ class Perception(eqx.Module):
             zeros((shape.features, shape.features)),
             zeros(()),
             shape.continuous,
+            plain,
         )
 
     def __call__(
@@ -70,15 +79,20 @@ class Perception(eqx.Module):
     ) -> Float[Array, "input"]:
         unknown = jnp.isnan(features)
         centred = jnp.where(unknown, 0.0, features - self.mean)
-        level = jnp.sqrt(jnp.clip(price / self.highest_price, 0.0, 1.0))
         return jnp.concatenate(
             [
                 self.code(state),
                 centred @ self.whitening,
                 unknown.astype(jnp.float32),
-                2 * level[None] - 1,
+                self.level(price)[None],
             ]
         )
+
+    def level(self, price: Float[Array, ""]) -> Float[Array, ""]:
+        """The price as a number of about unit size."""
+        if self.plain:
+            return price
+        return 2 * jnp.sqrt(jnp.clip(price / self.highest_price, 0.0, 1.0)) - 1
 
     def code(self, state: State) -> Float[Array, "code"]:
         """A state as numbers."""
@@ -116,7 +130,9 @@ def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "f
 
 
 class Worth(eqx.Module):
-    """What a state is worth, and what each action is worth more than the passive one there."""
+    """What waiting is worth in a state, and how much more each action is worth than waiting,
+    before its own cost is paid at the price. That cost is known exactly, so it is not learned.
+    """
 
     perception: Perception
     layers: eqx.nn.MLP
@@ -126,6 +142,49 @@ class Worth(eqx.Module):
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
         out = self.layers(self.perception(state, features, price))
         return out[0], out.at[0].set(0.0)
+
+
+class ActorCritic(eqx.Module):
+    """The paper's networks: a policy and a value for one arm, and a price for all of them."""
+
+    perception: Perception
+    actor: eqx.nn.MLP
+    critic: eqx.nn.MLP
+    pricing: "PriceNetwork"
+
+    def logits(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "act"]:
+        """Log-probabilities of the actions, up to a constant."""
+        return self.actor(self.perception(state, features, price))
+
+    def value(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, ""]:
+        """Expected discounted reward less what is paid."""
+        return self.critic(self.perception(state, features, price))[0]
+
+    def price(self, states: States, features: Features, opt_in: OptIn) -> Float[Array, ""]:
+        """λ = Λ(s̄, {z}, ξ)."""
+        codes = jax.vmap(self.perception.code)(states)
+        known = jnp.where(jnp.isnan(features), 0.0, features)
+        return self.pricing(codes, known, opt_in)
+
+
+class PriceNetwork(eqx.Module):
+    """Λ(s̄, {z}, ξ): each arm is summarised with its opt-in, the mean over places is read as a
+    price. It does not depend on the order of arms, takes any number of them, and is never below 0.
+    """
+
+    each: eqx.nn.MLP
+    together: eqx.nn.MLP
+
+    def __call__(
+        self, codes: Float[Array, "arm code"], features: Features, opt_in: OptIn
+    ) -> Float[Array, ""]:
+        present = opt_in[:, None].astype(jnp.float32)
+        arms = jnp.concatenate([codes * present, features * present, present], axis=1)
+        return jax.nn.softplus(self.together(jnp.mean(jax.vmap(self.each)(arms), axis=0))[0])
 
 
 def mlp(

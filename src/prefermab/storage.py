@@ -30,9 +30,10 @@ from prefermab.errors import InputError, unknown
 from prefermab.features import FeatureMap
 from prefermab.model import Model
 from prefermab.networks import Perception, Shape
-from prefermab.recipes import sweep
+from prefermab.recipes import paper, sweep
 
 FORMAT = 1
+NETWORKS = {"sweep": sweep.network, "paper": paper.network}
 LARGEST = 1 << 28
 """Bytes beyond which a file is no model of ours."""
 
@@ -196,15 +197,16 @@ def _rebuild(
     if not all(isinstance(size, int) and 0 < size <= 1 << 16 for size in sizes) or hyper.depth > 64:
         raise InputError("config.json asks for a network of an impossible size.")
     skeleton = eqx.filter_eval_shape(
-        lambda key: sweep.network(hyper, Perception.blank(shape), shape.actions, key),
+        lambda key: NETWORKS[recipe](
+            hyper, Perception.blank(shape, plain=recipe == "paper"), shape.actions, key
+        ),
         jax.random.key(0),
     )
     name, settings = config["domain"]["name"], config["domain"]["settings"]
     if domain is None and settings is not None:
-        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
-        feature_map = settings.pop("feature_map")
-        feature_map["masked"] = tuple(feature_map["masked"])
-        domain = domains.get(name, feature_map=FeatureMap(**feature_map), **settings)
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
+        seen = {**settings["feature_map"], "masked": tuple(settings["feature_map"]["masked"])}
+        domain = domains.get(name, **{**plain, "feature_map": FeatureMap(**seen)})
     return Model(
         recipe=recipe,
         config=hyper,
@@ -231,8 +233,9 @@ def _read(path: Path) -> bytes:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
+    text = _read(path)
     try:
-        config = json.loads(_read(path))
+        config = json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{path} is not the JSON of a model.") from None
     if not isinstance(config, dict) or "format" not in config:

@@ -2,11 +2,11 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import Scores, cost_of, lowest_price, preferred, upgrade
-from prefermab.networks import Worth
+from prefermab.budget import Scores, cost_of, greedy, lowest_price, preferred, upgrade
+from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy
 
 
@@ -21,9 +21,9 @@ class BySweep(Policy):
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         def gains(price: Float[Array, ""]) -> Scores:
-            """Worth of each action over the passive one, before its own price is paid."""
+            """Worth of each action over the passive one, before its own cost is paid."""
             see = jax.vmap(self.worth, in_axes=(0, 0, None))
-            return see(seen.state, seen.features, price)[1] + price * seen.costs
+            return see(seen.state, seen.features, price)[1]
 
         def choice(price: Float[Array, ""]) -> Actions:
             return preferred(gains(price), seen.costs, price, seen.opt_in)
@@ -40,3 +40,24 @@ class BySweep(Policy):
         for _ in range(seen.costs.shape[1] - 1):
             actions = upgrade(actions, useful, seen.costs, seen.budget, seen.opt_in)
         return actions, memory
+
+
+class ByGreedyProba(Policy):
+    """The paper's inference (Algorithm 3): the price of the round from the price network, then
+    actions by highest log-odds until the budget is reached.
+    """
+
+    network: ActorCritic
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        price = self.network.price(seen.state, seen.features, seen.opt_in)
+        see = jax.vmap(self.network.logits, in_axes=(0, 0, None))
+        log_p = jax.nn.log_softmax(see(seen.state, seen.features, price))
+        # log p - log(1 - p): probabilities round to 1 and tie long before their odds do.
+        others = jax.vmap(jax.vmap(_log_sum_without, in_axes=(None, 0)), in_axes=(0, None))
+        odds = log_p - others(log_p, jnp.arange(log_p.shape[1]))
+        return greedy(odds, seen.costs, seen.budget, seen.opt_in), memory
+
+
+def _log_sum_without(log_p: Float[Array, "act"], action: Int[Array, ""]) -> Float[Array, ""]:
+    return jax.nn.logsumexp(jnp.where(jnp.arange(log_p.size) == action, -jnp.inf, log_p))

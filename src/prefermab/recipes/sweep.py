@@ -1,12 +1,13 @@
 """Recipe `sweep`: learn what acting is worth at every price, from sampled steps of fresh arms.
 
 In each step new arms are drawn, each with its own price and a random state, and every action is
-tried once under the same luck. With a slow copy (V̄, Ā) of the network valuing next states,
+tried once under the same luck. With a slow copy (V̄, Ḡ) of the network valuing next states,
 
-    y_a = R(s'_a) - price·cost(a) + discount·(V̄(s'_a) + max_b Ā(s'_a, b))
+    y_a = R(s'_a) + discount·(V̄(s'_a) + max_b [Ḡ(s'_a, b) - price·cost(b)])
 
-is a sample of an action's worth. V(s) is fitted to y_0 and A(s,a) to y_a - y_0: the difference of
-two samples with the same luck is far less noisy than either, and it is all that deciding needs.
+is a sample of an action's worth before its own cost. V(s) is fitted to y_0 and the gain G(s,a) to
+y_a - y_0: the difference of two samples with the same luck is far less noisy than either, and it
+is all that deciding needs.
 There is no price network and no policy gradient; any number of arms and any budget are served by
 searching for the price when deciding.
 """
@@ -35,7 +36,7 @@ class Learner(eqx.Module):
 
 
 class Batch(eqx.Module):
-    """Arms at a price in a state, and a sample of what each action is worth there."""
+    """Arms at a price in a state, and a sample of what each action is worth before its cost."""
 
     state: States
     features: Features
@@ -129,9 +130,9 @@ def sample(config: Sweep, domain: Domain, slow: Worth, key: Key) -> Batch:
 
     def tried(key, arm, state, features, price, action):
         after = domain.step(key, arm, state, action)
-        value, advantages = slow(after, features, price)
-        paid = domain.reward_at(arm, after) - price * domain.costs(arm)[action]
-        return paid + config.discount * (value + jnp.max(advantages))
+        value, gains = slow(after, features, price)
+        best = jnp.max(gains - price * domain.costs(arm))
+        return domain.reward_at(arm, after) + config.discount * (value + best)
 
     each_action = jax.vmap(tried, in_axes=(None, None, None, None, None, 0))
     each_arm = jax.vmap(each_action, in_axes=(0, 0, 0, 0, 0, None))
@@ -151,10 +152,10 @@ def mask_some(key: Key, features: Features, share: float) -> Features:
 
 
 def fit_error(layers: eqx.nn.MLP, perception: Perception, batch: Batch) -> Float[Array, ""]:
-    """Squared error of the advantages and, less important, of the value of waiting."""
-    values, advantages = jax.vmap(Worth(perception, layers))(
+    """Squared error of the gains and, less important, of the value of waiting."""
+    values, gains = jax.vmap(Worth(perception, layers))(
         batch.state, batch.features, batch.price
     )
     waiting = batch.worth[:, 0]
-    of_acting = jnp.sum((advantages - (batch.worth - waiting[:, None])) ** 2, axis=1)
+    of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
     return jnp.mean(of_acting) + 0.1 * jnp.mean((values - waiting) ** 2)

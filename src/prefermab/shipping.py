@@ -1,0 +1,88 @@
+"""Makes the models that ship: trains each, measures it, and writes its card.
+
+`make weights` runs this file; `python -m prefermab.shipping armman` rebuilds one.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from prefermab import domains, policies
+from prefermab.commands import progress, use_compilation_cache
+from prefermab.evaluation import evaluate
+from prefermab.model import Model
+from prefermab.training import pretrain
+
+OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)
+TRIALS = {"sis": 200, "continuous-sis": 200}
+"""Fewer than 1,000 where a trial is a hundred times dearer."""
+
+WEIGHTS = Path(__file__).parent / "weights"
+
+
+def build(name: str) -> Model:
+    """The model of a domain with the recipe's own settings, and its card."""
+    domain = domains.get(name)
+    with progress() as report:
+        model = pretrain(domain, seed=0, progress=report)
+        trials = TRIALS.get(name, 1000)
+        best = (
+            "whittle" if domain.n_actions == 2 and name != "continuous-synthetic" else "lagrangian"
+        )
+        compared = {n: policies.BY_NAME[n]() for n in ("none", "random", "myopic", best)}
+        frame = evaluate(
+            domain, {"prefermab": model, **compared}, opt_in=OPT_IN, trials=trials, seed=1,
+            progress=report,
+        )  # fmt: skip
+    return dataclasses.replace(model, card=card(name, model, frame, trials))
+
+
+def card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
+    """What the model is, and what was measured, with how to measure it again."""
+    shown = frame["policy"].unique(maintain_order=True).to_list()
+    lines = [
+        f"# {name}",
+        "",
+        f"Pretrained on the domain `{name}` with the recipe `{model.recipe}`, seed "
+        f"{model.config.seed}; {len(model.feature_names)} features, actions "
+        f"{', '.join(model.action_names)}. It decides for any number of arms and any budget.",
+        "",
+        f"Reward per opted-in arm, {model.n_arms} arms, budget {model.budget:g}, {trials} paired "
+        "trials of nine rounds, mean ± standard error. `whittle`, `lagrangian` and `myopic` know "
+        "the true dynamics; the model sees features only.",
+        "",
+        "| policy | " + " | ".join(f"{rate:.0%}" for rate in OPT_IN) + " |",
+        "|---|" + "---|" * len(OPT_IN),
+    ]
+    for policy in shown:
+        rows = frame.filter(pl.col("policy") == policy).sort("opt_in")
+        cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(rows["mean"], rows["stderr"], strict=True)]
+        lines.append(f"| {policy} | " + " | ".join(cells) + " |")
+    own = frame.filter(pl.col("policy") == "prefermab").sort("opt_in")
+    lines.append("| bound | " + " | ".join(f"{b:.3f}" for b in own["bound"]) + " |")
+    lines.append(
+        "| prefermab, of bound | " + " | ".join(f"{b:.1%}" for b in own["of_bound"]) + " |"
+    )
+    rates = " ".join(f"{rate:g}" for rate in OPT_IN)
+    lines += [
+        "",
+        "Measured by",
+        f"`prefermab evaluate {name} --opt-in {rates} --trials {trials} --seed 1`;",
+        f"made by `python -m prefermab.shipping {name}`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main(names: list[str]) -> None:
+    """Builds the named models, or all."""
+    use_compilation_cache()
+    for name in names or domains.BY_NAME:
+        build(name).save(WEIGHTS / name)
+        print(f"saved {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,167 @@
+import json
+import shutil
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from safetensors.numpy import load as parse
+from safetensors.numpy import save as pack
+
+import prefermab as pm
+from prefermab import storage
+from prefermab.storage import named_arrays
+
+STATES, FEATURES = [0, 1, 2, 1, 0, 2], np.linspace(-1, 1, 36).reshape(6, 6)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    model = pm.pretrain(pm.domains.Armman(mix=(0.4, 0.2, 0.4)), steps=3, arms=16, width=8)
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    model.save(path)
+    return path
+
+
+@pytest.mark.parametrize("recipe", ["sweep", "paper"])
+def test_a_model_comes_back_as_it_was(tmp_path, recipe):
+    small = {"steps": 2, "arms": 8} if recipe == "sweep" else {"epochs": 4, "rounds": 3}
+    domain = pm.domains.SIS(population=7, masks_effect=(2.0, 3.0))
+    model = pm.pretrain(domain, n_arms=5, budget=2.5, recipe=recipe, seed=4, **small)
+    model.save(tmp_path / "m")
+    again = pm.load(tmp_path / "m")
+    assert again.config == model.config
+    assert again.config.seed == 4
+    assert (again.n_arms, again.budget, again.recipe) == (5, 2.5, recipe)
+    assert again.domain == model.domain
+    assert again.feature_names == model.feature_names
+    for name, array in named_arrays(model.network).items():
+        np.testing.assert_array_equal(named_arrays(again.network)[name], array)
+    states, features = np.arange(6), np.zeros((6, 4))
+    np.testing.assert_array_equal(
+        model.act(states, features, budget=3), again.act(states, features, budget=3)
+    )
+
+
+def test_saving_replaces_a_model_but_nothing_else(folder, tmp_path):
+    model = pm.load(folder)
+    model.save(tmp_path / "m")
+    model.save(tmp_path / "m")
+    assert sorted(p.name for p in (tmp_path / "m").iterdir()) == [
+        "README.md", "config.json", "model.safetensors",
+    ]  # fmt: skip
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "precious.txt").write_text("mine")
+    with pytest.raises(pm.InputError, match="not a model"):
+        model.save(tmp_path / "other")
+    assert (tmp_path / "other" / "precious.txt").read_text() == "mine"
+
+
+def test_a_model_of_an_own_domain_decides_and_asks_for_its_domain(tmp_path):
+    table = np.random.default_rng(0).dirichlet(np.ones(2), size=(5, 2, 2))
+    domain = pm.domains.Tabular(table, [0, 1], [0, 1.5])
+    pm.pretrain(domain, n_arms=5, budget=3, steps=2, arms=8).save(tmp_path / "own")
+    model = pm.load(tmp_path / "own")
+    assert model.domain is None
+    assert model.act([0, 1, 1], np.zeros((3, 4)), budget=3).shape == (3,)
+    assert pm.load(tmp_path / "own", domain=domain).domain is domain
+    assert b"table" not in (tmp_path / "own" / "model.safetensors").read_bytes()[:4096]
+
+
+@given(position=st.floats(0, 1), bit=st.integers(0, 7), name=st.sampled_from(["w", "c"]))
+@settings(max_examples=60)
+def test_a_flipped_bit_is_found(folder, tmp_path_factory, position, bit, name):
+    copy = tmp_path_factory.mktemp("flip") / "m"
+    shutil.copytree(folder, copy)
+    target = copy / {"w": "model.safetensors", "c": "config.json"}[name]
+    data = bytearray(target.read_bytes())
+    data[int(position * (len(data) - 1))] ^= 1 << bit
+    target.write_bytes(data)
+    try:
+        model = pm.load(copy)
+    except pm.InputError:
+        return
+    # The one harmless flip: white space of the JSON.
+    assert name == "c"
+    np.testing.assert_array_equal(
+        model.act(STATES, FEATURES, budget=2), pm.load(folder).act(STATES, FEATURES, budget=2)
+    )
+
+
+@given(st.floats(0, 0.999), st.sampled_from(["model.safetensors", "config.json"]))
+@settings(max_examples=40)
+def test_a_truncated_file_is_found(folder, tmp_path_factory, share, name):
+    copy = tmp_path_factory.mktemp("cut") / "m"
+    shutil.copytree(folder, copy)
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data[: int(share * (len(data) - 2))])
+    with pytest.raises(pm.InputError):
+        pm.load(copy)
+
+
+def forge(folder, target, change_tensors=None, change_config=None):
+    """A model whose checksums are right although its content was changed."""
+    shutil.copytree(folder, target)
+    tensors = parse((target / "model.safetensors").read_bytes())
+    config = json.loads((target / "config.json").read_text())
+    if change_tensors:
+        change_tensors(tensors)
+    if change_config:
+        change_config(config)
+    data = pack(tensors)
+    (target / "model.safetensors").write_bytes(data)
+    config["weights_sha256"] = storage.hashlib.sha256(data).hexdigest()
+    config["checksum"] = storage._checksum(config)
+    (target / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "config", "message"),
+    [
+        (lambda t: t.pop("perception.mean"), None, "missing"),
+        (lambda t: t.update(extra=np.zeros(3)), None, r"extra \['extra'\]"),
+        (lambda t: t.update({"perception.mean": np.zeros(7, np.float32)}), None, r"float32\[6\]"),
+        (lambda t: t.update({"perception.mean": np.zeros(6)}), None, "not float64"),
+        (lambda t: t["perception.mean"].fill(np.nan), None, "not finite"),
+        (None, lambda c: c["config"].update(width=10**9), "impossible size"),
+        (None, lambda c: c["config"].update(depth=10**9), "impossible size"),
+        (None, lambda c: c["config"].update(width="64"), "must be a number"),
+        (None, lambda c: c["config"].update(bogus=1), "unknown setting"),
+        (None, lambda c: c.update(recipe="../../etc"), "unknown recipe"),
+        (None, lambda c: c.update(format=99), "format 99"),
+        (None, lambda c: c["domain"].update(name="../x"), "unknown domain"),
+        (None, lambda c: c.pop("action_names"), "cannot be read|can be read"),
+        (None, lambda c: c["shape"].update(cells=5), r"must be float32\[5"),
+    ],
+)
+def test_a_forged_model_is_refused_with_a_sentence(folder, tmp_path, tensors, config, message):
+    forge(folder, tmp_path / "m", tensors, config)
+    with pytest.raises(pm.InputError, match=message) as caught:
+        pm.load(tmp_path / "m")
+    assert "\n" not in str(caught.value)
+
+
+def test_garbage_and_absent_models_are_said_to_be_so(tmp_path):
+    with pytest.raises(pm.InputError, match="did you mean 'armman'"):
+        pm.load("arman")
+    with pytest.raises(pm.InputError, match="there is no model at"):
+        pm.load(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(pm.InputError, match="cannot read"):
+        pm.load(tmp_path / "empty")
+    (tmp_path / "empty" / "config.json").write_text("[" * 100_000)
+    with pytest.raises(pm.InputError, match="not the JSON"):
+        pm.load(tmp_path / "empty")
+
+
+def test_models_ship_for_every_domain_and_are_small():
+    shipped = storage.shipped_models()
+    assert set(shipped) >= set(pm.domains.BY_NAME)
+    files = [file for folder in shipped.values() for file in folder.iterdir()]
+    assert sum(file.stat().st_size for file in files) < 2_000_000
+    for name in shipped:
+        model = pm.load(name)
+        assert "of bound" in model.card
+        actions = model.act(np.zeros(3), np.zeros((3, len(model.feature_names))), budget=1)
+        assert actions.shape == (3,)
