@@ -63,9 +63,32 @@ def test_evaluate_prints_a_table():
     assert "Traceback" not in ran.stderr
 
 
+def test_a_model_is_trained_saved_and_evaluated(tmp_path):
+    out = str(tmp_path / "runs" / "mine")
+    small = "--sweep.steps 10 --sweep.arms 16 --set mix=0.4,0.2,0.4 --n-arms 6 --budget 2"
+    ran = prefermab("pretrain", "armman", "--out", out, *small.split())
+    assert ran.returncode == 0, ran.stderr
+    ran = prefermab("evaluate", out, "--trials", "20", "--no-bound", "--against", "none", "--json")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert (told["n_arms"], told["budget"]) == (6, 2)
+    assert {row["policy"] for row in told["rows"]} == {"prefermab", "none"}
+
+
+def test_models_lists_what_ships_and_prints_cards():
+    listed = prefermab("models", "--json")
+    assert set(json.loads(listed.stdout)) >= set(pm.domains.BY_NAME)
+    assert "of bound" in prefermab("models", "armman").stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ("models arman", "did you mean 'armman'?"),
+        ("pretrain arman --out x", "did you mean 'armman'?"),
+        ("pretrain armman --out x --recipe swep", "did you mean 'sweep'?"),
+        ("pretrain armman --out x --sweep.steps 0", "steps must be"),
+        ("evaluate nowhere/at/all", "unknown model or domain"),
         ("evaluate arman", "did you mean 'armman'?"),
         ("evaluate armman --against witle", "did you mean 'whittle'?"),
         ("evaluate armman --budget nan", "budget must be a finite number"),

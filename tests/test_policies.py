@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from prefermab.policies.base import Problem
 from prefermab.rollout import draw_world, play
 
 P = pm.policies
+compiled_play = eqx.filter_jit(play)
 
 
 def seen(costs, budget, opt_in=None, state=None, round=0):
@@ -115,7 +117,7 @@ def test_every_policy_keeps_any_budget_and_any_costs_while_people_come_and_go(na
     domain = pm.domains.Tabular(transitions, [0, 0.5, 1.0], costs)
     schedule = Streaming(stay=0.7, newcomers=2.0).schedule(jax.random.key(3), 6, 8)
     world = draw_world(jax.random.key(1), domain, schedule)
-    played = play(P.BY_NAME[name](), domain, world, jnp.asarray(budget), jax.random.key(2))
+    played = compiled_play(P.BY_NAME[name](), domain, world, jnp.asarray(budget), jax.random.key(2))
     assert (played.spent <= budget * (1 + 2e-6)).all()
     if budget == 0:
         assert (played.spent == 0).all()

@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,9 @@ from prefermab.recipes import paper
 from prefermab.storage import named_arrays
 
 P = pm.policies
+start, collect, improve, update_price = (
+    eqx.filter_jit(step) for step in (paper.start, paper.collect, paper.improve, paper.update_price)
+)
 
 
 def lifted_or_not():
@@ -127,28 +131,28 @@ def test_the_price_falls_under_budget_and_rises_over_it():
     """Prop. 2 with the sign of its proof."""
     domain = pm.domains.Synthetic()
     config = pm.config.Paper()
-    learner = paper.start(config, domain, 21, jax.random.key(0))
-    seen = paper.collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
+    learner = start(config, domain, 21, jax.random.key(0))
+    seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
 
     def price(learner):
         return float(learner.network.price(seen.state[0], seen.features, seen.opt_in))
 
     lavish, tight = (
-        paper.update_price(config, jnp.asarray(budget), learner, seen) for budget in (21.0, 0.0)
+        update_price(config, jnp.asarray(budget), learner, seen) for budget in (21.0, 0.0)
     )
     assert price(lavish) < price(learner) < price(tight)
 
 
 def test_the_price_stays_in_the_last_epochs():
     domain, config = pm.domains.Synthetic(), pm.config.Paper(epochs=40, freeze=20)
-    learner = paper.start(config, domain, 5, jax.random.key(0))
-    seen = paper.collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
+    learner = start(config, domain, 5, jax.random.key(0))
+    seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
     for epoch, moves in ((20, True), (24, False), (40, False)):
         at = paper.Learner(
             learner.network, learner.actor_state, learner.critic_state, learner.arms,
             learner.opt_in, jnp.asarray(epoch),
         )  # fmt: skip
-        after = paper.update_price(config, jnp.asarray(0.0), at, seen)
+        after = update_price(config, jnp.asarray(0.0), at, seen)
         before, now = named_arrays(at.network.pricing), named_arrays(after.network.pricing)
         assert any((before[k] != now[k]).any() for k in before) == moves
 
@@ -163,25 +167,25 @@ def test_entropy_cools_over_training_and_within_a_block():
 
 def test_opted_out_arms_are_in_no_loss():
     domain, config = pm.domains.Synthetic(), pm.config.Paper(rounds=10, passes=2)
-    learner = paper.start(config, domain, 6, jax.random.key(0))
+    learner = start(config, domain, 6, jax.random.key(0))
     opt_in = jnp.array([True, True, False, True, False, True])
     learner = paper.Learner(
         learner.network, learner.actor_state, learner.critic_state, learner.arms, opt_in,
         learner.epoch,
     )  # fmt: skip
-    seen = paper.collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
+    seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
     spoiled = paper.Trajectory(
         seen.state, seen.action, jnp.where(opt_in, seen.reward, 1e3), seen.cost, seen.last_state,
         seen.features, seen.opt_in, seen.price,
     )  # fmt: skip
-    same, other = (paper.improve(config, learner, t)[0].network for t in (seen, spoiled))
+    same, other = (improve(config, learner, t)[0].network for t in (seen, spoiled))
     for name, array in named_arrays(same).items():
         np.testing.assert_array_equal(named_arrays(other)[name], array)
 
 
 def test_greedy_proba_still_orders_actions_whose_probability_rounds_to_one():
     domain = lifted_or_not()
-    learner = paper.start(pm.config.Paper(), domain, 3, jax.random.key(0))
+    learner = start(pm.config.Paper(), domain, 3, jax.random.key(0))
     net = learner.network
 
     class Sure(type(net)):

@@ -40,13 +40,13 @@ def demo(options: cli.Demo) -> None:
     domain = domains.Armman()
     console = Console(highlight=False)
     console.print(
-        "Up to 25 mothers hear health messages each week and drift in and out of listening.\n"
-        "There is time for 7 calls a week: whom to call? The model has never seen any of them.\n"
+        "Up to 25 mothers hear health messages and drift in and out of listening. There\n"
+        "is time for 7 calls a week: whom to call? The model has never seen any of them.\n"
     )
     console.print(weeks(model, domain, options.seed))
     console.print(
-        f"\n{options.trials:,} programmes of 25 mothers and 9 weeks; every policy meets the same\n"
-        "people and the same luck. Whittle, myopic and lagrangian know everyone's true dynamics.\n"
+        f"\n{options.trials:,} programmes of 25 mothers and 9 weeks. Every policy meets the same\n"
+        "people and the same luck; whittle and myopic know everyone's true dynamics.\n"
     )
     compared = {"prefermab": model}
     compared |= {name: policies.BY_NAME[name]() for name in ("none", "random", "myopic", "whittle")}

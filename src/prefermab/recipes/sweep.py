@@ -153,9 +153,7 @@ def mask_some(key: Key, features: Features, share: float) -> Features:
 
 def fit_error(layers: eqx.nn.MLP, perception: Perception, batch: Batch) -> Float[Array, ""]:
     """Squared error of the gains and, less important, of the value of waiting."""
-    values, gains = jax.vmap(Worth(perception, layers))(
-        batch.state, batch.features, batch.price
-    )
+    values, gains = jax.vmap(Worth(perception, layers))(batch.state, batch.features, batch.price)
     waiting = batch.worth[:, 0]
     of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
     return jnp.mean(of_acting) + 0.1 * jnp.mean((values - waiting) ** 2)
