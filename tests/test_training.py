@@ -11,9 +11,10 @@ from prefermab.recipes import paper
 from prefermab.storage import named_arrays
 
 P = pm.policies
-start, collect, improve, update_price = (
-    eqx.filter_jit(step) for step in (paper.start, paper.collect, paper.improve, paper.update_price)
-)
+start = eqx.filter_jit(paper.start)
+collect = eqx.filter_jit(paper.collect)
+improve = eqx.filter_jit(paper.improve)
+update_price = eqx.filter_jit(paper.update_price)
 
 
 def lifted_or_not():
