@@ -30,7 +30,7 @@ class Model:
     >>> model.state_names
     ('motivated', 'persuadable', 'lost cause')
     >>> features = np.zeros((4, 6))
-    >>> model.act([0, 1, 2, 1], features, budget=2).sum()
+    >>> int(model.act([0, 1, 2, 1], features, budget=2).sum())
     2
     """
 
