@@ -18,7 +18,7 @@ def means(frame, opt_in=1.0):
 
 
 # Published protocol simulated independently with 300 trials: domain, arms, budget, No Action,
-# Random, and what the spread of one trial is (published, which gives the standard error).
+# Random, and roughly the spread of one trial of each here.
 SIMULATED = [
     (D.Synthetic(), 21, 7, 3.16, 3.55, 0.24, 0.27),
     (D.Armman(), 25, 7, 2.24, 3.11, 0.31, 0.35),

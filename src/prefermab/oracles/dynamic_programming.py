@@ -15,8 +15,8 @@ Transitions = Float[Array, "arm state act state"]
 Rewards = Float[Array, "arm state"]
 
 FEW_STATES = 8
-"""Up to here an expectation is written out as a sum over arms-last arrays, which is about four
-times faster on a CPU than a batch of tiny matrix products; beyond it a product is faster."""
+"""Up to here an expectation is written out as a sum over arms-last arrays, which is about
+twice as fast on a CPU as a batch of tiny matrix products; beyond it a product is faster."""
 
 
 def expectation(
