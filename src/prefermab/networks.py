@@ -31,7 +31,8 @@ class Perception(eqx.Module):
 
     A state is looked up in the codes of the domain's cells; a continuous one is interpolated
     between them. Features are whitened with the mean and covariance of training arms: a random
-    projection leaves some directions much smaller than others, and those decide as often. An unknown feature (NaN) takes its mean, and a flag says so. The price enters by its
+    projection leaves some directions much smaller than others, and those decide as often.
+    An unknown feature (NaN) takes its mean, and a flag says so. The price enters by its
     root, as it is drawn. A `plain` perception, the paper's, sees features and price as they are.
     """
 
