@@ -4,7 +4,6 @@
 deciding alike.
 """
 
-import dataclasses
 from collections.abc import Callable
 
 import equinox as eqx
@@ -33,7 +32,8 @@ class Perception(eqx.Module):
     between them. Features are whitened with the mean and covariance of training arms: a random
     projection leaves some directions much smaller than others, and those decide as often.
     An unknown feature (NaN) takes its mean, and a flag says so. The price enters by its
-    root, as it is drawn. A `plain` perception, the paper's, sees features and price as they are.
+    root, as it is drawn. A `plain` perception, the paper's, scales features one by one and sees
+    the price as it is.
     """
 
     points: Float[Array, "state"]
@@ -46,19 +46,18 @@ class Perception(eqx.Module):
 
     @classmethod
     def of(
-        cls, domain: Domain, features: Features, highest_price: Float[Array, ""]
+        cls,
+        domain: Domain,
+        features: Features,
+        highest_price: Float[Array, ""],
+        plain: bool = False,
     ) -> "Perception":
         """How arms of a domain are seen, given the features of many of them."""
         codes = 2 * jax.vmap(domain.encode)(domain.cells) - 1
         points = domain.cells.astype(jnp.float32)
         continuous = isinstance(domain, ContinuousDomain)
-        return cls(points, codes, *whitening(features), highest_price, continuous)
-
-    def as_they_are(self) -> "Perception":
-        """The same without whitening, and with the price as a number."""
-        size = self.mean.shape[0]
-        plain = dataclasses.replace(self, mean=jnp.zeros(size), plain=True)
-        return dataclasses.replace(plain, whitening=jnp.eye(size))
+        scaled = whitening(features, one_by_one=plain)
+        return cls(points, codes, *scaled, highest_price, continuous, plain)
 
     @classmethod
     def blank(cls, shape: Shape, plain: bool) -> "Perception":
@@ -77,16 +76,13 @@ class Perception(eqx.Module):
     def __call__(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "input"]:
-        unknown = jnp.isnan(features)
-        centred = jnp.where(unknown, 0.0, features - self.mean)
-        return jnp.concatenate(
-            [
-                self.code(state),
-                centred @ self.whitening,
-                unknown.astype(jnp.float32),
-                self.level(price)[None],
-            ]
-        )
+        unknown = jnp.isnan(features).astype(jnp.float32)
+        level = self.level(price)[None]
+        return jnp.concatenate([self.code(state), self.scaled(features), unknown, level])
+
+    def scaled(self, features: Float[Array, "feat"]) -> Float[Array, "feat"]:
+        """Features as numbers of about unit size."""
+        return jnp.where(jnp.isnan(features), 0.0, features - self.mean) @ self.whitening
 
     def level(self, price: Float[Array, ""]) -> Float[Array, ""]:
         """The price as a number of about unit size."""
@@ -106,8 +102,11 @@ class Perception(eqx.Module):
         return self.codes.shape[1] + 2 * self.mean.shape[0] + 1
 
 
-def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "feat feat"]]:
-    """Mean, and the matrix after which features have unit covariance (unknown ones left out).
+def whitening(
+    features: Features, one_by_one: bool = False
+) -> tuple[Float[Array, "feat"], Float[Array, "feat feat"]]:
+    """Mean, and the matrix after which features have unit covariance (unknown ones left out), or
+    unit variance each.
 
     >>> import jax, jax.numpy as jnp
     >>> from prefermab.networks import whitening
@@ -122,6 +121,8 @@ def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "f
     mean = jnp.where(known, features, 0.0).sum(axis=0) / seen
     centred = jnp.where(known, features - mean, 0.0)
     covariance = centred.T @ centred / jnp.maximum(len(features) - 1, 1)
+    if one_by_one:
+        covariance = jnp.diag(jnp.diag(covariance))
     sizes, directions = jnp.linalg.eigh(covariance)
     # A direction in which training arms do not differ says nothing: it is left out, not blown up.
     useful = sizes > 1e-7 * jnp.maximum(sizes.max(), 1e-30)
@@ -167,8 +168,7 @@ class ActorCritic(eqx.Module):
     def price(self, states: States, features: Features, opt_in: OptIn) -> Float[Array, ""]:
         """λ = Λ(s̄, {z}, ξ)."""
         codes = jax.vmap(self.perception.code)(states)
-        known = jnp.where(jnp.isnan(features), 0.0, features)
-        return self.pricing(codes, known, opt_in)
+        return self.pricing(codes, jax.vmap(self.perception.scaled)(features), opt_in)
 
 
 class PriceNetwork(eqx.Module):

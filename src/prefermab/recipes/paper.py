@@ -19,6 +19,10 @@ from prefermab.networks import ActorCritic, Perception, PriceNetwork, mlp
 from prefermab.opt_in import redraw
 
 
+PROBED_ARMS = 20_000
+"""Arms drawn to learn the scale of features."""
+
+
 class Learner(eqx.Module):
     """Everything that changes while training."""
 
@@ -62,6 +66,9 @@ def network(config: Paper, perception: Perception, n_actions: int, key: Key) -> 
     sizes = (config.width, config.depth, jnp.tanh)
     each = mlp(code + n_features + 1, config.width, config.width, 1, jnp.tanh, keys[0])
     together = mlp(config.width, 1, config.width, 1, jnp.tanh, keys[1])
+    # A price that comes down from above sorts arms by who is worth it at all; one that starts too
+    # low teaches the actor to serve everyone, with odds that it cannot unlearn.
+    together = eqx.tree_at(lambda net: net.layers[-1].bias, together, replace_fn=lambda b: b + 0.5)
     return ActorCritic(
         perception,
         mlp(perception.size, n_actions, *sizes, keys[2]),
@@ -72,9 +79,10 @@ def network(config: Paper, perception: Perception, n_actions: int, key: Key) -> 
 
 def start(config: Paper, domain: Domain, n_arms: int, key: Key) -> Learner:
     """Lines 1 to 3: networks, arms, and everyone in."""
-    key_arms, key_net = jax.random.split(key)
+    key_arms, key_net, key_probe = jax.random.split(key, 3)
     arms = domain.draw_arms(key_arms, n_arms)
-    perception = Perception.of(domain, domain.features(arms), jnp.ones(())).as_they_are()
+    probed = domain.features(domain.draw_arms(key_probe, PROBED_ARMS))
+    perception = Perception.of(domain, probed, jnp.ones(()), plain=True)
     made = network(config, perception, domain.n_actions, key_net)
     actor_state = optax.adam(config.actor_rate).init(eqx.filter(made.actor, eqx.is_array))
     critic_state = optax.adam(config.critic_rate).init(eqx.filter(made.critic, eqx.is_array))
@@ -207,11 +215,10 @@ def descend(loss, part, state, rate: float, passes: int):
 
 
 def entropy_weight(config: Paper, epoch: Int[Array, ""]) -> Float[Array, ""]:
-    """From start to end over training, and from that to 0 within every block."""
+    """From start to end over training, and from that towards 0 within every block."""
     along = epoch / jnp.maximum(config.epochs - 1, 1)
     level = config.entropy_start + along * (config.entropy_end - config.entropy_start)
-    within = (epoch % config.subepochs) / max(config.subepochs - 1, 1)
-    return level * (1 - within)
+    return level * (1 - (epoch % config.subepochs) / config.subepochs)
 
 
 def update_price(
