@@ -162,7 +162,9 @@ def test_entropy_cools_over_training_and_within_a_block():
     config = pm.config.Paper(epochs=100, subepochs=4, entropy_start=0.5, entropy_end=0.0)
     weights = [float(paper.entropy_weight(config, jnp.asarray(e))) for e in (0, 1, 3, 4, 96, 99)]
     np.testing.assert_allclose(
-        weights, [0.5, 0.5 * 98 / 99 * 2 / 3, 0, 0.5 * 95 / 99, 0.5 * 3 / 99, 0], atol=1e-6
+        weights,
+        [0.5, 0.5 * 98 / 99 * 3 / 4, 0.5 * 96 / 99 / 4, 0.5 * 95 / 99, 0.5 * 3 / 99, 0],
+        atol=1e-6,
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from prefermab.model import Model
     from prefermab.storage import load
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
+    from prefermab.tuning import ddlpo, finetune
 
 __version__ = "0.1.0.dev0"
 
@@ -29,7 +30,9 @@ _NAMES = {
     "Model": "model",
     "Observation": "arms",
     "TrainingError": "training",
+    "ddlpo": "tuning",
     "evaluate": "evaluation",
+    "finetune": "tuning",
     "load": "storage",
     "pretrain": "training",
     "pretrain_seeds": "training",
@@ -43,8 +46,10 @@ __all__ = [
     "TrainingError",
     "budget",
     "config",
+    "ddlpo",
     "domains",
     "evaluate",
+    "finetune",
     "load",
     "opt_in",
     "oracles",

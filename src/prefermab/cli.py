@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 
-from prefermab.config import Paper, Sweep
+from prefermab.config import Paper, Sweep, Tuning
 from prefermab.errors import InputError
 
 
@@ -28,7 +28,7 @@ class Demo:
 
     def run(self) -> None:
         """Runs the verb."""
-        from prefermab.commands import demo
+        from prefermab.commands.demo import demo
 
         demo(self)
 
@@ -44,7 +44,7 @@ class Models:
 
     def run(self) -> None:
         """Runs the verb."""
-        from prefermab.commands import models
+        from prefermab.commands.reports import models
 
         models(self)
 
@@ -67,6 +67,10 @@ class Pretrain:
     """Where all randomness starts; the same seed gives the same model."""
     seeds: int = 1
     """Train this many models at once, from `seed` upwards."""
+    resume: Annotated[bool, FlagCreatePairsOff] = False
+    """Go on with a training that was cut short; it ends in the same weights."""
+    tensorboard: Path | None = None
+    """Also write TensorBoard event files into this folder."""
     settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE")] = ()
     """Settings of the domain, such as population=50 or mix=0.4,0.2,0.4."""
     sweep: Sweep = dataclasses.field(default_factory=Sweep)
@@ -76,9 +80,35 @@ class Pretrain:
 
     def run(self) -> None:
         """Runs the verb."""
-        from prefermab.commands import pretrain
+        from prefermab.commands.train import pretrain
 
         pretrain(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Finetune:
+    """Let a model learn further from arms of its domain; it never gets worse on them."""
+
+    model: Positional[str]
+    """A model that ships, or a model's folder."""
+    out: Path
+    """Folder to write the model to."""
+    n_arms: int | None = None
+    """Number of arms to learn from; the model's if left out."""
+    arms_seed: int = 0
+    """Which arms: those that the domain draws from this seed."""
+    budget: float | None = None
+    """What may be spent in each round; the model's if left out."""
+    settings: Annotated[tuple[str, ...], tyro.conf.arg(name="set", metavar="NAME=VALUE")] = ()
+    """Settings of the domain that the arms come from, such as shift=0.1, where it differs."""
+    tuning: Annotated[Tuning, tyro.conf.arg(name="")] = dataclasses.field(default_factory=Tuning)
+    """How to learn."""
+
+    def run(self) -> None:
+        """Runs the verb."""
+        from prefermab.commands.train import finetune
+
+        finetune(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,12 +142,12 @@ class Evaluate:
 
     def run(self) -> None:
         """Runs the verb."""
-        from prefermab.commands import evaluate
+        from prefermab.commands.reports import evaluate
 
         evaluate(self)
 
 
-Verb = Demo | Models | Pretrain | Evaluate
+Verb = Demo | Models | Pretrain | Finetune | Evaluate
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Bool, Float
 
-from prefermab.arms import TrialKeys
+from prefermab.arms import Arms, TrialKeys
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
@@ -44,9 +44,12 @@ def evaluate(
     *,
     rounds: int = ROUNDS,
     bound: bool = True,
+    arms: Arms | None = None,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
     """One row for each policy and opt-in rate, best first.
+
+    Every trial draws new arms, or plays these `arms` where they are given.
 
     `mean` is the reward of a trial per opted-in arm, `sd` its standard deviation over trials,
     `stderr` its standard error. `of_best` is the share of the best policy's mean; `difference`
@@ -66,6 +69,8 @@ def evaluate(
         raise InputError("policies must name at least one policy to evaluate.")
     players = {name: as_policy(given, name) for name, given in policies.items()}
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
+    if arms is not None:
+        n_arms = how_many(arms)
     money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
     keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
     n_rounds = count(rounds, "rounds")
@@ -76,7 +81,9 @@ def evaluate(
     report = _Counted(progress, (len(players) + bound) * len(rates))
     rows = []
     for rate in rates:
-        everyone = Trials(keys, _schedules(keys, rate, n_arms, n_rounds))
+        if arms is not None and isinstance(rate, Streaming):
+            raise InputError("people come and go in a stream: it cannot be played with given arms.")
+        everyone = Trials(keys, _schedules(keys, rate, n_arms, n_rounds), arms)
         batches = _batches(domain, everyone)
         limits, prices = np.full(len(keys), np.nan), [None] * len(batches)
         if bound:
@@ -95,10 +102,26 @@ def evaluate(
 
 
 class Trials(eqx.Module):
-    """Trials before their worlds are drawn: a key each, and who is in when."""
+    """Trials before their worlds are drawn: a key each, who is in when, and, where all trials
+    have the same arms, those.
+    """
 
     keys: TrialKeys
     opt_in: Bool[Array, "trial round arm"]
+    arms: Arms | None = None
+
+
+def how_many(arms: Arms) -> int:
+    """The number of arms in a tree of them."""
+    lengths = {leaf.shape[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(arms)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise InputError("arms must be as domain.draw_arms draws them, at least one.")
+    return int(lengths.pop())
+
+
+def everyone_in(seed: int, trials: int, n_arms: int, arms: Arms, rounds: int = ROUNDS) -> Trials:
+    """Trials of these very arms, all of them in throughout."""
+    return Trials(trial_keys(seed, trials), jnp.ones((trials, rounds, n_arms), bool), arms)
 
 
 def trial_keys(seed: int, trials: int) -> TrialKeys:
@@ -128,7 +151,7 @@ def _batches(domain: Domain, trials: Trials) -> list[Trials]:
     table = 4 * n_arms * domain.n_cells**2 * domain.n_actions
     size = max(1, min(n_trials, TABLE_BYTES // table))
     padded = np.arange(-(-n_trials // size) * size) % n_trials
-    return [Trials(trials.keys[i], trials.opt_in[i]) for i in padded.reshape(-1, size)]
+    return [Trials(trials.keys[i], trials.opt_in[i], trials.arms) for i in padded.reshape(-1, size)]
 
 
 def _joined(parts: Sequence[Array], n_trials: int) -> np.ndarray:
@@ -140,7 +163,7 @@ def _relax_trials(
     domain: Domain, trials: Trials, budget: Float[Array, ""]
 ) -> tuple[Float[Array, "trial"], Float[Array, "trial round"]]:
     def one_trial(key, opt_in):
-        world = draw_world(key, domain, opt_in)
+        world = draw_world(key, domain, opt_in, trials.arms)
         value, prices = relax(
             jax.vmap(domain.transitions)(world.arms),
             jax.vmap(domain.rewards)(world.arms),
@@ -162,15 +185,17 @@ def _relax(
 
 
 @eqx.filter_jit
-def _play_trials(
+def play_trials(
     policy: Policy,
     domain: Domain,
     trials: Trials,
     budget: Float[Array, ""],
-    prices: Float[Array, "trial round"] | None,
+    prices: Float[Array, "trial round"] | None = None,
 ) -> Played:
+    """Plays a policy in every trial."""
+
     def one_trial(key, opt_in, price):
-        world = draw_world(key, domain, opt_in)
+        world = draw_world(key, domain, opt_in, trials.arms)
         return play(policy, domain, world, budget, jax.random.fold_in(key, 2), price)
 
     return jax.vmap(one_trial)(trials.keys, trials.opt_in, prices)
@@ -185,7 +210,7 @@ def _play(
     prices: Float[Array, "trial round"] | None,
 ) -> Played:
     try:
-        played = _play_trials(policy, domain, trials, budget, prices)
+        played = play_trials(policy, domain, trials, budget, prices)
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
         raise InputError(
             f"the policy '{name}' must be written with jax.numpy and without if or while on what "

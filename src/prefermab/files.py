@@ -8,7 +8,7 @@ from pathlib import Path
 from prefermab.errors import InputError
 
 
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` on a temporary file beside `path`, then puts it in its place.
 
     >>> import tempfile, pathlib

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 from jaxtyping import Array, Int
 
 from prefermab.arms import Actions, Observation, hide_opted_out
@@ -16,6 +17,29 @@ from prefermab.errors import InputError, number, reals
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Policy
 from prefermab.policies.learned import ByGreedyProba, BySweep
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What fine-tuning used and found: mean rewards per arm on held-out trials of the arms it was
+    tuned on, before and after, and the standard error of the paired difference. `kept` is false
+    where the model stayed as it was, because tuning did not make it better."""
+
+    n_arms: int
+    samples_per_arm: int
+    trials: int
+    before: float
+    after: float
+    stderr: float
+    kept: bool
+
+    def __str__(self) -> str:
+        done = "kept" if self.kept else "not better, so the model stays as it was"
+        return (
+            f"{self.samples_per_arm} samples of each of {self.n_arms} arms; reward per arm on "
+            f"{self.trials} held-out trials {self.before:.3f} before and {self.after:.3f} after "
+            f"(difference {self.after - self.before:+.3f} ± {self.stderr:.3f}): {done}"
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,6 +70,9 @@ class Model:
     n_arms: int
     budget: float
     card: str = ""
+    tuned: Tuned | None = None
+    history: pl.DataFrame | None = None
+    """Metrics of the training it comes from, an epoch a row; not kept in the model's file."""
 
     @property
     def policy(self) -> Policy:

@@ -15,6 +15,10 @@ FORMATS = ("png", "svg", "pdf")
 INK, BLUE, GREY = "#1b1f24", "#2563a8", "#9aa3ad"
 
 
+class NoPlotsError(InputError):
+    """Matplotlib is not there."""
+
+
 def check_target(path: Path) -> Path:
     """A picture's file name must end in a format that can be drawn; found out before the work."""
     if path.suffix.lstrip(".").lower() not in FORMATS:
@@ -55,6 +59,27 @@ def comparison(frame: pl.DataFrame, title: str) -> "Figure":
     return figure
 
 
+def curves(history: pl.DataFrame) -> "Figure":
+    """The metrics of a training, a panel each, along its first column.
+
+    >>> import prefermab as pm
+    >>> from prefermab import plots
+    >>> model = pm.pretrain(pm.domains.Synthetic(), steps=20)
+    >>> figure = plots.curves(model.history)
+    """
+    along, *metrics = [name for name in history.columns if name != "seed"]
+    figure = _figure_class()(figsize=(7, 1.1 + 1.3 * len(metrics)), layout="constrained")
+    panels = figure.subplots(len(metrics), 1, squeeze=False, sharex=True)[:, 0]
+    for panel, name in zip(panels, metrics, strict=True):
+        panel.plot(history[along], history[name], color=BLUE, lw=1.4, marker=".", ms=3)
+        panel.set_ylabel(name, fontsize=9, color=INK)
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.spines[["bottom", "left"]].set_color(GREY)
+        panel.tick_params(labelsize=8, colors=INK)
+    panels[-1].set_xlabel(along.replace("_", " "), fontsize=9, color=INK)
+    return figure
+
+
 def _panel(panel: Any, rows: pl.DataFrame) -> None:
     rows = rows.reverse()
     places = range(len(rows))
@@ -85,5 +110,5 @@ def _figure_class() -> type["Figure"]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("pictures need matplotlib: pip install 'prefermab[plot]'.") from None
+        raise NoPlotsError("pictures need matplotlib: pip install 'prefermab[plot]'.") from None
     return Figure

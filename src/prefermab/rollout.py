@@ -36,11 +36,14 @@ def reward_per_arm(played: Played) -> Float[Array, "*trials"]:
     return played.reward.sum(axis=-1) / played.opted_in.mean(axis=-1)
 
 
-def draw_world(key: Key, domain: Domain, opt_in: Bool[Array, "round arm"]) -> World:
-    """New arms and starts, from a stream of their own."""
+def draw_world(
+    key: Key, domain: Domain, opt_in: Bool[Array, "round arm"], arms: Arms | None = None
+) -> World:
+    """New arms (unless these are given) and starts, from a stream of their own."""
     key_arms, key_start, key_luck = jax.random.split(key, 3)
     n_arms = opt_in.shape[1]
-    arms = domain.draw_arms(key_arms, n_arms)
+    if arms is None:
+        arms = domain.draw_arms(key_arms, n_arms)
     start = jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms)
     return World(arms, start, opt_in, key_luck)
 

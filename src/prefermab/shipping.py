@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from prefermab import domains, policies
-from prefermab.commands import progress, use_compilation_cache
+from prefermab.commands.shared import progress, use_compilation_cache
 from prefermab.evaluation import evaluate
 from prefermab.model import Model
 from prefermab.training import pretrain

@@ -28,7 +28,7 @@ from prefermab.config import RECIPES, recipe_config
 from prefermab.domains import Domain
 from prefermab.errors import InputError, unknown
 from prefermab.features import FeatureMap
-from prefermab.model import Model
+from prefermab.model import Model, Tuned
 from prefermab.networks import Perception, Shape
 from prefermab.recipes import paper, sweep
 
@@ -53,6 +53,8 @@ def save(model: Model, path: Path) -> None:
         (draft / "model.safetensors").write_bytes(tensors)
         (draft / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         (draft / "README.md").write_text(model.card or default_card(model))
+        if model.history is not None:
+            model.history.write_parquet(draft / "metrics.parquet")
         old = draft.with_name(draft.name + ".old")
         if path.exists():
             path.rename(old)
@@ -164,6 +166,7 @@ def describe(model: Model) -> dict[str, Any]:
         "costs": None if model.costs is None else list(model.costs),
         "n_arms": model.n_arms,
         "budget": model.budget,
+        "tuned": None if model.tuned is None else dataclasses.asdict(model.tuned),
     }
 
 
@@ -181,7 +184,8 @@ def default_card(model: Model) -> str:
     return (
         f"# {model.domain_name}, recipe `{model.recipe}`\n\n"
         f"Actions {', '.join(model.action_names)}; {len(model.feature_names)} features. "
-        f"Not measured yet: `prefermab evaluate FOLDER`.\n"
+        + (f"Fine-tuned: {model.tuned}.\n" if model.tuned else "")
+        + "Not measured on new arms yet: `prefermab evaluate FOLDER`.\n"
     )
 
 
@@ -219,6 +223,7 @@ def _rebuild(
         costs=None if config["costs"] is None else tuple(config["costs"]),
         n_arms=config["n_arms"],
         budget=config["budget"],
+        tuned=Tuned(**config["tuned"]) if config.get("tuned") else None,
         card=card,
     )
 

@@ -20,26 +20,34 @@ class BySweep(Policy):
     worth: Worth
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
-        def gains(price: Float[Array, ""]) -> Scores:
-            """Worth of each action over the passive one, before its own cost is paid."""
-            see = jax.vmap(self.worth, in_axes=(0, 0, None))
-            return see(seen.state, seen.features, price)[1]
+        return self.at(self.price(seen), seen), memory
 
-        def choice(price: Float[Array, ""]) -> Actions:
-            return preferred(gains(price), seen.costs, price, seen.opt_in)
+    def gains(self, price: Float[Array, ""], seen: Observation) -> Scores:
+        """Worth of each action over the passive one, before its own cost is paid."""
+        return jax.vmap(self.worth, in_axes=(0, 0, None))(seen.state, seen.features, price)[1]
+
+    def price(self, seen: Observation) -> Float[Array, ""]:
+        """The lowest price at which what every arm prefers fits the budget."""
+
+        def spending(price: Float[Array, ""]) -> Float[Array, ""]:
+            choice = preferred(self.gains(price, seen), seen.costs, price, seen.opt_in)
+            return cost_of(choice, seen.costs)
 
         highest = self.worth.perception.highest_price
-        price = lowest_price(
-            lambda at: cost_of(choice(at), seen.costs), seen.budget, highest, halvings=20
-        )
-        wanted = choice(price)
+        return lowest_price(spending, seen.budget, highest, halvings=20)
+
+    def at(self, price: Float[Array, ""], seen: Observation) -> Actions:
+        """What every arm prefers at a price that fits, and the rest of the budget spent."""
+        gains = self.gains(price, seen)
+        wanted = preferred(gains, seen.costs, price, seen.opt_in)
         # Even the highest price may not fit a tiny budget: then only the filling decides.
         fits = cost_of(wanted, seen.costs) <= seen.budget
         actions = jnp.where(fits, wanted, 0)
-        useful = jnp.where(gains(jnp.zeros(())) > 0, gains(price), -jnp.inf).at[:, 0].set(0.0)
+        free = self.gains(jnp.zeros(()), seen)
+        useful = jnp.where(free > 0, gains, -jnp.inf).at[:, 0].set(0.0)
         for _ in range(seen.costs.shape[1] - 1):
             actions = upgrade(actions, useful, seen.costs, seen.budget, seen.opt_in)
-        return actions, memory
+        return actions
 
 
 class ByGreedyProba(Policy):
@@ -51,8 +59,7 @@ class ByGreedyProba(Policy):
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         price = self.network.price(seen.state, seen.features, seen.opt_in)
-        see = jax.vmap(self.network.logits, in_axes=(0, 0, None))
-        log_p = jax.nn.log_softmax(see(seen.state, seen.features, price))
+        log_p = jax.nn.log_softmax(self.network.logits_of(seen.state, seen.features, price))
         # log p - log(1 - p): probabilities round to 1 and tie long before their odds do.
         others = jax.vmap(jax.vmap(_log_sum_without, in_axes=(None, 0)), in_axes=(0, None))
         odds = log_p - others(log_p, jnp.arange(log_p.shape[1]))

@@ -17,7 +17,7 @@ from prefermab.domains.base import Domain
 from prefermab.losses import advantages, clipped_gain, entropy, mean_over, price_slope
 from prefermab.networks import ActorCritic, Perception, PriceNetwork, mlp
 from prefermab.opt_in import redraw
-
+from prefermab.recipes.metrics import Metrics
 
 PROBED_ARMS = 20_000
 """Arms drawn to learn the scale of features."""
@@ -47,16 +47,12 @@ class Trajectory(eqx.Module):
     price: Float[Array, ""]
 
 
-class Metrics(eqx.Module):
-    """What an epoch is judged by."""
+class Block(eqx.Module):
+    """What came of a block: metrics and networks of each epoch, and what the last one saw."""
 
-    reward: Float[Array, ""]
-    spending: Float[Array, ""]
-    price: Float[Array, ""]
-    loss: Float[Array, ""]
-
-
-METRICS = ("reward", "spending", "price", "loss")
+    metrics: Metrics
+    networks: ActorCritic
+    last: Trajectory
 
 
 def network(config: Paper, perception: Perception, n_actions: int, key: Key) -> ActorCritic:
@@ -84,6 +80,11 @@ def start(config: Paper, domain: Domain, n_arms: int, key: Key) -> Learner:
     probed = domain.features(domain.draw_arms(key_probe, PROBED_ARMS))
     perception = Perception.of(domain, probed, jnp.ones(()), plain=True)
     made = network(config, perception, domain.n_actions, key_net)
+    return learner_of(config, made, arms, n_arms)
+
+
+def learner_of(config: Paper, made: ActorCritic, arms: Arms, n_arms: int) -> Learner:
+    """These networks about to learn from these arms, everyone in."""
     actor_state = optax.adam(config.actor_rate).init(eqx.filter(made.actor, eqx.is_array))
     critic_state = optax.adam(config.critic_rate).init(eqx.filter(made.critic, eqx.is_array))
     everyone = jnp.ones(n_arms, bool)
@@ -91,8 +92,13 @@ def start(config: Paper, domain: Domain, n_arms: int, key: Key) -> Learner:
 
 
 def block(
-    config: Paper, domain: Domain, budget: Float[Array, ""], learner: Learner, key: Key
-) -> tuple[Learner, Metrics, Trajectory]:
+    config: Paper,
+    domain: Domain,
+    budget: Float[Array, ""],
+    n_epochs: int,
+    learner: Learner,
+    key: Key,
+) -> tuple[Learner, Block]:
     """Lines 4 to 25 for the epochs between two price updates, the update included."""
     key = jax.random.fold_in(key, learner.epoch)
     key_requests, key_epochs = jax.random.split(key)
@@ -104,13 +110,15 @@ def block(
         before = eqx.combine(arrays, fixed)
         trajectory = collect(config, domain, before, key_play, key_start)
         after, loss = improve(config, before, trajectory)
-        return eqx.filter(after, eqx.is_array), (measure(trajectory, loss), trajectory)
+        arrays = eqx.filter(after, eqx.is_array)
+        return arrays, (measure(trajectory, loss), arrays.network, trajectory)
 
-    keys = jax.random.split(key_epochs, config.subepochs)
-    arrays, (metrics, trajectories) = jax.lax.scan(one_epoch, arrays, keys)
+    keys = jax.random.split(key_epochs, n_epochs)
+    arrays, (metrics, networks, trajectories) = jax.lax.scan(one_epoch, arrays, keys)
     learner = eqx.combine(arrays, fixed)
     last = jax.tree.map(lambda x: x[-1], trajectories)
-    return update_price(config, budget, learner, last), metrics, last
+    seen = Block(metrics, eqx.combine(networks, fixed.network), last)
+    return update_price(config, budget, learner, last), seen
 
 
 def requests(config: Paper, domain: Domain, learner: Learner, key: Key) -> Learner:
@@ -142,8 +150,7 @@ def collect(
 
     def one_round(state, key):
         key_action, key_step = jax.random.split(key)
-        logits = jax.vmap(net.logits, in_axes=(0, 0, None))(state, features, price)
-        action = jax.random.categorical(key_action, logits)
+        action = jax.random.categorical(key_action, net.logits_of(state, features, price))
         after = jax.vmap(domain.step)(jax.random.split(key_step, n_arms), arms, state, action)
         reward = jax.vmap(domain.reward_at)(arms, after)
         cost = jnp.take_along_axis(costs, action[:, None], axis=1)[:, 0]
@@ -158,34 +165,31 @@ def collect(
 def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner, Float[Array, ""]]:
     """Line 21: PPO with feature-based values, several passes over the epoch's data."""
     net = learner.network
-    over_arms = (0, 0, None)
-    value_of = lambda n: jax.vmap(  # noqa: E731
-        jax.vmap(n.value, in_axes=over_arms), in_axes=(0, None, None)
-    )
-    logits_of = lambda n: jax.vmap(  # noqa: E731
-        jax.vmap(n.logits, in_axes=over_arms), in_axes=(0, None, None)
-    )
-    values = value_of(net)(seen.state, seen.features, seen.price)
-    last = jax.vmap(net.value, in_axes=over_arms)(seen.last_state, seen.features, seen.price)
+
+    def over_rounds(asked):
+        return jax.vmap(asked, in_axes=(0, None, None))(seen.state, seen.features, seen.price)
+
+    values = over_rounds(net.values_of)
+    last = net.values_of(seen.last_state, seen.features, seen.price)
     paid = seen.reward - seen.price * seen.cost
     gain = advantages(paid, values, last, config.discount, config.trace)
     inside = jnp.broadcast_to(seen.opt_in, gain.shape)
     target = gain + values
     chosen = seen.action[..., None]
-    before = jax.nn.log_softmax(logits_of(net)(seen.state, seen.features, seen.price))
+    before = jax.nn.log_softmax(over_rounds(net.logits_of))
     before = jnp.take_along_axis(before, chosen, axis=-1)[..., 0]
     weight = entropy_weight(config, learner.epoch)
 
     def actor_loss(actor: eqx.nn.MLP) -> Float[Array, ""]:
         moved = eqx.tree_at(lambda n: n.actor, net, actor)
-        logits = logits_of(moved)(seen.state, seen.features, seen.price)
+        logits = over_rounds(moved.logits_of)
         now = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=-1)[..., 0]
         gained = clipped_gain(jnp.exp(now - before), gain, config.clip)
         return -mean_over(inside, gained + weight * entropy(logits))
 
     def critic_loss(critic: eqx.nn.MLP) -> Float[Array, ""]:
         moved = eqx.tree_at(lambda n: n.critic, net, critic)
-        error = value_of(moved)(seen.state, seen.features, seen.price) - target
+        error = over_rounds(moved.values_of) - target
         return mean_over(inside, error**2)
 
     actor, actor_state, _ = descend(
@@ -243,7 +247,8 @@ def update_price(
 
 
 def measure(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
-    """Mean reward of an arm in a round, mean spending in a round, price, critic's loss."""
+    """How an epoch went, of those who are in."""
     inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
     spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))
-    return Metrics(mean_over(inside, seen.reward), spending, seen.price, loss)
+    acted = mean_over(inside, (seen.action > 0).astype(jnp.float32))
+    return Metrics(mean_over(inside, seen.reward), spending, seen.price, acted, loss)

@@ -18,12 +18,16 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Features, Key, States
-from prefermab.config import Sweep
+from prefermab.arms import Arms, Features, Key, States
+from prefermab.config import Sweep, Tuning
 from prefermab.domains.base import Domain
 from prefermab.networks import Perception, Worth, mlp
+from prefermab.policies.learned import BySweep
+from prefermab.recipes.metrics import Metrics
+from prefermab.rollout import observe
 
 PROBED_ARMS = 20_000
+MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 
 
 class Learner(eqx.Module):
@@ -56,7 +60,11 @@ def start(config: Sweep, domain: Domain, key: Key) -> Learner:
     arms = domain.draw_arms(key_probe, PROBED_ARMS)
     dearest = highest_price(config, domain, key_probe)
     perception = Perception.of(domain, domain.features(arms), dearest)
-    worth = network(config, perception, domain.n_actions, key_net)
+    return learner_of(config, network(config, perception, domain.n_actions, key_net))
+
+
+def learner_of(config: Sweep, worth: Worth) -> Learner:
+    """This network about to learn."""
     state = optimiser(config).init(eqx.filter(worth.layers, eqx.is_array))
     return Learner(worth, worth, state, jnp.zeros((), int))
 
@@ -90,7 +98,9 @@ def train(
     def one_step(_, carry):
         arrays, total = carry
         before = eqx.combine(arrays, fixed)
-        batch = sample(config, domain, before.slow, jax.random.fold_in(key, before.step))
+        key_arms, key_tries = jax.random.split(jax.random.fold_in(key, before.step))
+        arms = domain.draw_arms(key_arms, config.arms)
+        batch = sample(config, domain, before.slow, arms, config.arms, key_tries)
         loss, after = improve(config, before, batch)
         return eqx.filter(after, eqx.is_array), total + loss
 
@@ -117,11 +127,9 @@ def improve(config: Sweep, learner: Learner, batch: Batch) -> tuple[Float[Array,
     return loss, Learner(Worth(perception, layers), Worth(perception, slow), state, step)
 
 
-def sample(config: Sweep, domain: Domain, slow: Worth, key: Key) -> Batch:
-    """Fresh arms, each with its own price, and one try of every action."""
-    key_arms, key_state, key_price, key_luck, key_mask = jax.random.split(key, 5)
-    n_arms = config.arms
-    arms = domain.draw_arms(key_arms, n_arms)
+def sample(config: Sweep, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
+    """Each arm at its own price in a random state, and one try of every action."""
+    key_state, key_price, key_luck, key_mask = jax.random.split(key, 4)
     state = jax.vmap(domain.start)(jax.random.split(key_state, n_arms), arms)
     # Uniform in the root: most decisions are made at prices far below the highest conceivable.
     root = jax.random.uniform(key_price, (n_arms,))
@@ -141,6 +149,31 @@ def sample(config: Sweep, domain: Domain, slow: Worth, key: Key) -> Batch:
     return Batch(state, features, price, worth)
 
 
+def tune(
+    config: Sweep, tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, n_arms: int, key: Key
+) -> Worth:
+    """The network after each epoch of learning from these arms only, stacked. In an epoch every
+    action is tried in `rounds` states of every arm; later epochs look at earlier tries again."""
+    many = jax.tree.map(lambda x: jnp.repeat(x, tuning.rounds, axis=0), arms)
+    arrays, fixed = eqx.partition(learner_of(config, worth), eqx.is_array)
+
+    def one_epoch(arrays, epoch):
+        def one_pass(number, arrays):
+            before = eqx.combine(arrays, fixed)
+            # A try is a function of its epoch's key: asking again with an old one costs nothing.
+            again = jax.random.randint(jax.random.fold_in(key, before.step), (), 0, epoch + 1)
+            chosen = jnp.where(number == 0, epoch, again)
+            key_tries = jax.random.fold_in(jax.random.fold_in(key, 1), chosen)
+            tries = sample(config, domain, before.slow, many, n_arms * tuning.rounds, key_tries)
+            return eqx.filter(improve(config, before, tries)[1], eqx.is_array)
+
+        arrays = jax.lax.fori_loop(0, tuning.passes, one_pass, arrays)
+        return arrays, arrays.slow
+
+    _, slow = jax.lax.scan(one_epoch, arrays, jnp.arange(tuning.epochs))
+    return eqx.combine(slow, fixed.slow)
+
+
 def mask_some(key: Key, features: Features, share: float) -> Features:
     """Hides features of a share of the arms, in each of those from none to all of them."""
     key_arm, key_rate, key_hide = jax.random.split(key, 3)
@@ -157,3 +190,30 @@ def fit_error(layers: eqx.nn.MLP, perception: Perception, batch: Batch) -> Float
     waiting = batch.worth[:, 0]
     of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
     return jnp.mean(of_acting) + 0.1 * jnp.mean((values - waiting) ** 2)
+
+
+def measure(
+    domain: Domain, worth: Worth, n_arms: int, budget: Float[Array, ""], key: Key
+) -> Metrics:
+    """How a programme of fresh arms fares under what has been learned. A large one is measured on
+    a part of it, with its share of the budget."""
+    key_arms, key_start, key_play = jax.random.split(key, 3)
+    places = min(n_arms, MEASURED_ARMS)
+    budget = budget * places / n_arms
+    arms = domain.draw_arms(key_arms, places)
+    costs = jax.vmap(domain.costs)(arms)
+    policy, everyone = BySweep(worth), jnp.ones(places, bool)
+
+    def one_round(state, at):
+        now, key = at
+        seen = observe(domain, arms, costs, state, everyone, budget, now)
+        price = policy.price(seen)
+        actions = policy.at(price, seen)
+        after = jax.vmap(domain.step)(jax.random.split(key, places), arms, state, actions)
+        spent = jnp.sum(jnp.take_along_axis(costs, actions[:, None], axis=1)) * n_arms / places
+        reward = jnp.mean(jax.vmap(domain.reward_at)(arms, after))
+        return after, Metrics(reward, spent, price, jnp.mean(actions > 0), jnp.zeros(()))
+
+    start = jax.vmap(domain.start)(jax.random.split(key_start, places), arms)
+    rounds = jnp.arange(MEASURED_ROUNDS), jax.random.split(key_play, MEASURED_ROUNDS)
+    return jax.tree.map(jnp.mean, jax.lax.scan(one_round, start, rounds)[1])

@@ -1,0 +1,83 @@
+"""Checkpoints: a training written down between two pieces, in one file that is whole or not there.
+
+The file is safetensors: the learner's arrays, the metrics so far, and what the course carries. Its
+header names the training it belongs to, so that no other one goes on with it.
+"""
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save as pack_tensors
+
+from prefermab.errors import InputError
+from prefermab.files import write_atomically
+from prefermab.storage import named_arrays, with_arrays
+
+FORMAT = "1"
+
+
+class Checkpoint(NamedTuple):
+    """Where a training stands: after how many pieces, and with what."""
+
+    pieces: int
+    learner: Any
+    rows: dict[str, np.ndarray]
+    kept: dict[str, np.ndarray]
+
+
+def fingerprint(*parts: Any) -> str:
+    """A checksum of everything that determines a training.
+
+    >>> from prefermab.checkpoints import fingerprint
+    >>> fingerprint("sweep", 1) == fingerprint("sweep", 1) != fingerprint("sweep", 2)
+    True
+    """
+    digest = hashlib.sha256()
+    leaves, structure = jax.tree.flatten(parts)
+    # Functions print with their address in memory, which differs between runs.
+    digest.update(re.sub(r"0x[0-9a-f]+", "", str(structure)).encode())
+    for leaf in leaves:
+        shown = np.asarray(leaf).tobytes() if eqx.is_array(leaf) else repr(leaf).encode()
+        digest.update(hashlib.sha256(shown).digest())
+    return digest.hexdigest()
+
+
+def save(path: Path, training: str, at: Checkpoint) -> None:
+    """Writes the checkpoint in place of an older one."""
+    tensors = {f"learner.{name}": array for name, array in named_arrays(at.learner).items()}
+    tensors |= {f"rows.{name}": array for name, array in at.rows.items()}
+    tensors |= {f"kept.{name}": array for name, array in at.kept.items()}
+    plain = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    header = {"format": FORMAT, "training": training, "pieces": json.dumps(at.pieces)}
+    packed = pack_tensors(plain, metadata=header)
+    write_atomically(path, lambda draft: draft.write_bytes(packed))
+
+
+def load(path: Path, training: str, untrained: Any) -> Checkpoint:
+    """Reads a checkpoint of this very training; `untrained` gives the learner's structure."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if header.get("format") != FORMAT or header.get("training") != training:
+            raise InputError(
+                f"{path} belongs to another training (other domain, settings, seeds or version): "
+                "ask for the same again, or delete it to start anew."
+            )
+        groups = {"learner": {}, "rows": {}, "kept": {}}
+        for name, array in tensors.items():
+            group, _, rest = name.partition(".")
+            groups[group][rest] = array
+        learner = with_arrays(untrained, groups["learner"])
+        return Checkpoint(json.loads(header["pieces"]), learner, groups["rows"], groups["kept"])
+    except InputError:
+        raise
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is not a checkpoint that can be read: {error}.") from None

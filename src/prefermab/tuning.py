@@ -1,0 +1,264 @@
+"""Learning from given arms: fine-tuning a pretrained model, and DDLPO from scratch."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from jaxtyping import Array, Float
+
+from prefermab.arms import Arms, Key
+from prefermab.config import Paper, Sweep, Tuning, check_settings, recipe_config
+from prefermab.courses import train_paper
+from prefermab.domains.base import Domain
+from prefermab.errors import InputError, count, number
+from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_trials
+from prefermab.model import Model, Tuned
+from prefermab.networks import ActorCritic, Worth
+from prefermab.policies.base import Policy
+from prefermab.policies.learned import ByGreedyProba, BySweep
+from prefermab.recipes import ddlpo as own_networks
+from prefermab.recipes import paper, sweep
+from prefermab.rollout import reward_per_arm
+
+
+def finetune(
+    model: Model,
+    domain: Domain | None = None,
+    arms: Arms = None,
+    budget: float | None = None,
+    *,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Model:
+    """The model, learned further from these very arms; never a worse one.
+
+    Of the networks after each epoch the one that earns most on a first set of trials is compared
+    with the model it comes from on a second. Only if it earns more there, by more than the
+    standard error of the paired difference, is it returned; else the model is returned as it
+    was. `Model.tuned` says what was used and found. `settings` are the fields of `config.Tuning`.
+
+    >>> import jax
+    >>> import prefermab as pm
+    >>> domain = pm.domains.Synthetic()
+    >>> arms = domain.draw_arms(jax.random.key(7), 21)
+    >>> model = pm.finetune(pm.load("synthetic"), domain, arms=arms, epochs=2, trials=50)
+    >>> model.tuned.samples_per_arm
+    80
+    """
+    domain, n_arms = _checked(model, domain, arms)
+    check_settings(Tuning, "setting of fine-tuning", settings)
+    tuning = Tuning(**settings)
+    for name in ("epochs", "rounds", "passes", "trials"):
+        count(getattr(tuning, name), name)
+    count(tuning.seed, "seed", at_least=0)
+    money = jnp.asarray(number(model.budget if budget is None else budget, "budget"), jnp.float32)
+
+    report = _Report(progress)
+    report(0.0, "learning")
+    key = jax.random.key(tuning.seed)
+    networks = _networks(model, tuning, domain, arms, n_arms, money, key)
+    policies = _policy(networks)
+    # Three worlds apart: one to learn in (above), one to choose the epoch in, one to judge in.
+    choosing, judging = (
+        everyone_in(tuning.seed + shift, tuning.trials, n_arms, arms) for shift in (10_001, 20_001)
+    )
+    report(0.3, "choosing an epoch")
+    curve = np.asarray(earned_each(policies, domain, choosing, money)).mean(axis=1)
+    best = int(curve.argmax())
+    report(0.8, "held-out trials")
+    chosen = _at(networks, best)
+    before, after = (
+        np.asarray(reward_per_arm(play_trials(policy, domain, judging, money)))
+        for policy in (model.policy, _policy(chosen))
+    )
+    report(1.0, "done")
+    gain = after - before
+    stderr = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else np.inf
+    actions_tried = 1 if isinstance(networks, ActorCritic) else domain.n_actions
+    tuned = Tuned(
+        n_arms=n_arms,
+        samples_per_arm=tuning.epochs * tuning.rounds * actions_tried,
+        trials=tuning.trials,
+        before=float(before.mean()),
+        after=float(after.mean()),
+        stderr=stderr,
+        kept=bool(gain.mean() > stderr),
+    )
+    samples = (1 + np.arange(tuning.epochs)) * tuning.rounds * actions_tried
+    history = pl.DataFrame({"samples_per_arm": samples, "mean": curve})
+    network = chosen if tuned.kept else model.network
+    return dataclasses.replace(
+        model, network=network, domain=domain, tuned=tuned, history=history, card=""
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Topline:
+    """DDLPO's policies for the arms it was trained on, and their rewards along the way. The best
+    epoch is chosen on the trials it is judged by, as in the paper; the last one is not."""
+
+    best: Policy
+    last: Policy
+    history: pl.DataFrame
+
+
+def ddlpo(
+    domain: Domain,
+    arms: Arms,
+    budget: float | None = None,
+    *,
+    with_features: bool = True,
+    trials: int = 50,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> Topline:
+    """Networks of its own for every arm, trained and tested on these arms.
+
+    `history` has a row for each epoch: samples of each arm so far, and the mean reward on
+    `trials` trials. Play the policies with `pm.evaluate(domain, ..., arms=arms)`.
+
+    >>> import jax
+    >>> import prefermab as pm
+    >>> domain = pm.domains.Synthetic()
+    >>> arms = domain.draw_arms(jax.random.key(7), 21)
+    >>> topline = pm.ddlpo(domain, arms, budget=7, epochs=4, trials=20)
+    >>> topline.history["samples_per_arm"].to_list()
+    [100, 200, 300, 400]
+    """
+    if not isinstance(domain, Domain):
+        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+    config = recipe_config("paper", {"opt_in": 1.0, **settings})
+    money = jnp.asarray(
+        number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32
+    )
+    n_arms, n_trials = how_many(arms), count(trials, "trials")
+    key = jax.random.key(count(seed, "seed", at_least=0))
+    learner = own_networks.start(config, domain, arms, n_arms, with_features, key)
+    networks = learn_on(config, domain, money, learner, key, progress)
+    policies = ByGreedyProba(networks)
+    tests = everyone_in(seed + 10_001, n_trials, n_arms, arms)
+    earned = np.asarray(earned_each(policies, domain, tests, money)).mean(axis=1)
+    epochs = 1 + np.arange(config.epochs)
+    history = pl.DataFrame(
+        {"epoch": epochs, "samples_per_arm": epochs * config.rounds, "mean": earned}
+    )
+    best, last = int(earned.argmax()), config.epochs - 1
+    return Topline(_at(policies, best), _at(policies, last), history)
+
+
+def learn_on(
+    config: Paper,
+    domain: Domain,
+    budget: Float[Array, ""],
+    learner: paper.Learner,
+    key: Key,
+    progress: Progress | None = None,
+) -> ActorCritic:
+    """Algorithm 1 on fixed arms; the networks after each epoch, stacked."""
+    arrays, fixed = eqx.partition(learner, eqx.is_array)
+    learners = eqx.combine(jax.tree.map(lambda x: x[None], arrays), fixed)
+    blocks = []
+    for done in range(0, config.epochs, config.subepochs):
+        epochs = min(config.subepochs, config.epochs - done)
+        learners, came = train_paper(config, domain, budget, epochs, learners, key[None])
+        blocks.append(eqx.filter(came.networks, eqx.is_array))
+        if progress is not None:
+            progress((done + epochs) / config.epochs, f"epoch {done + epochs}")
+    joined = jax.tree.map(lambda *parts: jnp.concatenate([p[0] for p in parts]), *blocks)
+    return eqx.combine(joined, eqx.filter(learner.network, eqx.is_array, inverse=True))
+
+
+@eqx.filter_jit
+def earned_each(
+    policies: Policy, domain: Domain, trials: Trials, budget: Float[Array, ""]
+) -> Float[Array, "policy trial"]:
+    """Reward per arm in every trial under each of several policies, stacked in one."""
+    arrays, fixed = eqx.partition(policies, eqx.is_array)
+
+    def one_policy(arrays):
+        played = play_trials(eqx.combine(arrays, fixed), domain, trials, budget)
+        return reward_per_arm(played)
+
+    return jax.lax.map(one_policy, arrays)
+
+
+def _networks(
+    model: Model,
+    tuning: Tuning,
+    domain: Domain,
+    arms: Arms,
+    n_arms: int,
+    budget: Float[Array, ""],
+    key: Key,
+) -> Worth | ActorCritic:
+    """The model's network after each epoch of learning from the arms, stacked."""
+    network = model.network
+    if isinstance(network, ActorCritic):
+        config = dataclasses.replace(
+            model.config,
+            epochs=tuning.epochs,
+            rounds=tuning.rounds,
+            passes=tuning.passes,
+            actor_rate=tuning.learning_rate,
+            critic_rate=tuning.learning_rate,
+            entropy_start=0.0,
+            opt_in=1.0,
+            freeze=0,
+        )
+        learner = paper.learner_of(config, network, arms, n_arms)
+        return learn_on(config, domain, budget, learner, key)
+    steps = tuning.epochs * tuning.passes
+    config = dataclasses.replace(model.config, steps=steps, learning_rate=tuning.learning_rate)
+    return _tune_sweep(config, tuning, domain, network, arms, n_arms, key)
+
+
+@eqx.filter_jit
+def _tune_sweep(
+    config: Sweep, tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, n_arms: int, key: Key
+) -> Worth:
+    return sweep.tune(config, tuning, domain, worth, arms, n_arms, key)
+
+
+class _Report:
+    """Progress, where somebody listens."""
+
+    def __init__(self, progress: Progress | None):
+        self.progress = progress
+
+    def __call__(self, share: float, what: str) -> None:
+        if self.progress is not None:
+            self.progress(share, what)
+
+
+def _policy(network: Worth | ActorCritic) -> Policy:
+    return ByGreedyProba(network) if isinstance(network, ActorCritic) else BySweep(network)
+
+
+def _at(stacked: Any, place: int) -> Any:
+    arrays, fixed = eqx.partition(stacked, eqx.is_array)
+    return eqx.combine(jax.tree.map(lambda x: x[place], arrays), fixed)
+
+
+def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, int]:
+    if not isinstance(model, Model):
+        raise InputError(f"model must be a Model, as pm.load returns, not {type(model).__name__}.")
+    own = model.domain if domain is None else domain
+    if own is None:
+        raise InputError("this model's domain is not known by name: give domain=.")
+    if not isinstance(own, Domain):
+        raise InputError(f"domain must be a Domain such as Armman(), not {own!r}.")
+    if arms is None:
+        raise InputError("arms must be given: those to learn from, as domain.draw_arms draws them.")
+    expected = (len(model.action_names), len(model.feature_names), len(model.state_names))
+    found = (own.n_actions, len(own.feature_names), len(own.state_names))
+    if expected != found:
+        raise InputError(
+            f"the domain has {found[0]} actions, {found[1]} features and {found[2]} states, "
+            f"but the model was trained on {expected[0]}, {expected[1]} and {expected[2]}."
+        )
+    return own, how_many(arms)

@@ -1,0 +1,143 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+import prefermab as pm
+from prefermab.courses import PaperCourse, SweepCourse
+from prefermab.storage import named_arrays
+
+SWEEP = {"steps": 900, "arms": 16, "width": 8}
+PAPER = {"recipe": "paper", "epochs": 11, "rounds": 10, "freeze": 0}
+
+
+def stop_after(pieces):
+    """A progress callback that ends the training like Ctrl-C does."""
+    calls = []
+
+    def report(share, what):
+        calls.append((share, what))
+        if len(calls) == pieces:
+            raise KeyboardInterrupt
+
+    return report
+
+
+def same(one, other):
+    for name, array in named_arrays(one.network).items():
+        np.testing.assert_array_equal(named_arrays(other.network)[name], array)
+
+
+@pytest.mark.parametrize(
+    ("domain", "settings"),
+    [
+        (pm.domains.Synthetic(), SWEEP),
+        (pm.domains.Synthetic(), PAPER),
+        (pm.domains.ContinuousSynthetic(), {**PAPER, "shaping": "isotonic"}),
+    ],
+)
+def test_a_training_cut_in_two_is_the_same_training(domain, settings, tmp_path):
+    file = tmp_path / "x.checkpoint"
+    whole = pm.pretrain(domain, 6, 2, seed=4, **settings)
+    with pytest.raises(KeyboardInterrupt):
+        pm.pretrain(domain, 6, 2, seed=4, checkpoint=file, progress=stop_after(1), **settings)
+    assert file.exists()
+    resumed = pm.pretrain(domain, 6, 2, seed=4, checkpoint=file, resume=True, **settings)
+    same(whole, resumed)
+    assert whole.history is not None
+    assert resumed.history is not None
+    assert whole.history.equals(resumed.history)
+    assert not file.exists()
+
+
+def test_a_checkpoint_is_neither_overwritten_nor_taken_for_another(tmp_path):
+    domain, file = pm.domains.Synthetic(), tmp_path / "x.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        pm.pretrain(domain, seed=4, checkpoint=file, progress=stop_after(1), **SWEEP)
+    with pytest.raises(pm.InputError, match="cut short"):
+        pm.pretrain(domain, seed=4, checkpoint=file, **SWEEP)
+    with pytest.raises(pm.InputError, match="another training"):
+        pm.pretrain(domain, seed=5, checkpoint=file, resume=True, **SWEEP)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(pm.InputError, match="not a checkpoint that can be read"):
+        pm.pretrain(domain, seed=4, checkpoint=file, resume=True, **SWEEP)
+
+
+def test_a_killed_training_resumes_to_identical_weights(tmp_path):
+    """SIGKILL from outside, at a moment that is nobody's choice."""
+    options = "--sweep.steps 30000 --sweep.arms 16 --sweep.width 8 --seed 3"
+    cut, whole = tmp_path / "cut", tmp_path / "whole"
+
+    def train(out, *more):
+        command = [sys.executable, "-m", "prefermab", "pretrain", "synthetic"]
+        return [*command, "--out", str(out), *options.split(), *more]
+
+    running = subprocess.Popen(train(cut), stdout=subprocess.DEVNULL, env=os.environ)
+    file = tmp_path / "cut.checkpoint"
+    for _ in range(3000):
+        if file.exists() or running.poll() is not None:
+            break
+        time.sleep(0.05)
+    running.send_signal(signal.SIGKILL)
+    assert running.wait() == -signal.SIGKILL
+    assert file.exists()
+    assert not cut.exists()
+    refused = subprocess.run(train(cut), capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "--resume" in refused.stderr
+    subprocess.run(train(cut, "--resume"), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(train(whole), check=True, stdout=subprocess.DEVNULL)
+    same(pm.load(cut), pm.load(whole))
+    assert not file.exists()
+    assert pl.read_parquet(cut / "metrics.parquet")["step"].to_list()[-1] == 30000
+
+
+def test_a_loss_that_is_not_a_number_names_the_epoch():
+    with pytest.raises(pm.TrainingError, match=r"seed 2 broke down by epoch \d"):
+        pm.pretrain(pm.domains.Synthetic(), 6, 2, seed=2, **{**PAPER, "critic_rate": 1e30})
+
+
+def test_a_collapsed_policy_names_the_epoch_and_spares_the_others(monkeypatch):
+    since = {0: 7, 1: None}
+    monkeypatch.setattr(PaperCourse, "collapsed", lambda *given: since[given[2]])
+    with pytest.raises(pm.TrainingError, match="seed 2 since epoch 7") as caught:
+        pm.pretrain_seeds(pm.domains.Synthetic(), [2, 3], 6, 2, **PAPER)
+    assert [model.config.seed for model in caught.value.sound] == [3]
+
+
+@pytest.mark.parametrize(
+    ("acted", "spending", "since"),
+    [
+        ([0.4, 0.0, 0.2, 0.0, 0.0, 0.0, 0.0], 0.0, 4),
+        ([0.0] * 7, 0.0, 1),
+        ([0.4, 0.0, 0.2, 0.0, 0.0, 0.0, 0.01], 0.1, None),
+        ([0.5, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0], 6.0, 3),
+        ([0.5, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0], 2.2, None),
+    ],
+)
+def test_collapse_is_the_same_action_for_everyone_to_the_end(acted, spending, since):
+    config = pm.config.Paper(epochs=7)
+    course = PaperCourse(config, pm.domains.Synthetic(), n_arms=6, budget=2.0)
+    rows = {
+        "epoch": np.arange(1, 8),
+        "acted": np.array([acted]),
+        "spending": np.full((1, 7), spending),
+    }
+    assert course.collapsed(rows, 0) == since
+    nothing = PaperCourse(config, pm.domains.Synthetic(), n_arms=6, budget=0.0)
+    if since is not None and acted[-1] == 0:
+        assert nothing.collapsed(rows, 0) is None
+
+
+def test_the_history_counts_every_step_and_says_what_was_spent():
+    model = pm.pretrain(pm.domains.Armman(), 8, 3, steps=700, arms=32, width=8)
+    assert model.history is not None
+    assert model.history["step"].to_list() == [300, 600, 700]
+    assert (model.history["spending"] <= 3.00001).all()
+    assert SweepCourse(pm.config.Sweep(steps=700), pm.domains.Armman(), 8, 3).pieces == 3
