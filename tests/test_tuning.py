@@ -34,7 +34,7 @@ def test_fine_tuning_learns_what_features_mean(synthetic):
 
 
 def test_a_model_that_tuning_does_not_improve_stays_as_it_was(synthetic):
-    model, domain, arms = synthetic
+    model, _, arms = synthetic
     # A step size at which learning wrecks the network.
     tuned = pm.finetune(
         model, pm.domains.Synthetic(), arms=arms, budget=7, learning_rate=30.0, **SMALL
