@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test lint types unit weights clean
+.PHONY: setup demo test lint types unit weights results clean
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ unit: $(READY)
 # Retrains and measures the models that ship in src/prefermab/weights.
 weights: $(READY)
 	$(BIN)/python -m prefermab.shipping
+
+# Measures again what docs/results says.
+results: $(READY)
+	$(BIN)/python -m prefermab.experiments.studies
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache dist

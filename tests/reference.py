@@ -67,3 +67,25 @@ def lp_bound(transitions, rewards, costs, budget, start, opt_in):
         method="highs",
     )
     return -solved.fun, -solved.ineqlin.marginals
+
+
+def lp_discounted(transitions, rewards, costs, budget, start, discount):
+    """The discounted relaxation as a linear program over x[arm, state, action], solved by HiGHS:
+    its value and the price of the budget. R is the reward of the present state."""
+    _, n_states, n_actions, _ = transitions.shape
+    size = n_states * n_actions
+    leaves = np.kron(np.eye(n_states), np.ones(n_actions))
+    flows = [
+        leaves - discount * arm.reshape(size, n_states).T for arm in np.asarray(transitions, float)
+    ]
+    inflow = np.eye(n_states)[np.asarray(start)].ravel()
+    spending = np.tile(np.asarray(costs, float)[:, None], (1, n_states, 1)).reshape(1, -1)
+    solved = linprog(
+        -np.repeat(np.asarray(rewards, float).ravel(), n_actions),
+        A_ub=spending,
+        b_ub=[budget / (1 - discount)],
+        A_eq=scipy.sparse.block_diag(flows).tocsr(),
+        b_eq=inflow,
+        method="highs",
+    )
+    return -solved.fun, -solved.ineqlin.marginals[0]

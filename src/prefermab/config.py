@@ -95,7 +95,7 @@ class Tuning:
     """Where all randomness starts."""
 
 
-PAPER_EXCEPTIONS = {"continuous-synthetic": {"price_decay": 0.95}}
+PAPER_EXCEPTIONS: dict[str, dict[str, Any]] = {"continuous-synthetic": {"price_decay": 0.95}}
 """Where the paper departs from its own table of hyperparameters, by domain."""
 
 RECIPES: dict[str, type] = {"sweep": Sweep, "paper": Paper}

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
@@ -77,6 +78,29 @@ def curves(history: pl.DataFrame) -> "Figure":
         panel.spines[["bottom", "left"]].set_color(GREY)
         panel.tick_params(labelsize=8, colors=INK)
     panels[-1].set_xlabel(along.replace("_", " "), fontsize=9, color=INK)
+    return figure
+
+
+def shaping(
+    states: np.ndarray, rewards: np.ndarray, cells: np.ndarray, abstract: np.ndarray
+) -> "Figure":
+    """StateShaping: rewards seen against the raw state, and the abstract state that replaces it."""
+    figure = _figure_class()(figsize=(8, 3), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    dots = {"s": 4, "color": GREY, "alpha": 0.6, "lw": 0}
+    left.scatter(states, rewards, **dots)
+    left.set_xlabel("raw state")
+    left.set_ylabel("reward seen")
+    middle.plot(cells, abstract, color=BLUE, lw=1.8)
+    middle.set_xlabel("raw state")
+    middle.set_ylabel("abstract state")
+    right.scatter(np.interp(states, cells, abstract), rewards, **dots)
+    right.set_xlabel("abstract state")
+    right.set_ylabel("reward seen")
+    for panel in (left, middle, right):
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.spines[["bottom", "left"]].set_color(GREY)
+        panel.tick_params(labelsize=8, colors=INK)
     return figure
 
 

@@ -1,0 +1,1 @@
+"""Experiments: what was measured, and the code that measures it again."""
