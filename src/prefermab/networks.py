@@ -32,8 +32,7 @@ class Perception(eqx.Module):
     between them. Features are whitened with the mean and covariance of training arms: a random
     projection leaves some directions much smaller than others, and those decide as often.
     An unknown feature (NaN) takes its mean, and a flag says so. The price enters by its
-    root, as it is drawn. A `plain` perception, the paper's, scales features one by one and sees
-    the price as it is.
+    root, as it is drawn; a `plain` perception, the paper's, sees it as it is.
     """
 
     points: Float[Array, "state"]
@@ -56,8 +55,7 @@ class Perception(eqx.Module):
         codes = 2 * jax.vmap(domain.encode)(domain.cells) - 1
         points = domain.cells.astype(jnp.float32)
         continuous = isinstance(domain, ContinuousDomain)
-        scaled = whitening(features, one_by_one=plain)
-        return cls(points, codes, *scaled, highest_price, continuous, plain)
+        return cls(points, codes, *whitening(features), highest_price, continuous, plain)
 
     @classmethod
     def blank(cls, shape: Shape, plain: bool) -> "Perception":
@@ -102,11 +100,8 @@ class Perception(eqx.Module):
         return self.codes.shape[1] + 2 * self.mean.shape[0] + 1
 
 
-def whitening(
-    features: Features, one_by_one: bool = False
-) -> tuple[Float[Array, "feat"], Float[Array, "feat feat"]]:
-    """Mean, and the matrix after which features have unit covariance (unknown ones left out), or
-    unit variance each.
+def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "feat feat"]]:
+    """Mean, and the matrix after which features have unit covariance (unknown ones left out).
 
     >>> import jax, jax.numpy as jnp
     >>> from prefermab.networks import whitening
@@ -121,8 +116,6 @@ def whitening(
     mean = jnp.where(known, features, 0.0).sum(axis=0) / seen
     centred = jnp.where(known, features - mean, 0.0)
     covariance = centred.T @ centred / jnp.maximum(len(features) - 1, 1)
-    if one_by_one:
-        covariance = jnp.diag(jnp.diag(covariance))
     sizes, directions = jnp.linalg.eigh(covariance)
     # A direction in which training arms do not differ says nothing: it is left out, not blown up.
     useful = sizes > 1e-7 * jnp.maximum(sizes.max(), 1e-30)
