@@ -22,7 +22,6 @@ TRIALS = {"sis": 200, "continuous-sis": 200}
 """Fewer than 1,000 where the bound of a trial is a hundred times dearer."""
 
 WEIGHTS = Path(__file__).parent / "weights"
-NAMES = [name + kind for name in domains.BY_NAME for kind in ("", "-paper")]
 
 
 def train(name: str) -> Model:
@@ -34,24 +33,25 @@ def train(name: str) -> Model:
         return pretrain(domains.get(domain), recipe=recipe, seed=0, progress=report, **exceptions)
 
 
-def build(name: str) -> Model:
-    """The model of that name, and its card."""
-    model = train(name)
-    domain, trials = model.domain, TRIALS.get(model.domain_name, 1000)
-    assert domain is not None
-    informed = "whittle" if model.domain_name in ("synthetic", "armman") else "lagrangian"
+def build(domain_name: str) -> dict[str, Model]:
+    """The models of a domain by name, measured together, each with its card."""
+    models = {name: train(name) for name in (domain_name, domain_name + "-paper")}
+    trials = TRIALS.get(domain_name, 1000)
+    informed = "whittle" if domain_name in ("synthetic", "armman") else "lagrangian"
     compared = {n: policies.BY_NAME[n]() for n in ("none", "random", "myopic", informed)}
     with progress() as report:
         frame = evaluate(
-            domain, {"prefermab": model, **compared}, opt_in=OPT_IN, trials=trials, seed=1,
+            domains.get(domain_name), {**models, **compared}, opt_in=OPT_IN, trials=trials, seed=1,
             progress=report,
         )  # fmt: skip
-    return dataclasses.replace(model, history=None, card=card(name, model, frame, trials))
+    return {
+        name: dataclasses.replace(model, history=None, card=card(name, model, frame, trials))
+        for name, model in models.items()
+    }
 
 
 def card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
     """What the model is, and what was measured, with how to measure it again."""
-    shown = frame["policy"].unique(maintain_order=True).to_list()
     lines = [
         f"# {name}",
         "",
@@ -61,39 +61,38 @@ def card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
         "",
         f"Reward per opted-in arm, {model.n_arms} arms, budget {model.budget:g}, {trials} paired "
         "trials of nine rounds, mean ± standard error. `whittle`, `lagrangian` and `myopic` know "
-        "the true dynamics; the model sees features only.",
+        "the true dynamics; the models see features only.",
         "",
         "| policy | " + " | ".join(f"{rate:.0%}" for rate in OPT_IN) + " |",
         "|---|" + "---|" * len(OPT_IN),
     ]
-    for policy in shown:
+    for policy in frame["policy"].unique(maintain_order=True):
         rows = frame.filter(pl.col("policy") == policy).sort("opt_in")
         cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(rows["mean"], rows["stderr"], strict=True)]
         lines.append(f"| {policy} | " + " | ".join(cells) + " |")
-    own = frame.filter(pl.col("policy") == "prefermab").sort("opt_in")
+    own = frame.filter(pl.col("policy") == name).sort("opt_in")
     lines.append("| bound | " + " | ".join(f"{b:.3f}" for b in own["bound"]) + " |")
-    lines.append(
-        "| prefermab, of bound | " + " | ".join(f"{b:.1%}" for b in own["of_bound"]) + " |"
-    )
+    lines.append(f"| {name}, of bound | " + " | ".join(f"{b:.1%}" for b in own["of_bound"]) + " |")
     rates = " ".join(f"{rate:g}" for rate in OPT_IN)
     lines += [
         "",
         "Measured by",
         f"`prefermab evaluate {name} --opt-in {rates} --trials {trials} --seed 1`;",
-        f"made by `python -m prefermab.shipping {name}`.",
+        f"made by `python -m prefermab.shipping {model.domain_name}`.",
         "",
     ]
     return "\n".join(lines)
 
 
 def main(names: list[str]) -> None:
-    """Builds the named models, or all."""
+    """Builds the models of the named domains, or of all."""
     use_compilation_cache()
-    for name in names or NAMES:
-        if name not in NAMES:
-            raise unknown("model", name, NAMES)
-        build(name).save(WEIGHTS / name)
-        print(f"saved {name}", flush=True)
+    for domain_name in names or domains.BY_NAME:
+        if domain_name not in domains.BY_NAME:
+            raise unknown("domain", domain_name, domains.BY_NAME)
+        for name, model in build(domain_name).items():
+            model.save(WEIGHTS / name)
+            print(f"saved {name}", flush=True)
 
 
 if __name__ == "__main__":
