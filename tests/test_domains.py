@@ -180,7 +180,7 @@ LEAKY[0, 1, 0] = [0.5, 0.4]
     [
         (lambda: pm.domains.get("arman"), "did you mean 'armman'"),
         (lambda: pm.domains.get("zzz"), "expected one of armman, continuous-sis"),
-        (lambda: pm.domains.get("sis", populaton=3), "does not take populaton"),
+        (lambda: pm.domains.get("sis", populaton=3), "did you mean .population."),
         (lambda: pm.domains.Armman(mix=(0.5, 0.5, 0.5)), "add up to 1"),
         (lambda: pm.domains.SIS(population=0), "population must be"),
         (lambda: pm.domains.SIS(contacts=(5, 1)), "contacts must be two finite numbers"),

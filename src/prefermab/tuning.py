@@ -52,8 +52,8 @@ def finetune(
     domain, n_arms = _checked(model, domain, arms)
     check_settings(Tuning, "setting of fine-tuning", settings)
     tuning = Tuning(**settings)
-    for name in ("epochs", "rounds", "passes", "trials"):
-        count(getattr(tuning, name), name)
+    for name, least in (("epochs", 1), ("rounds", 1), ("passes", 1), ("trials", 2)):
+        count(getattr(tuning, name), name, at_least=least)
     count(tuning.seed, "seed", at_least=0)
     money = jnp.asarray(number(model.budget if budget is None else budget, "budget"), jnp.float32)
 
@@ -77,7 +77,7 @@ def finetune(
     )
     report(1.0, "done")
     gain = after - before
-    stderr = float(gain.std(ddof=1) / np.sqrt(gain.size)) if gain.size > 1 else np.inf
+    stderr = float(gain.std(ddof=1) / np.sqrt(gain.size))
     actions_tried = 1 if isinstance(networks, ActorCritic) else domain.n_actions
     tuned = Tuned(
         n_arms=n_arms,

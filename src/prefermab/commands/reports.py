@@ -31,7 +31,7 @@ def models(options: cli.Models) -> None:
         return
     shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("model", "domain", "recipe", "features", "actions"):
-        shown.add_column(heading)
+        shown.add_column(heading, no_wrap=heading != "actions")
     for name, model in found.items():
         features, actions = str(len(model.feature_names)), ", ".join(model.action_names)
         shown.add_row(name, model.domain_name, model.recipe, features, actions)

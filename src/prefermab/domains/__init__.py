@@ -5,6 +5,7 @@
 'sis'
 """
 
+import dataclasses
 from typing import Any
 
 from prefermab.domains.armman import Armman
@@ -29,10 +30,14 @@ def get(name: str, **settings: Any) -> Domain:
     """
     if name not in BY_NAME:
         raise unknown("domain", str(name), BY_NAME)
+    taken = [field.name for field in dataclasses.fields(BY_NAME[name]) if field.init]
+    for setting in settings:
+        if setting not in taken:
+            raise unknown(f"setting of the domain '{name}'", setting, taken)
     try:
         return BY_NAME[name](**settings)
-    except TypeError:
-        raise InputError(f"the domain '{name}' does not take {', '.join(settings)}.") from None
+    except TypeError as error:
+        raise InputError(f"the domain '{name}' cannot be made of {settings}: {error}.") from None
 
 
 __all__ = [
