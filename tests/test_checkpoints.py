@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.courses import PaperCourse, SweepCourse
+from prefermab.courses import PaperCourse, RegressionCourse
 from prefermab.storage import named_arrays
 
 SWEEP = {"steps": 900, "arms": 16, "width": 8}
@@ -140,4 +140,4 @@ def test_the_history_counts_every_step_and_says_what_was_spent():
     assert model.history is not None
     assert model.history["step"].to_list() == [300, 600, 700]
     assert (model.history["spending"] <= 3.00001).all()
-    assert SweepCourse(pm.config.Sweep(steps=700), pm.domains.Armman(), 8, 3).pieces == 3
+    assert RegressionCourse(pm.config.Sweep(steps=700), pm.domains.Armman(), 8, 3).pieces == 3

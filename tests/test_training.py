@@ -7,7 +7,7 @@ import pytest
 import prefermab as pm
 from prefermab.networks import Perception, PriceNetwork, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.recipes import paper
+from prefermab.recipes import exact, paper
 from prefermab.storage import named_arrays
 
 P = pm.policies
@@ -24,9 +24,9 @@ def lifted_or_not():
     return pm.domains.Tabular([stay, deaf], [0, 1], [0, 1], features=[[1.0], [-1.0]])
 
 
-@pytest.mark.parametrize("recipe", ["sweep", "paper"])
+@pytest.mark.parametrize("recipe", ["sweep", "exact", "paper"])
 def test_a_model_learns_who_can_be_helped(recipe):
-    settings = {"steps": 300, "arms": 64} if recipe == "sweep" else {"epochs": 40, "rounds": 40}
+    settings = {"epochs": 40, "rounds": 40} if recipe == "paper" else {"steps": 300, "arms": 64}
     model = pm.pretrain(lifted_or_not(), n_arms=8, budget=2, recipe=recipe, **settings)
     features = np.array([[-1.0], [1.0], [-1.0], [1.0], [-1.0]])
     for states in ([0] * 5, [1] * 5):
@@ -42,6 +42,35 @@ def test_sweep_spends_nothing_on_those_it_cannot_help():
     helped = model.network(jnp.array(0), jnp.array([1.0]), jnp.array(0.0))[1]
     # Acting now gains 0.85 next round, and nothing after: every round's action starts afresh.
     assert float(helped[1]) == pytest.approx(0.85, abs=0.08)
+
+
+def test_exact_learns_the_mean_over_arms_that_look_alike():
+    """Acting lifts one kind of arm by 0.85 for a round and does nothing for the other. Both show
+    the same feature, so acting is worth the mean of the two, at any price it is asked at."""
+    domain = lifted_or_not()
+    alike = pm.domains.Tabular(domain.table, [0, 1], [0, 1], features=[[1.0], [1.0]])
+    told = pm.pretrain(domain, recipe="exact", steps=1500, arms=128, width=16, masked=0.0)
+    mixed = pm.pretrain(alike, recipe="exact", steps=1500, arms=128, width=16, masked=0.0)
+    for price in (0.0, 0.3):
+        ask = lambda model, feature, at=price: float(  # noqa: E731
+            model.network(jnp.array(0), jnp.array([feature]), jnp.array(at))[1][1]
+        )
+        assert ask(told, 1.0) == pytest.approx(0.85, abs=0.02)
+        assert ask(told, -1.0) == pytest.approx(0.0, abs=0.02)
+        assert ask(mixed, 1.0) == pytest.approx(0.425, abs=0.02)
+
+
+def test_exact_worths_are_those_of_backward_induction():
+    domain, price, rounds = pm.domains.Armman(), 0.4, 6
+    arms = domain.draw_arms(jax.random.key(0), 3)
+    config = pm.config.Exact(horizon=rounds, discount=1.0)
+    each = jax.vmap(exact.worths_of_arm, in_axes=(None, None, 0, None))
+    worth = each(config, domain, arms, jnp.array([price]))[:, 0]
+    transitions, costs = jax.vmap(domain.transitions)(arms), jax.vmap(domain.costs)(arms)
+    prices, everyone = jnp.full(rounds, price), jnp.ones((rounds, 3), bool)
+    rewards = jax.vmap(domain.rewards)(arms)
+    q = pm.oracles.backward_induction(transitions, rewards, costs, prices, everyone)[0]
+    np.testing.assert_allclose(worth - price * costs[:, None], q, atol=1e-5)
 
 
 def test_seeds_trained_together_are_those_trained_alone():

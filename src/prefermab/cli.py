@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 from tyro.conf import FlagCreatePairsOff, Positional
 
-from prefermab.config import Paper, Sweep, Tuning
+from prefermab.config import Exact, Paper, Sweep, Tuning
 from prefermab.errors import InputError
 
 
@@ -62,7 +62,7 @@ class Pretrain:
     budget: float | None = None
     """What may be spent in each round; the paper's for the domain if left out."""
     recipe: str = "sweep"
-    """How to train: sweep, or paper for the paper's Algorithm 1."""
+    """How to train: sweep, exact, or paper for the paper's Algorithm 1."""
     seed: int = 0
     """Where all randomness starts; the same seed gives the same model."""
     seeds: int = 1
@@ -75,6 +75,8 @@ class Pretrain:
     """Settings of the domain, such as population=50 or mix=0.4,0.2,0.4."""
     sweep: Sweep = dataclasses.field(default_factory=Sweep)
     """Hyperparameters of the recipe sweep."""
+    exact: Exact = dataclasses.field(default_factory=Exact)
+    """Hyperparameters of the recipe exact."""
     paper: Paper = dataclasses.field(default_factory=Paper)
     """Hyperparameters of the recipe paper."""
 

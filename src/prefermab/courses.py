@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import TrialKeys
-from prefermab.config import Paper, Sweep
+from prefermab.config import Exact, Paper, Sweep
 from prefermab.domains.base import Domain
 from prefermab.networks import ActorCritic, Worth
-from prefermab.recipes import paper, sweep
+from prefermab.recipes import exact, paper, regression, sweep
 from prefermab.recipes.metrics import METRICS, Metrics
 from prefermab.shaping import shaped
 
@@ -58,31 +58,35 @@ class Course(abc.ABC):
         del rows, seed
 
 
-class SweepCourse(Course):
-    """A training by the recipe `sweep`."""
+WORTHS: dict[type, regression.Worths] = {Sweep: sweep.sample, Exact: exact.compute}
+"""Where the worths that a recipe learns come from."""
+
+
+class RegressionCourse(Course):
+    """A training by the recipe `sweep` or `exact`."""
 
     unit = "step"
 
-    def __init__(self, config: Sweep, domain: Domain, n_arms: int, budget: float):
+    def __init__(self, config: regression.Config, domain: Domain, n_arms: int, budget: float):
         self.config, self.domain, self.n_arms = config, domain, n_arms
         self.budget = jnp.asarray(budget, jnp.float32)
         self.pieces = -(-config.steps // STEPS_IN_A_PIECE)
 
-    def start(self, keys: TrialKeys) -> sweep.Learner:
-        return _start_sweep(self.config, self.domain, keys)
+    def start(self, keys: TrialKeys) -> regression.Learner:
+        return _start(self.config, self.domain, keys)
 
     def piece(
-        self, learner: sweep.Learner, keys: TrialKeys, number: int
-    ) -> tuple[sweep.Learner, Rows]:
+        self, learner: regression.Learner, keys: TrialKeys, number: int
+    ) -> tuple[regression.Learner, Rows]:
         done = number * STEPS_IN_A_PIECE
         steps = min(STEPS_IN_A_PIECE, self.config.steps - done)
-        learner, loss = _train_sweep(self.config, self.domain, learner, keys, jnp.asarray(steps))
-        metrics = _measure_sweep(self.domain, learner.slow, self.n_arms, self.budget, keys)
+        learner, loss = _train(self.config, self.domain, learner, keys, jnp.asarray(steps))
+        metrics = _measure(self.domain, learner.slow, self.n_arms, self.budget, keys)
         metrics = eqx.tree_at(lambda it: it.loss, metrics, loss)
         rows = {name: np.asarray(getattr(metrics, name))[:, None] for name in METRICS}
         return learner, {"step": np.array([done + steps]), **rows}
 
-    def result(self, learner: sweep.Learner) -> Worth:
+    def result(self, learner: regression.Learner) -> Worth:
         """The slow copy: an average over the last steps, and steadier for it."""
         return learner.slow
 
@@ -154,34 +158,35 @@ class PaperCourse(Course):
         return eqx.tree_at(where, learner, jnp.asarray(np.stack(codes), jnp.float32))
 
 
-COURSES: dict[str, type[SweepCourse] | type[PaperCourse]] = {
-    "sweep": SweepCourse,
+COURSES: dict[str, type[RegressionCourse] | type[PaperCourse]] = {
+    "sweep": RegressionCourse,
+    "exact": RegressionCourse,
     "paper": PaperCourse,
 }
 
 
 @eqx.filter_jit
-def _start_sweep(config: Sweep, domain: Domain, keys: TrialKeys) -> sweep.Learner:
-    return eqx.filter_vmap(lambda key: sweep.start(config, domain, key))(keys)
+def _start(config: regression.Config, domain: Domain, keys: TrialKeys) -> regression.Learner:
+    return eqx.filter_vmap(lambda key: regression.start(config, domain, key))(keys)
 
 
 @eqx.filter_jit
-def _train_sweep(
-    config: Sweep,
+def _train(
+    config: regression.Config,
     domain: Domain,
-    learner: sweep.Learner,
+    learner: regression.Learner,
     keys: TrialKeys,
     n_steps: Int[Array, ""],
-) -> tuple[sweep.Learner, Float[Array, "trial"]]:
-    each = eqx.filter_vmap(sweep.train, in_axes=(None, None, eqx.if_array(0), 0, None))
-    return each(config, domain, learner, keys, n_steps)
+) -> tuple[regression.Learner, Float[Array, "trial"]]:
+    each = eqx.filter_vmap(regression.train, in_axes=(None, None, None, eqx.if_array(0), 0, None))
+    return each(WORTHS[type(config)], config, domain, learner, keys, n_steps)
 
 
 @eqx.filter_jit
-def _measure_sweep(
+def _measure(
     domain: Domain, worth: Worth, n_arms: int, budget: Float[Array, ""], keys: TrialKeys
 ) -> Metrics:
-    each = eqx.filter_vmap(sweep.measure, in_axes=(None, eqx.if_array(0), None, None, 0))
+    each = eqx.filter_vmap(regression.measure, in_axes=(None, eqx.if_array(0), None, None, 0))
     return each(domain, worth, n_arms, budget, keys)
 
 

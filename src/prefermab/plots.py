@@ -68,7 +68,7 @@ def curves(history: pl.DataFrame) -> "Figure":
     >>> model = pm.pretrain(pm.domains.Synthetic(), steps=20)
     >>> figure = plots.curves(model.history)
     """
-    along, *metrics = [name for name in history.columns if name != "seed"]
+    along, *metrics = [n for n in history.columns if n not in ("seed", "samples_per_arm")]
     figure = _figure_class()(figsize=(7, 1.1 + 1.3 * len(metrics)), layout="constrained")
     panels = figure.subplots(len(metrics), 1, squeeze=False, sharex=True)[:, 0]
     for panel, name in zip(panels, metrics, strict=True):

@@ -30,10 +30,10 @@ from prefermab.errors import InputError, unknown
 from prefermab.features import FeatureMap
 from prefermab.model import Model, Tuned
 from prefermab.networks import Perception, Shape
-from prefermab.recipes import paper, sweep
+from prefermab.recipes import paper, regression
 
 FORMAT = 1
-NETWORKS = {"sweep": sweep.network, "paper": paper.network}
+NETWORKS = {"sweep": regression.network, "exact": regression.network, "paper": paper.network}
 LARGEST = 1 << 28
 """Bytes beyond which a file is no model of ours."""
 

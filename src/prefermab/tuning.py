@@ -11,8 +11,8 @@ import polars as pl
 from jaxtyping import Array, Float
 
 from prefermab.arms import Arms, Key
-from prefermab.config import Paper, Sweep, Tuning, check_settings, recipe_config
-from prefermab.courses import train_paper
+from prefermab.config import Paper, Tuning, check_settings, recipe_config
+from prefermab.courses import WORTHS, train_paper
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_trials
@@ -21,7 +21,7 @@ from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Policy
 from prefermab.policies.learned import ByGreedyProba, BySweep
 from prefermab.recipes import ddlpo as own_networks
-from prefermab.recipes import paper, sweep
+from prefermab.recipes import paper, regression
 from prefermab.rollout import reward_per_arm
 
 
@@ -78,18 +78,20 @@ def finetune(
     report(1.0, "done")
     gain = after - before
     stderr = float(gain.std(ddof=1) / np.sqrt(gain.size))
-    actions_tried = 1 if isinstance(networks, ActorCritic) else domain.n_actions
+    # Of a round: what the policy did, or every action once, or nothing where dynamics are known.
+    samples = {"paper": 1, "sweep": domain.n_actions, "exact": 0}[model.recipe]
     tuned = Tuned(
         n_arms=n_arms,
-        samples_per_arm=tuning.epochs * tuning.rounds * actions_tried,
+        samples_per_arm=tuning.epochs * tuning.rounds * samples,
         trials=tuning.trials,
         before=float(before.mean()),
         after=float(after.mean()),
         stderr=stderr,
         kept=bool(gain.mean() > stderr),
     )
-    samples = (1 + np.arange(tuning.epochs)) * tuning.rounds * actions_tried
-    history = pl.DataFrame({"samples_per_arm": samples, "mean": curve})
+    epochs = 1 + np.arange(tuning.epochs)
+    used = epochs * tuning.rounds * samples
+    history = pl.DataFrame({"epoch": epochs, "samples_per_arm": used, "mean": curve})
     network = chosen if tuned.kept else model.network
     return dataclasses.replace(
         model, network=network, domain=domain, tuned=tuned, history=history, card=""
@@ -214,14 +216,20 @@ def _networks(
         return learn_on(config, domain, budget, learner, key)
     steps = tuning.epochs * tuning.passes
     config = dataclasses.replace(model.config, steps=steps, learning_rate=tuning.learning_rate)
-    return _tune_sweep(config, tuning, domain, network, arms, n_arms, key)
+    return _tune(config, tuning, domain, network, arms, n_arms, key)
 
 
 @eqx.filter_jit
-def _tune_sweep(
-    config: Sweep, tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, n_arms: int, key: Key
+def _tune(
+    config: regression.Config,
+    tuning: Tuning,
+    domain: Domain,
+    worth: Worth,
+    arms: Arms,
+    n_arms: int,
+    key: Key,
 ) -> Worth:
-    return sweep.tune(config, tuning, domain, worth, arms, n_arms, key)
+    return regression.tune(WORTHS[type(config)], config, tuning, domain, worth, arms, n_arms, key)
 
 
 class _Report:

@@ -12,128 +12,21 @@ There is no price network and no policy gradient; any number of arms and any bud
 searching for the price when deciding.
 """
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arms, Features, Key, States
-from prefermab.config import Sweep, Tuning
+from prefermab.arms import Arms, Key
+from prefermab.config import Sweep
 from prefermab.domains.base import Domain
-from prefermab.networks import Perception, Worth, mlp
-from prefermab.policies.learned import BySweep
-from prefermab.recipes.metrics import Metrics
-from prefermab.rollout import observe
-
-PROBED_ARMS = 20_000
-MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
-
-
-class Learner(eqx.Module):
-    """Everything that changes while training."""
-
-    worth: Worth
-    slow: Worth
-    optimiser: optax.OptState
-    step: Int[Array, ""]
-
-
-class Batch(eqx.Module):
-    """Arms at a price in a state, and a sample of what each action is worth before its cost."""
-
-    state: States
-    features: Features
-    price: Float[Array, "arm"]
-    worth: Float[Array, "arm act"]
-
-
-def network(config: Sweep, perception: Perception, n_actions: int, key: Key) -> Worth:
-    """An untrained network behind a given perception."""
-    layers = mlp(perception.size, n_actions, config.width, config.depth, jax.nn.silu, key)
-    return Worth(perception, layers)
-
-
-def start(config: Sweep, domain: Domain, key: Key) -> Learner:
-    """An untrained network that sees arms of this domain rightly scaled."""
-    key_probe, key_net = jax.random.split(key)
-    arms = domain.draw_arms(key_probe, PROBED_ARMS)
-    dearest = highest_price(config, domain, key_probe)
-    perception = Perception.of(domain, domain.features(arms), dearest)
-    return learner_of(config, network(config, perception, domain.n_actions, key_net))
-
-
-def learner_of(config: Sweep, worth: Worth) -> Learner:
-    """This network about to learn."""
-    state = optimiser(config).init(eqx.filter(worth.layers, eqx.is_array))
-    return Learner(worth, worth, state, jnp.zeros((), int))
-
-
-def highest_price(config: Sweep, domain: Domain, key: Key) -> Float[Array, ""]:
-    """No action is worth more, per unit of cost: at most it moves an arm from the worst state to
-    the best for good, which earns (highest reward - lowest) / (1 - discount)."""
-    arms = domain.draw_arms(key, PROBED_ARMS)
-    states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
-    rewards = jax.vmap(domain.reward_at)(arms, states)
-    costs = jax.vmap(domain.costs)(arms)
-    cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
-    price = (rewards.max() - rewards.min()) / (1 - config.discount) / cheapest
-    return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
-
-
-def optimiser(config: Sweep) -> optax.GradientTransformation:
-    """Adam on clipped gradients, its step size falling to 0."""
-    schedule = optax.cosine_decay_schedule(config.learning_rate, config.steps)
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
-
-
-def train(
-    config: Sweep, domain: Domain, learner: Learner, key: Key, n_steps: Int[Array, ""]
-) -> tuple[Learner, Float[Array, ""]]:
-    """`n_steps` more steps, and their mean loss. The key is the whole training's: a step's
-    randomness depends on its number only, so a training cut in two is the same training."""
-
-    arrays, fixed = eqx.partition(learner, eqx.is_array)
-
-    def one_step(_, carry):
-        arrays, total = carry
-        before = eqx.combine(arrays, fixed)
-        key_arms, key_tries = jax.random.split(jax.random.fold_in(key, before.step))
-        arms = domain.draw_arms(key_arms, config.arms)
-        batch = sample(config, domain, before.slow, arms, config.arms, key_tries)
-        loss, after = improve(config, before, batch)
-        return eqx.filter(after, eqx.is_array), total + loss
-
-    arrays, total = jax.lax.fori_loop(0, n_steps, one_step, (arrays, jnp.zeros(())))
-    return eqx.combine(arrays, fixed), total / n_steps
-
-
-def improve(config: Sweep, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
-    """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
-    perception = learner.worth.perception
-    error = eqx.filter_value_and_grad(fit_error)
-    loss, slope = error(learner.worth.layers, perception, batch)
-    update, state = optimiser(config).update(slope, learner.optimiser)
-    layers = eqx.apply_updates(learner.worth.layers, update)
-    slow = eqx.apply_updates(
-        learner.slow.layers,
-        jax.tree.map(
-            lambda new, old: config.target_rate * (new - old),
-            eqx.filter(layers, eqx.is_array),
-            eqx.filter(learner.slow.layers, eqx.is_array),
-        ),
-    )
-    step = learner.step + 1
-    return loss, Learner(Worth(perception, layers), Worth(perception, slow), state, step)
+from prefermab.networks import Worth
+from prefermab.recipes.regression import Batch, mask_some, some_prices
 
 
 def sample(config: Sweep, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
     """Each arm at its own price in a random state, and one try of every action."""
     key_state, key_price, key_luck, key_mask = jax.random.split(key, 4)
     state = jax.vmap(domain.start)(jax.random.split(key_state, n_arms), arms)
-    # Uniform in the root: most decisions are made at prices far below the highest conceivable.
-    root = jax.random.uniform(key_price, (n_arms,))
-    price = slow.perception.highest_price * root**2
+    price = some_prices(key_price, slow.perception.highest_price, (n_arms,))
     features = mask_some(key_mask, domain.features(arms), config.masked)
 
     def tried(key, arm, state, features, price, action):
@@ -147,73 +40,3 @@ def sample(config: Sweep, domain: Domain, slow: Worth, arms: Arms, n_arms: int, 
     keys = jax.random.split(key_luck, n_arms)
     worth = each_arm(keys, arms, state, features, price, jnp.arange(domain.n_actions))
     return Batch(state, features, price, worth)
-
-
-def tune(
-    config: Sweep, tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, n_arms: int, key: Key
-) -> Worth:
-    """The network after each epoch of learning from these arms only, stacked. In an epoch every
-    action is tried in `rounds` states of every arm; later epochs look at earlier tries again."""
-    many = jax.tree.map(lambda x: jnp.repeat(x, tuning.rounds, axis=0), arms)
-    arrays, fixed = eqx.partition(learner_of(config, worth), eqx.is_array)
-
-    def one_epoch(arrays, epoch):
-        def one_pass(number, arrays):
-            before = eqx.combine(arrays, fixed)
-            # A try is a function of its epoch's key: asking again with an old one costs nothing.
-            again = jax.random.randint(jax.random.fold_in(key, before.step), (), 0, epoch + 1)
-            chosen = jnp.where(number == 0, epoch, again)
-            key_tries = jax.random.fold_in(jax.random.fold_in(key, 1), chosen)
-            tries = sample(config, domain, before.slow, many, n_arms * tuning.rounds, key_tries)
-            return eqx.filter(improve(config, before, tries)[1], eqx.is_array)
-
-        arrays = jax.lax.fori_loop(0, tuning.passes, one_pass, arrays)
-        return arrays, arrays.slow
-
-    _, slow = jax.lax.scan(one_epoch, arrays, jnp.arange(tuning.epochs))
-    return eqx.combine(slow, fixed.slow)
-
-
-def mask_some(key: Key, features: Features, share: float) -> Features:
-    """Hides features of a share of the arms, in each of those from none to all of them."""
-    key_arm, key_rate, key_hide = jax.random.split(key, 3)
-    n_arms = features.shape[0]
-    chosen = jax.random.bernoulli(key_arm, share, (n_arms, 1))
-    rate = jax.random.uniform(key_rate, (n_arms, 1))
-    hidden = chosen & (jax.random.uniform(key_hide, features.shape) < rate)
-    return jnp.where(hidden, jnp.nan, features)
-
-
-def fit_error(layers: eqx.nn.MLP, perception: Perception, batch: Batch) -> Float[Array, ""]:
-    """Squared error of the gains and, less important, of the value of waiting."""
-    values, gains = jax.vmap(Worth(perception, layers))(batch.state, batch.features, batch.price)
-    waiting = batch.worth[:, 0]
-    of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
-    return jnp.mean(of_acting) + 0.1 * jnp.mean((values - waiting) ** 2)
-
-
-def measure(
-    domain: Domain, worth: Worth, n_arms: int, budget: Float[Array, ""], key: Key
-) -> Metrics:
-    """How a programme of fresh arms fares under what has been learned. A large one is measured on
-    a part of it, with its share of the budget."""
-    key_arms, key_start, key_play = jax.random.split(key, 3)
-    places = min(n_arms, MEASURED_ARMS)
-    budget = budget * places / n_arms
-    arms = domain.draw_arms(key_arms, places)
-    costs = jax.vmap(domain.costs)(arms)
-    policy, everyone = BySweep(worth), jnp.ones(places, bool)
-
-    def one_round(state, at):
-        now, key = at
-        seen = observe(domain, arms, costs, state, everyone, budget, now)
-        price = policy.price(seen)
-        actions = policy.at(price, seen)
-        after = jax.vmap(domain.step)(jax.random.split(key, places), arms, state, actions)
-        spent = jnp.sum(jnp.take_along_axis(costs, actions[:, None], axis=1)) * n_arms / places
-        reward = jnp.mean(jax.vmap(domain.reward_at)(arms, after))
-        return after, Metrics(reward, spent, price, jnp.mean(actions > 0), jnp.zeros(()))
-
-    start = jax.vmap(domain.start)(jax.random.split(key_start, places), arms)
-    rounds = jnp.arange(MEASURED_ROUNDS), jax.random.split(key_play, MEASURED_ROUNDS)
-    return jax.tree.map(jnp.mean, jax.lax.scan(one_round, start, rounds)[1])
