@@ -165,9 +165,19 @@ def collect(
 def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner, Float[Array, ""]]:
     """Line 21: PPO with feature-based values, several passes over the epoch's data."""
     net = learner.network
+    n_rounds, n_arms = seen.state.shape
+    states = jnp.arange(net.perception.points.size)
+    few_states = not net.perception.continuous and states.size < n_rounds
 
     def over_rounds(asked):
-        return jax.vmap(asked, in_axes=(0, None, None))(seen.state, seen.features, seen.price)
+        """A network's answers in every round; where states are few, it is asked once for each."""
+        each = jax.vmap(asked, in_axes=(0, None, None))
+        if not few_states:
+            return each(seen.state, seen.features, seen.price)
+        table = each(
+            jnp.broadcast_to(states[:, None], (states.size, n_arms)), seen.features, seen.price
+        )
+        return table[seen.state, jnp.arange(n_arms)]
 
     values = over_rounds(net.values_of)
     last = net.values_of(seen.last_state, seen.features, seen.price)
