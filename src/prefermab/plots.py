@@ -78,6 +78,7 @@ def curves(history: pl.DataFrame) -> "Figure":
         panel.spines[["bottom", "left"]].set_color(GREY)
         panel.tick_params(labelsize=8, colors=INK)
     panels[-1].set_xlabel(along.replace("_", " "), fontsize=9, color=INK)
+    figure.align_ylabels()
     return figure
 
 
