@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import hypothesis
+import pytest
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
@@ -16,6 +17,14 @@ install_import_hook("prefermab", "conftest.checked")
 
 jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parent / ".pytest_cache" / "jax"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_code():
+    """A process can map only so many pieces of compiled code; all tests together are too many."""
+    yield
+    jax.clear_caches()
+
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")

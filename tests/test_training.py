@@ -178,10 +178,7 @@ def test_the_price_stays_in_the_last_epochs():
     learner = start(config, domain, 5, jax.random.key(0))
     seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
     for epoch, moves in ((20, True), (24, False), (40, False)):
-        at = paper.Learner(
-            learner.network, learner.actor_state, learner.critic_state, learner.arms,
-            learner.opt_in, jnp.asarray(epoch),
-        )  # fmt: skip
+        at = eqx.tree_at(lambda it: it.epoch, learner, jnp.asarray(epoch))
         after = update_price(config, jnp.asarray(0.0), at, seen)
         before, now = named_arrays(at.network.pricing), named_arrays(after.network.pricing)
         assert any((before[k] != now[k]).any() for k in before) == moves
@@ -201,10 +198,7 @@ def test_opted_out_arms_are_in_no_loss():
     domain, config = pm.domains.Synthetic(), pm.config.Paper(rounds=10, passes=2)
     learner = start(config, domain, 6, jax.random.key(0))
     opt_in = jnp.array([True, True, False, True, False, True])
-    learner = paper.Learner(
-        learner.network, learner.actor_state, learner.critic_state, learner.arms, opt_in,
-        learner.epoch,
-    )  # fmt: skip
+    learner = eqx.tree_at(lambda it: it.opt_in, learner, opt_in)
     seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
     spoiled = paper.Trajectory(
         seen.state, seen.action, jnp.where(opt_in, seen.reward, 1e3), seen.cost, seen.last_state,

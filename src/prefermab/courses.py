@@ -117,7 +117,8 @@ class PaperCourse(Course):
         return learner, {"epoch": done + 1 + np.arange(epochs), **rows}
 
     def result(self, learner: paper.Learner) -> ActorCritic:
-        return learner.network
+        """The networks with the settled actor."""
+        return eqx.tree_at(lambda net: net.actor, learner.network, learner.settled)
 
     def kept(self) -> dict[str, np.ndarray]:
         if not self.seen:

@@ -24,9 +24,11 @@ PROBED_ARMS = 20_000
 
 
 class Learner(eqx.Module):
-    """Everything that changes while training."""
+    """Everything that changes while training. `settled` is the mean of the actor over the epochs
+    in which the price stays: one epoch's actor is a throw of the dice around it."""
 
     network: ActorCritic
+    settled: eqx.nn.MLP
     actor_state: optax.OptState
     critic_state: optax.OptState
     arms: Arms
@@ -88,7 +90,8 @@ def learner_of(config: Paper, made: ActorCritic, arms: Arms, n_arms: int) -> Lea
     actor_state = optax.adam(config.actor_rate).init(eqx.filter(made.actor, eqx.is_array))
     critic_state = optax.adam(config.critic_rate).init(eqx.filter(made.critic, eqx.is_array))
     everyone = jnp.ones(n_arms, bool)
-    return Learner(made, actor_state, critic_state, arms, everyone, jnp.zeros((), int))
+    zero = jnp.zeros((), int)
+    return Learner(made, made.actor, actor_state, critic_state, arms, everyone, zero)
 
 
 def block(
@@ -208,9 +211,23 @@ def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner,
     critic, critic_state, loss = descend(
         critic_loss, net.critic, learner.critic_state, config.critic_rate, config.passes
     )
-    net = eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic))
     epoch = learner.epoch + 1
-    return Learner(net, actor_state, critic_state, learner.arms, learner.opt_in, epoch), loss
+    frozen = jnp.maximum(epoch - (config.epochs - config.freeze), 1)
+    settled = jax.tree.map(
+        lambda mean, new: mean + (new - mean) / frozen if eqx.is_array(new) else new,
+        learner.settled,
+        actor,
+    )
+    after = Learner(
+        eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic)),
+        settled,
+        actor_state,
+        critic_state,
+        learner.arms,
+        learner.opt_in,
+        epoch,
+    )
+    return after, loss
 
 
 def descend(loss, part, state, rate: float, passes: int):
