@@ -4,6 +4,7 @@ JAX is imported by the verb that needs it, so that help is instant.
 """
 
 import dataclasses
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -167,4 +168,7 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         print("prefermab: interrupted.", file=sys.stderr)
-        sys.exit(130)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # JAX may still be computing in threads of its own, which an ordinary end can crash into.
+        os._exit(130)
