@@ -1,5 +1,6 @@
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.courses import PaperCourse, RegressionCourse
+from prefermab.events import write_events
 from prefermab.storage import named_arrays
 
 SWEEP = {"steps": 900, "arms": 16, "width": 8}
@@ -141,3 +143,13 @@ def test_the_history_counts_every_step_and_says_what_was_spent():
     assert model.history["step"].to_list() == [300, 600, 700]
     assert (model.history["spending"] <= 3.00001).all()
     assert RegressionCourse(pm.config.Sweep(steps=700), pm.domains.Armman(), 8, 3).pieces == 3
+
+
+def test_metrics_are_written_as_tensorboard_events(tmp_path):
+    history = pl.DataFrame({"epoch": [1, 2], "reward": [0.5, 0.75], "seed": [0, 0]})
+    write_events(history, tmp_path / "run")
+    (file,) = (tmp_path / "run").iterdir()
+    written = file.read_bytes()
+    assert b"reward" in written
+    assert struct.pack("<f", 0.75) in written
+    assert b"seed" not in written
