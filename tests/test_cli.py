@@ -88,6 +88,7 @@ def test_models_lists_what_ships_and_prints_cards():
         ("pretrain arman --out x", "did you mean 'armman'?"),
         ("pretrain armman --out x --recipe swep", "did you mean 'sweep'?"),
         ("pretrain armman --out x --sweep.steps 0", "steps must be"),
+        ("pretrain armman --out .", "holds something that is not a model"),
         ("evaluate nowhere/at/all", "unknown model or domain"),
         ("evaluate arman", "did you mean 'armman'?"),
         ("evaluate armman --against witle", "did you mean 'whittle'?"),

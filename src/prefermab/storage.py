@@ -46,8 +46,7 @@ def save(model: Model, path: Path) -> None:
     config["checksum"] = _checksum(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not (path / "config.json").exists() and any(path.iterdir()):
-            raise InputError(f"cannot save to {path}: it holds something that is not a model.")
+        check_place(path)
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
         draft.chmod(0o755)
         (draft / "model.safetensors").write_bytes(tensors)
@@ -62,6 +61,12 @@ def save(model: Model, path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         raise InputError(f"cannot save to {path}: {error.strerror or error}.") from None
+
+
+def check_place(path: Path) -> None:
+    """A model is saved where there is nothing, or another model."""
+    if path.is_dir() and not (path / "config.json").exists() and any(path.iterdir()):
+        raise InputError(f"cannot save to {path}: it holds something that is not a model.")
 
 
 def load(name: str | Path, domain: Domain | None = None) -> Model:

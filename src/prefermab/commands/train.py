@@ -14,6 +14,7 @@ from prefermab.config import RECIPES
 from prefermab.errors import InputError, count, unknown
 from prefermab.events import check_events, write_events
 from prefermab.model import Model
+from prefermab.storage import check_place
 from prefermab.training import TrainingError, pretrain_seeds
 from prefermab.tuning import finetune as tune
 
@@ -27,7 +28,9 @@ def pretrain(options: cli.Pretrain) -> None:
     hyper = dataclasses.asdict(getattr(options, options.recipe))
     del hyper["seed"]
     seeds = range(options.seed, options.seed + count(options.seeds, "seeds"))
-    check_folder(options.out)
+    places = [options.out / f"seed-{seed}" for seed in seeds]
+    for place in places if options.seeds > 1 else [options.out]:
+        check_folder(place)
     if options.tensorboard is not None:
         check_events()
     checkpoint = options.out.with_name(options.out.name + ".checkpoint")
@@ -97,9 +100,10 @@ def keep(model: Model, folder: Path, events: Path | None) -> None:
 
 
 def check_folder(out: Path) -> None:
-    """The place for a model must not be a file; found out before the work."""
+    """The place for a model must be free or hold a model; found out before the work."""
     if out.is_file():
         raise InputError(f"cannot save to {out}: it is a file.")
+    check_place(out)
 
 
 @contextlib.contextmanager
