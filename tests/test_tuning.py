@@ -119,3 +119,10 @@ def test_a_model_without_its_domain_asks_for_it(synthetic):
     model, _, arms = synthetic
     with pytest.raises(pm.InputError, match="give domain="):
         pm.finetune(dataclasses.replace(model, domain=None), arms=arms)
+
+
+def test_ddlpo_refuses_what_it_cannot_train():
+    domain = pm.domains.Synthetic()
+    arms = domain.draw_arms(jax.random.key(0), 3)
+    with pytest.raises(pm.InputError, match="epochs must be"):
+        pm.ddlpo(domain, arms, budget=1, epochs=0)

@@ -6,12 +6,12 @@ The documentation of a field is its help on the command line.
 import dataclasses
 from typing import Any
 
-from prefermab.errors import InputError, unknown
+from prefermab.errors import InputError, count, unknown
 
 
 @dataclasses.dataclass(frozen=True)
-class Sweep:
-    """Prices are swept in training and searched when deciding; learns from sampled steps only."""
+class Regression:
+    """What the recipes that learn worths at swept prices have in common."""
 
     steps: int = 6000
     """Gradient steps, each on new arms."""
@@ -26,7 +26,7 @@ class Sweep:
     discount: float = 0.8
     """What the next round counts against this one."""
     target_rate: float = 0.02
-    """How far the slow copy that values next states moves towards the network in a step."""
+    """How far the slow copy, which is kept, moves towards the network in a step."""
     masked: float = 0.5
     """Share of training arms with hidden features, so that unknown ones cost little."""
     seed: int = 0
@@ -34,7 +34,12 @@ class Sweep:
 
 
 @dataclasses.dataclass(frozen=True)
-class Exact:
+class Sweep(Regression):
+    """Prices are swept in training and searched when deciding; learns from sampled steps only."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Exact(Regression):
     """Value iteration's answers are learned at swept prices; for simulators that know dynamics."""
 
     steps: int = 3000
@@ -43,22 +48,8 @@ class Exact:
     """Rows of a step: arms times prices times states, fewer arms where these have many states."""
     states: int = 16
     """States in which an arm is looked at in a step; all if there are no more."""
-    width: int = 64
-    """Neurons in a hidden layer."""
-    depth: int = 2
-    """Hidden layers."""
-    learning_rate: float = 3e-3
-    """Of Adam at the start; it falls to 0 along a cosine."""
-    discount: float = 0.8
-    """What the next round counts against this one."""
     horizon: int = 30
     """Rounds that value iteration looks ahead."""
-    target_rate: float = 0.02
-    """How fast the average of the network that is kept follows it."""
-    masked: float = 0.5
-    """Share of training arms with hidden features, so that unknown ones cost little."""
-    seed: int = 0
-    """Where all randomness starts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +71,8 @@ class Paper:
     clip: float = 2.0
     """How far PPO lets the probability of an action move (agent clip ratio)."""
     entropy_start: float = 0.5
-    """Weight of the entropy bonus at the start; it cools to 0 within every block of subepochs."""
+    """Weight of the entropy bonus at the start; it also falls within every block of
+    subepochs, to a quarter in the last of four."""
     entropy_end: float = 0.0
     """Weight of the entropy bonus at the end."""
     actor_rate: float = 2e-3
@@ -140,7 +132,12 @@ def recipe_config(recipe: str, settings: dict[str, Any]) -> Any:
     if recipe not in RECIPES:
         raise unknown("recipe", str(recipe), RECIPES)
     check_settings(RECIPES[recipe], f"setting of the recipe '{recipe}'", settings)
-    return RECIPES[recipe](**settings)
+    config = RECIPES[recipe](**settings)
+    for field in dataclasses.fields(config):
+        if field.type is int:
+            least = 0 if field.name in ("seed", "freeze") else 1
+            count(getattr(config, field.name), field.name, at_least=least)
+    return config
 
 
 def check_settings(kind: type, what: str, settings: dict[str, Any]) -> None:

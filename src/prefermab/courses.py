@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import TrialKeys
-from prefermab.config import Exact, Paper, Sweep
+from prefermab.config import Exact, Paper, Regression, Sweep
 from prefermab.domains.base import Domain
 from prefermab.networks import ActorCritic, Worth
 from prefermab.recipes import exact, paper, regression, sweep
@@ -67,7 +67,7 @@ class RegressionCourse(Course):
 
     unit = "step"
 
-    def __init__(self, config: regression.Config, domain: Domain, n_arms: int, budget: float):
+    def __init__(self, config: Regression, domain: Domain, n_arms: int, budget: float):
         self.config, self.domain, self.n_arms = config, domain, n_arms
         self.budget = jnp.asarray(budget, jnp.float32)
         self.pieces = -(-config.steps // STEPS_IN_A_PIECE)
@@ -167,13 +167,13 @@ COURSES: dict[str, type[RegressionCourse] | type[PaperCourse]] = {
 
 
 @eqx.filter_jit
-def _start(config: regression.Config, domain: Domain, keys: TrialKeys) -> regression.Learner:
+def _start(config: Regression, domain: Domain, keys: TrialKeys) -> regression.Learner:
     return eqx.filter_vmap(lambda key: regression.start(config, domain, key))(keys)
 
 
 @eqx.filter_jit
 def _train(
-    config: regression.Config,
+    config: Regression,
     domain: Domain,
     learner: regression.Learner,
     keys: TrialKeys,

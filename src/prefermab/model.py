@@ -16,7 +16,7 @@ from prefermab.domains.base import Domain
 from prefermab.errors import InputError, number, reals
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Policy
-from prefermab.policies.learned import ByGreedyProba, BySweep
+from prefermab.policies.learned import policy_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,9 +77,7 @@ class Model:
     @property
     def policy(self) -> Policy:
         """The model as a policy for the evaluator."""
-        if isinstance(self.network, ActorCritic):
-            return ByGreedyProba(self.network)
-        return BySweep(self.network)
+        return policy_of(self.network)
 
     def act(
         self,

@@ -1,6 +1,5 @@
 """Pretraining: from a domain and a recipe to a model."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,9 +87,6 @@ def pretrain_seeds(
     config = recipe_config(recipe, settings)
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
-    for field in dataclasses.fields(config):
-        if field.type is int and field.name not in ("seed", "freeze"):
-            count(getattr(config, field.name), field.name)
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
     if getattr(config, "shaping", "none") != "none" and not isinstance(domain, ContinuousDomain):
         raise InputError("StateShaping is for continuous states: leave shaping at none.")

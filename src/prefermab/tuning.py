@@ -19,7 +19,7 @@ from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_t
 from prefermab.model import Model, Tuned
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Policy
-from prefermab.policies.learned import ByGreedyProba, BySweep
+from prefermab.policies.learned import ByGreedyProba, policy_of
 from prefermab.recipes import ddlpo as own_networks
 from prefermab.recipes import paper, regression
 from prefermab.rollout import reward_per_arm
@@ -61,7 +61,7 @@ def finetune(
     report(0.0, "learning")
     key = jax.random.key(tuning.seed)
     networks = _networks(model, tuning, domain, arms, n_arms, money, key)
-    policies = _policy(networks)
+    policies = policy_of(networks)
     # Three worlds apart: one to learn in (above), one to choose the epoch in, one to judge in.
     choosing, judging = (
         everyone_in(tuning.seed + shift, tuning.trials, n_arms, arms) for shift in (10_001, 20_001)
@@ -73,7 +73,7 @@ def finetune(
     chosen = _at(networks, best)
     before, after = (
         np.asarray(reward_per_arm(play_trials(policy, domain, judging, money)))
-        for policy in (model.policy, _policy(chosen))
+        for policy in (model.policy, policy_of(chosen))
     )
     report(1.0, "done")
     gain = after - before
@@ -216,20 +216,10 @@ def _networks(
         return learn_on(config, domain, budget, learner, key)
     steps = tuning.epochs * tuning.passes
     config = dataclasses.replace(model.config, steps=steps, learning_rate=tuning.learning_rate)
-    return _tune(config, tuning, domain, network, arms, n_arms, key)
+    return _tune(WORTHS[type(config)], config, tuning, domain, network, arms, n_arms, key)
 
 
-@eqx.filter_jit
-def _tune(
-    config: regression.Config,
-    tuning: Tuning,
-    domain: Domain,
-    worth: Worth,
-    arms: Arms,
-    n_arms: int,
-    key: Key,
-) -> Worth:
-    return regression.tune(WORTHS[type(config)], config, tuning, domain, worth, arms, n_arms, key)
+_tune = eqx.filter_jit(regression.tune)
 
 
 class _Report:
@@ -241,10 +231,6 @@ class _Report:
     def __call__(self, share: float, what: str) -> None:
         if self.progress is not None:
             self.progress(share, what)
-
-
-def _policy(network: Worth | ActorCritic) -> Policy:
-    return ByGreedyProba(network) if isinstance(network, ActorCritic) else BySweep(network)
 
 
 def _at(stacked: Any, place: int) -> Any:

@@ -66,5 +66,10 @@ class ByGreedyProba(Policy):
         return greedy(odds, seen.costs, seen.budget, seen.opt_in), memory
 
 
+def policy_of(network: Worth | ActorCritic) -> Policy:
+    """The way of deciding that belongs to a network."""
+    return ByGreedyProba(network) if isinstance(network, ActorCritic) else BySweep(network)
+
+
 def _log_sum_without(log_p: Float[Array, "act"], action: Int[Array, ""]) -> Float[Array, ""]:
     return jax.nn.logsumexp(jnp.where(jnp.arange(log_p.size) == action, -jnp.inf, log_p))

@@ -13,7 +13,7 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arms, Features, Key, States
-from prefermab.config import Exact, Sweep, Tuning
+from prefermab.config import Regression, Tuning
 from prefermab.domains.base import Domain
 from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import BySweep
@@ -22,8 +22,6 @@ from prefermab.rollout import observe
 
 PROBED_ARMS = 20_000
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
-
-Config = Sweep | Exact
 
 
 class Learner(eqx.Module):
@@ -49,13 +47,13 @@ Worths = Callable[[Any, Domain, Worth, Arms, int, Key], Batch]
 in states of its choice. `slow` is the network's slow copy, for who needs a value of next states."""
 
 
-def network(config: Config, perception: Perception, n_actions: int, key: Key) -> Worth:
+def network(config: Regression, perception: Perception, n_actions: int, key: Key) -> Worth:
     """An untrained network behind a given perception."""
     layers = mlp(perception.size, n_actions, config.width, config.depth, jax.nn.silu, key)
     return Worth(perception, layers)
 
 
-def start(config: Config, domain: Domain, key: Key) -> Learner:
+def start(config: Regression, domain: Domain, key: Key) -> Learner:
     """An untrained network that sees arms of this domain rightly scaled."""
     key_probe, key_net = jax.random.split(key)
     arms = domain.draw_arms(key_probe, PROBED_ARMS)
@@ -64,13 +62,13 @@ def start(config: Config, domain: Domain, key: Key) -> Learner:
     return learner_of(config, network(config, perception, domain.n_actions, key_net))
 
 
-def learner_of(config: Config, worth: Worth) -> Learner:
+def learner_of(config: Regression, worth: Worth) -> Learner:
     """This network about to learn."""
     state = optimiser(config).init(eqx.filter(worth.layers, eqx.is_array))
     return Learner(worth, worth, state, jnp.zeros((), int))
 
 
-def highest_price(config: Config, domain: Domain, key: Key) -> Float[Array, ""]:
+def highest_price(config: Regression, domain: Domain, key: Key) -> Float[Array, ""]:
     """No action is worth more, per unit of cost: at most it moves an arm from the worst state to
     the best for good, which earns (highest reward - lowest) / (1 - discount)."""
     arms = domain.draw_arms(key, PROBED_ARMS)
@@ -82,7 +80,7 @@ def highest_price(config: Config, domain: Domain, key: Key) -> Float[Array, ""]:
     return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
 
 
-def optimiser(config: Config) -> optax.GradientTransformation:
+def optimiser(config: Regression) -> optax.GradientTransformation:
     """Adam on clipped gradients, its step size falling to 0."""
     schedule = optax.cosine_decay_schedule(config.learning_rate, config.steps)
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
@@ -90,7 +88,7 @@ def optimiser(config: Config) -> optax.GradientTransformation:
 
 def train(
     worths: Worths,
-    config: Config,
+    config: Regression,
     domain: Domain,
     learner: Learner,
     key: Key,
@@ -114,7 +112,7 @@ def train(
     return eqx.combine(arrays, fixed), total / n_steps
 
 
-def improve(config: Config, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
+def improve(config: Regression, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
     """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
     perception = learner.worth.perception
     error = eqx.filter_value_and_grad(fit_error)
@@ -135,7 +133,7 @@ def improve(config: Config, learner: Learner, batch: Batch) -> tuple[Float[Array
 
 def tune(
     worths: Worths,
-    config: Config,
+    config: Regression,
     tuning: Tuning,
     domain: Domain,
     worth: Worth,
