@@ -44,11 +44,11 @@ class Exact(Regression):
 
     steps: int = 3000
     """Gradient steps, each on new arms."""
-    arms: int = 1024
-    """Rows of a step: arms times prices times states, fewer arms where these have many states."""
-    states: int = 16
-    """States in which an arm is looked at in a step; all if there are no more."""
-    horizon: int = 30
+    arms: int = 256
+    """Arms, each at a price and in a state, of a step's sample."""
+    prices: int = 8
+    """Prices at which the answers of an arm are worked out."""
+    horizon: int = 12
     """Rounds that value iteration looks ahead."""
 
 

@@ -58,8 +58,10 @@ class Course(abc.ABC):
         del rows, seed
 
 
-WORTHS: dict[type, regression.Worths] = {Sweep: sweep.sample, Exact: exact.compute}
-"""Where the worths that a recipe learns come from."""
+TEACHERS = {
+    Sweep: regression.Teacher(sweep.prepare, sweep.teach, sweep.sample, 0.1),
+    Exact: regression.Teacher(exact.prepare, exact.teach, exact.compute, 0.0),
+}
 
 
 class RegressionCourse(Course):
@@ -168,7 +170,9 @@ COURSES: dict[str, type[RegressionCourse] | type[PaperCourse]] = {
 
 @eqx.filter_jit
 def _start(config: Regression, domain: Domain, keys: TrialKeys) -> regression.Learner:
-    return eqx.filter_vmap(lambda key: regression.start(config, domain, key))(keys)
+    return eqx.filter_vmap(
+        lambda key: regression.start(TEACHERS[type(config)], config, domain, key)
+    )(keys)
 
 
 @eqx.filter_jit
@@ -180,7 +184,7 @@ def _train(
     n_steps: Int[Array, ""],
 ) -> tuple[regression.Learner, Float[Array, "trial"]]:
     each = eqx.filter_vmap(regression.train, in_axes=(None, None, None, eqx.if_array(0), 0, None))
-    return each(WORTHS[type(config)], config, domain, learner, keys, n_steps)
+    return each(TEACHERS[type(config)], config, domain, learner, keys, n_steps)
 
 
 @eqx.filter_jit

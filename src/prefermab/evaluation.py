@@ -5,7 +5,7 @@ trial's world is drawn once, from a stream of its own, and every policy is playe
 policy earns depends on the seed and on itself, not on which others it is compared with.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -83,17 +83,13 @@ def evaluate(
     for rate in rates:
         if arms is not None and isinstance(rate, Streaming):
             raise InputError("people come and go in a stream: it cannot be played with given arms.")
-        everyone = Trials(keys, _schedules(keys, rate, n_arms, n_rounds), arms)
-        batches = _batches(domain, everyone)
+        batches = batches_of(domain, n_arms, rate, keys, n_rounds, arms)
         limits, prices = np.full(len(keys), np.nan), [None] * len(batches)
         if bound:
-            found = [_relax(domain, batch, money) for batch in report.each(batches, "bound")]
-            limits = _joined([limit for limit, _ in found], len(keys))
-            prices = [price for _, price in found]
-        priced = list(zip(batches, prices, strict=True))
+            limits, prices = limits_of(domain, report.each(batches, "bound"), money, len(keys))
         earned, spent = {}, {}
         for name, policy in players.items():
-            each = report.each(priced, name)
+            each = report.each(list(zip(batches, prices, strict=True)), name)
             played = [_play(name, policy, domain, batch, money, price) for batch, price in each]
             earned[name] = _joined([reward_per_arm(p) for p in played], len(keys))
             spent[name] = float(_joined([p.spent for p in played], len(keys)).mean())
@@ -145,13 +141,42 @@ def _schedules(
     return jnp.broadcast_to(shares[:, None], (len(keys), n_rounds, n_arms))
 
 
-def _batches(domain: Domain, trials: Trials) -> list[Trials]:
+def batches_of(
+    domain: Domain,
+    n_arms: int,
+    rate: float | Streaming,
+    keys: TrialKeys,
+    n_rounds: int = ROUNDS,
+    arms: Arms | None = None,
+) -> list[Trials]:
     """Trials in equal batches (the last filled up) whose transition tables fit in memory."""
-    n_trials, _, n_arms = trials.opt_in.shape
-    table = 4 * n_arms * domain.n_cells**2 * domain.n_actions
-    size = max(1, min(n_trials, TABLE_BYTES // table))
-    padded = np.arange(-(-n_trials // size) * size) % n_trials
-    return [Trials(trials.keys[i], trials.opt_in[i], trials.arms) for i in padded.reshape(-1, size)]
+    opt_in = _schedules(keys, rate, n_arms, n_rounds)
+    table = 4 * opt_in.shape[2] * domain.n_cells**2 * domain.n_actions
+    size = max(1, min(len(keys), TABLE_BYTES // table))
+    padded = np.arange(-(-len(keys) // size) * size) % len(keys)
+    return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
+
+
+def limits_of(
+    domain: Domain, batches: Iterable[Trials], budget: Float[Array, ""], n_trials: int
+) -> tuple[np.ndarray, list[Float[Array, "trial round"]]]:
+    """The bound per opted-in arm of every trial, and the prices of every batch."""
+    found = [_relax(domain, batch, budget) for batch in batches]
+    return _joined([limit for limit, _ in found], n_trials), [price for _, price in found]
+
+
+def earnings_of(
+    policy: Policy,
+    domain: Domain,
+    batches: Sequence[Trials],
+    budget: Float[Array, ""],
+    n_trials: int,
+    prices: Sequence[Float[Array, "trial round"] | None] | None = None,
+) -> np.ndarray:
+    """What a policy earns per opted-in arm in every trial."""
+    priced = zip(batches, prices or [None] * len(batches), strict=True)
+    played = [play_trials(policy, domain, batch, budget, price) for batch, price in priced]
+    return _joined([reward_per_arm(p) for p in played], n_trials)
 
 
 def _joined(parts: Sequence[Array], n_trials: int) -> np.ndarray:

@@ -5,14 +5,18 @@ deciding alike.
 """
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from prefermab.arms import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
+
+T = TypeVar("T")
 
 
 class Shape(eqx.Module):
@@ -29,10 +33,11 @@ class Perception(eqx.Module):
     """From an arm's state and features and the price to numbers of about unit size.
 
     A state is looked up in the codes of the domain's cells; a continuous one is interpolated
-    between them. Features are whitened with the mean and covariance of training arms: a random
-    projection leaves some directions much smaller than others, and those decide as often.
-    An unknown feature (NaN) takes its mean, and a flag says so. The price enters by its
-    root, as it is drawn; a `plain` perception, the paper's, sees it as it is.
+    between them. One that is a single number is also shown with its two ends stretched. Features
+    are whitened with the mean and covariance of training arms: a random projection leaves some
+    directions much smaller than others, and those decide as often. An unknown feature (NaN) takes
+    its mean, and a flag says so. The price enters by its root, as it is drawn. A `plain`
+    perception, the paper's, sees state and price as they are.
     """
 
     points: Float[Array, "state"]
@@ -52,7 +57,10 @@ class Perception(eqx.Module):
         plain: bool = False,
     ) -> "Perception":
         """How arms of a domain are seen, given the features of many of them."""
-        codes = 2 * jax.vmap(domain.encode)(domain.cells) - 1
+        codes = jax.vmap(domain.encode)(domain.cells)
+        if not plain and codes.shape[1] == 1:
+            codes = jnp.concatenate([codes, stretched(codes), stretched(1 - codes)], axis=1)
+        codes = 2 * codes - 1
         points = domain.cells.astype(jnp.float32)
         continuous = isinstance(domain, ContinuousDomain)
         return cls(points, codes, *whitening(features), highest_price, continuous, plain)
@@ -100,6 +108,18 @@ class Perception(eqx.Module):
         return self.codes.shape[1] + 2 * self.mean.shape[0] + 1
 
 
+def stretched(level: Float[Array, "..."]) -> Float[Array, "..."]:
+    """A number in [0, 1] on a scale on which the neighbourhood of 0 is wide: one infected or five
+    in a town of hundreds are worlds apart.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.networks import stretched
+    >>> stretched(jnp.array([0.0, 0.01, 0.1, 1.0])).round(2)
+    Array([0.  , 0.15, 0.52, 1.  ], dtype=float32)
+    """
+    return jnp.log1p(100 * level) / jnp.log1p(100)
+
+
 def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "feat feat"]]:
     """Mean, and the matrix after which features have unit covariance (unknown ones left out).
 
@@ -126,6 +146,7 @@ def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "f
 class Worth(eqx.Module):
     """What waiting is worth in a state, and how much more each action is worth than waiting,
     before its own cost is paid at the price. That cost is known exactly, so it is not learned.
+    Recipe `exact` learns the gains only.
     """
 
     perception: Perception
@@ -220,3 +241,18 @@ def mlp(
 ) -> eqx.nn.MLP:
     """A plain network with the same width throughout."""
     return eqx.nn.MLP(size, out, width, depth, activation, key=key)
+
+
+def at_place(stacked: T, place: int) -> T:
+    """One of several networks that are stacked along their first axis. NumPy takes it out: JAX
+    would compile for each shape.
+
+    >>> import equinox as eqx, jax
+    >>> from prefermab.networks import at_place
+    >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
+    ...     jax.random.split(jax.random.key(0)))
+    >>> at_place(both, 1).weight.shape
+    (3, 2)
+    """
+    arrays, fixed = eqx.partition(stacked, eqx.is_array)
+    return eqx.combine(jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[place]), arrays), fixed)

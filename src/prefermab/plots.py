@@ -46,9 +46,7 @@ def comparison(frame: pl.DataFrame, title: str) -> "Figure":
     """
     rates = frame["opt_in"].unique(maintain_order=True).to_list()
     policies = frame["policy"].n_unique()
-    figure = _figure_class()(
-        figsize=(2.2 + 4.2 * len(rates), 1.5 + 0.42 * policies), layout="constrained"
-    )
+    figure = blank(2.2 + 4.2 * len(rates), 1.5 + 0.42 * policies)
     panels = figure.subplots(1, len(rates), squeeze=False, sharex=True)[0]
     for panel, rate in zip(panels, rates, strict=True):
         _panel(panel, frame.filter(pl.col("opt_in") == rate))
@@ -69,14 +67,12 @@ def curves(history: pl.DataFrame) -> "Figure":
     >>> figure = plots.curves(model.history)
     """
     along, *metrics = [n for n in history.columns if n not in ("seed", "samples_per_arm")]
-    figure = _figure_class()(figsize=(7, 1.1 + 1.3 * len(metrics)), layout="constrained")
+    figure = blank(7, 1.1 + 1.3 * len(metrics))
     panels = figure.subplots(len(metrics), 1, squeeze=False, sharex=True)[:, 0]
     for panel, name in zip(panels, metrics, strict=True):
         panel.plot(history[along], history[name], color=BLUE, lw=1.4, marker=".", ms=3)
         panel.set_ylabel(name, fontsize=9, color=INK)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.spines[["bottom", "left"]].set_color(GREY)
-        panel.tick_params(labelsize=8, colors=INK)
+        plain(panel)
     panels[-1].set_xlabel(along.replace("_", " "), fontsize=9, color=INK)
     figure.align_ylabels()
     return figure
@@ -86,7 +82,7 @@ def shaping(
     states: np.ndarray, rewards: np.ndarray, cells: np.ndarray, abstract: np.ndarray
 ) -> "Figure":
     """StateShaping: rewards seen against the raw state, and the abstract state that replaces it."""
-    figure = _figure_class()(figsize=(8, 3), layout="constrained")
+    figure = blank(8, 3)
     left, middle, right = figure.subplots(1, 3)
     dots = {"s": 4, "color": GREY, "alpha": 0.6, "lw": 0}
     left.scatter(states, rewards, **dots)
@@ -99,10 +95,24 @@ def shaping(
     right.set_xlabel("abstract state")
     right.set_ylabel("reward seen")
     for panel in (left, middle, right):
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.spines[["bottom", "left"]].set_color(GREY)
-        panel.tick_params(labelsize=8, colors=INK)
+        plain(panel)
     return figure
+
+
+def blank(width: float, height: float) -> "Figure":
+    """An empty figure, in inches.
+
+    >>> from prefermab import plots
+    >>> panel = plots.blank(4, 3).subplots()
+    """
+    return _figure_class()(figsize=(width, height), layout="constrained")
+
+
+def plain(panel: Any) -> None:
+    """Takes away what is not needed of a panel's frame."""
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.spines[["bottom", "left"]].set_color(GREY)
+    panel.tick_params(labelsize=8, colors=INK)
 
 
 def _panel(panel: Any, rows: pl.DataFrame) -> None:

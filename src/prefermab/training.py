@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from prefermab.courses import COURSES, Course, Rows
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
+from prefermab.networks import at_place
 from prefermab.recipes.metrics import METRICS
 
 Progress = Callable[[float, str], None]
@@ -100,14 +100,14 @@ def pretrain_seeds(
     if file is not None:
         file.unlink(missing_ok=True)
 
-    networks, fixed = eqx.partition(course.result(learner), eqx.is_array)
+    networks = course.result(learner)
     models, trouble = [], []
     for i, seed in enumerate(numbers):
         since = course.collapsed(rows, i)
         if since is not None:
             trouble.append(f"seed {seed} since {course.unit} {since}")
             continue
-        network = eqx.combine(jax.tree.map(lambda x, i=i: x[i], networks), fixed)
+        network = at_place(networks, i)
         own = recipe_config(recipe, {**settings, "seed": seed})
         history = _history(rows, course.unit, i, seed)
         models.append(_model(own, domain, network, recipe, places, money, history))

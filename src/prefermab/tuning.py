@@ -12,17 +12,20 @@ from jaxtyping import Array, Float
 
 from prefermab.arms import Arms, Key
 from prefermab.config import Paper, Tuning, check_settings, recipe_config
-from prefermab.courses import WORTHS, train_paper
+from prefermab.courses import TEACHERS, train_paper
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_trials
 from prefermab.model import Model, Tuned
-from prefermab.networks import ActorCritic, Worth
+from prefermab.networks import ActorCritic, Worth, at_place
 from prefermab.policies.base import Policy
 from prefermab.policies.learned import ByGreedyProba, policy_of
 from prefermab.recipes import ddlpo as own_networks
 from prefermab.recipes import paper, regression
 from prefermab.rollout import reward_per_arm
+
+CURVE_SEED, JUDGING_SEED = 10_001, 20_001
+"""Added to the seed of learning: the trials along the way, and those that judge in the end."""
 
 
 def finetune(
@@ -64,13 +67,14 @@ def finetune(
     policies = policy_of(networks)
     # Three worlds apart: one to learn in (above), one to choose the epoch in, one to judge in.
     choosing, judging = (
-        everyone_in(tuning.seed + shift, tuning.trials, n_arms, arms) for shift in (10_001, 20_001)
+        everyone_in(tuning.seed + shift, tuning.trials, n_arms, arms)
+        for shift in (CURVE_SEED, JUDGING_SEED)
     )
     report(0.3, "choosing an epoch")
     curve = np.asarray(earned_each(policies, domain, choosing, money)).mean(axis=1)
     best = int(curve.argmax())
     report(0.8, "held-out trials")
-    chosen = _at(networks, best)
+    chosen = at_place(networks, best)
     before, after = (
         np.asarray(reward_per_arm(play_trials(policy, domain, judging, money)))
         for policy in (model.policy, policy_of(chosen))
@@ -140,17 +144,17 @@ def ddlpo(
     )
     n_arms, n_trials = how_many(arms), count(trials, "trials")
     key = jax.random.key(count(seed, "seed", at_least=0))
-    learner = own_networks.start(config, domain, arms, n_arms, with_features, key)
+    learner = _start_own(config, domain, arms, n_arms, with_features, key)
     networks = learn_on(config, domain, money, learner, key, progress)
     policies = ByGreedyProba(networks)
-    tests = everyone_in(seed + 10_001, n_trials, n_arms, arms)
+    tests = everyone_in(seed + CURVE_SEED, n_trials, n_arms, arms)
     earned = np.asarray(earned_each(policies, domain, tests, money)).mean(axis=1)
     epochs = 1 + np.arange(config.epochs)
     history = pl.DataFrame(
         {"epoch": epochs, "samples_per_arm": epochs * config.rounds, "mean": earned}
     )
     best, last = int(earned.argmax()), config.epochs - 1
-    return Topline(_at(policies, best), _at(policies, last), history)
+    return Topline(at_place(policies, best), at_place(policies, last), history)
 
 
 def learn_on(
@@ -163,7 +167,7 @@ def learn_on(
 ) -> ActorCritic:
     """Algorithm 1 on fixed arms; the networks after each epoch, stacked."""
     arrays, fixed = eqx.partition(learner, eqx.is_array)
-    learners = eqx.combine(jax.tree.map(lambda x: x[None], arrays), fixed)
+    learners = eqx.combine(jax.tree.map(_alone, arrays), fixed)
     blocks = []
     for done in range(0, config.epochs, config.subepochs):
         epochs = min(config.subepochs, config.epochs - done)
@@ -171,7 +175,7 @@ def learn_on(
         blocks.append(eqx.filter(came.networks, eqx.is_array))
         if progress is not None:
             progress((done + epochs) / config.epochs, f"epoch {done + epochs}")
-    joined = jax.tree.map(lambda *parts: jnp.concatenate([p[0] for p in parts]), *blocks)
+    joined = jax.tree.map(_joined, *blocks)
     return eqx.combine(joined, eqx.filter(learner.network, eqx.is_array, inverse=True))
 
 
@@ -216,10 +220,11 @@ def _networks(
         return learn_on(config, domain, budget, learner, key)
     steps = tuning.epochs * tuning.passes
     config = dataclasses.replace(model.config, steps=steps, learning_rate=tuning.learning_rate)
-    return _tune(WORTHS[type(config)], config, tuning, domain, network, arms, n_arms, key)
+    return _tune(TEACHERS[type(config)], config, tuning, domain, network, arms, n_arms, key)
 
 
 _tune = eqx.filter_jit(regression.tune)
+_start_own = eqx.filter_jit(own_networks.start)
 
 
 class _Report:
@@ -233,9 +238,13 @@ class _Report:
             self.progress(share, what)
 
 
-def _at(stacked: Any, place: int) -> Any:
-    arrays, fixed = eqx.partition(stacked, eqx.is_array)
-    return eqx.combine(jax.tree.map(lambda x: x[place], arrays), fixed)
+def _alone(array: Array) -> Array:
+    return jnp.asarray(np.asarray(array)[None])
+
+
+def _joined(*parts: Array) -> Array:
+    """Blocks of one learner's epochs in a row. NumPy does it: JAX would compile for each shape."""
+    return jnp.asarray(np.concatenate([np.asarray(part)[0] for part in parts]))
 
 
 def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, int]:

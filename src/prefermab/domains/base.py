@@ -208,8 +208,8 @@ def uniform_in_subinterval(
 
 def bounds(*ranges: tuple[float, float]) -> tuple[Float[Array, "param"], Float[Array, "param"]]:
     """Lower and upper ends of several ranges, as two arrays."""
-    table = np.asarray(ranges, dtype=np.float32)
-    return jnp.asarray(table[:, 0]), jnp.asarray(table[:, 1])
+    table = jnp.asarray(ranges, jnp.float32)
+    return table[:, 0], table[:, 1]
 
 
 def check_range(pair: tuple[float, float], name: str) -> None:

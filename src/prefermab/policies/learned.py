@@ -9,6 +9,10 @@ from prefermab.budget import Scores, cost_of, greedy, lowest_price, preferred, u
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy
 
+HALVINGS = 10
+"""Of the highest price in search of the one that fits. A finer search decides the same: what it
+would leave to the last halvings, spending the rest of the budget does."""
+
 
 class BySweep(Policy):
     """Bisects for the lowest price at which what every arm prefers fits the budget, takes that,
@@ -34,7 +38,7 @@ class BySweep(Policy):
             return cost_of(choice, seen.costs)
 
         highest = self.worth.perception.highest_price
-        return lowest_price(spending, seen.budget, highest, halvings=20)
+        return lowest_price(spending, seen.budget, highest, HALVINGS)
 
     def at(self, price: Float[Array, ""], seen: Observation) -> Actions:
         """What every arm prefers at a price that fits, and the rest of the budget spent."""

@@ -8,48 +8,103 @@ exactly, what an action is worth before its own cost with `horizon` rounds to go
 fitted to y(s, a) - y(s, 0) given what will be seen when deciding: state, features (some hidden)
 and price. Its answer is the mean over all arms that look alike, so features that are missing, or
 say little, and dynamics that are uncertain are allowed for by construction.
+
+Answers are dear where states are many. Each step works out those of a few fresh arms, which take
+the place of the oldest, and learns from a sample of all that are kept.
 """
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arm, Arms, Key
+from prefermab.arms import Arm, Arms, Features, Key
 from prefermab.config import Exact
 from prefermab.domains.base import Domain
 from prefermab.networks import Worth
 from prefermab.recipes.regression import Batch, mask_some, some_prices
 
-TABLE = 1 << 20
+TABLE = 1 << 17
 """Transition probabilities worked out in a step: few arms of many states, or many of few."""
+
+KEPT = 512
+"""Arms whose answers are kept, a multiple of those worked out in a step or a little less."""
+
+
+class Answers(eqx.Module):
+    """What every action is worth in every state of some arms, each at several prices."""
+
+    features: Features
+    prices: Float[Array, "arm price"]
+    worth: Float[Array, "arm price state act"]
+
+
+def fresh_arms(domain: Domain) -> int:
+    """How many arms are worked out in a step."""
+    return max(1, min(KEPT, TABLE // (domain.n_cells**2 * domain.n_actions)))
+
+
+def prepare(config: Exact, domain: Domain, slow: Worth, key: Key) -> Answers:
+    """The first answers to learn from."""
+    fresh = fresh_arms(domain)
+    several = jax.lax.map(
+        lambda key: draw(config, domain, slow, fresh, key), jax.random.split(key, KEPT // fresh)
+    )
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), several)
+
+
+def teach(
+    config: Exact, domain: Domain, slow: Worth, kept: Answers, step: Int[Array, ""], key: Key
+) -> tuple[Answers, Batch]:
+    """The oldest answers replaced by fresh ones, and a sample of all."""
+    key_arms, key_rows = jax.random.split(key)
+    fresh = fresh_arms(domain)
+    new = draw(config, domain, slow, fresh, key_arms)
+    place = (step % (KEPT // fresh)) * fresh
+    kept = jax.tree.map(
+        lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, place, 0), kept, new
+    )
+    return kept, rows(config, domain, kept, key_rows)
+
+
+def draw(config: Exact, domain: Domain, slow: Worth, n_arms: int, key: Key) -> Answers:
+    """Answers for new arms."""
+    key_arms, key_prices = jax.random.split(key)
+    arms = domain.draw_arms(key_arms, n_arms)
+    return answers(config, domain, slow, arms, n_arms, key_prices)
+
+
+def answers(
+    config: Exact, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key
+) -> Answers:
+    """Answers for these arms, each at prices of its own."""
+    prices = some_prices(key, slow.perception.highest_price, (n_arms, config.prices))
+    worth = jax.vmap(worths_of_arm, in_axes=(None, None, 0, 0))(config, domain, arms, prices)
+    return Answers(domain.features(arms), prices, worth)
+
+
+def rows(config: Exact, domain: Domain, among: Answers, key: Key) -> Batch:
+    """Some arms at some price in some state, features of some of them hidden."""
+    key_arm, key_price, key_state, key_mask = jax.random.split(key, 4)
+    size = (config.arms,)
+    arm = jax.random.randint(key_arm, size, 0, among.prices.shape[0])
+    price = jax.random.randint(key_price, size, 0, among.prices.shape[1])
+    cell = jax.random.randint(key_state, size, 0, domain.n_cells)
+    return Batch(
+        domain.cells[cell],
+        mask_some(key_mask, among.features[arm], config.masked),
+        among.prices[arm, price],
+        among.worth[arm, price, cell],
+    )
 
 
 def compute(config: Exact, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
-    """Each arm at several prices and in several states, or in all if they are few. Only as many
-    of the arms are used as fit the table."""
-    used = max(1, min(n_arms, TABLE // (domain.n_cells**2 * domain.n_actions)))
-    n_states = min(config.states, domain.n_cells)
-    n_prices = -(-config.arms // (used * n_states))
-    key_price, key_state, key_mask, key_used = jax.random.split(key, 4)
+    """Rows of these arms, of as many of them as fit the table."""
+    key_used, key_prices, key_rows = jax.random.split(key, 3)
+    used = min(n_arms, fresh_arms(domain))
     chosen = jax.random.choice(key_used, n_arms, (used,), replace=False)
     arms = jax.tree.map(lambda x: x[chosen], arms)
-    prices = some_prices(key_price, slow.perception.highest_price, (used, n_prices))
-    worth = jax.vmap(worths_of_arm, in_axes=(None, None, 0, 0))(config, domain, arms, prices)
-
-    keys = jax.random.split(key_state, (used, n_prices))
-    some = jax.vmap(jax.vmap(lambda key: jax.random.permutation(key, domain.n_cells)[:n_states]))
-    cells = some(keys)
-    worth = jnp.take_along_axis(worth, cells[..., None], axis=2)
-    shape = (used, n_prices, n_states)
-    features = jnp.broadcast_to(
-        domain.features(arms)[:, None, None], (*shape, len(domain.feature_names))
-    )
-    return Batch(
-        domain.cells[cells].reshape(-1),
-        mask_some(key_mask, features.reshape(-1, features.shape[-1]), config.masked),
-        jnp.broadcast_to(prices[:, :, None], shape).reshape(-1),
-        worth.reshape(-1, domain.n_actions),
-    )
+    return rows(config, domain, answers(config, domain, slow, arms, used, key_prices), key_rows)
 
 
 def worths_of_arm(

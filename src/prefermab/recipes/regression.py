@@ -3,8 +3,9 @@ how it is measured on the way. They differ in where a batch's worths come from: 
 them, `exact` computes them.
 """
 
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,6 +32,8 @@ class Learner(eqx.Module):
     slow: Worth
     optimiser: optax.OptState
     step: Int[Array, ""]
+    kept: Any = None
+    """What a recipe keeps from step to step."""
 
 
 class Batch(eqx.Module):
@@ -42,9 +45,18 @@ class Batch(eqx.Module):
     worth: Float[Array, "arm act"]
 
 
-Worths = Callable[[Any, Domain, Worth, Arms, int, Key], Batch]
-"""Where a batch comes from: (config, domain, slow, arms, n_arms, key) to these arms at prices and
-in states of its choice. `slow` is the network's slow copy, for who needs a value of next states."""
+class Teacher(NamedTuple):
+    """Where the worths that a recipe learns come from. `slow` is the network's slow copy, for who
+    needs a value of next states."""
+
+    prepare: Callable[[Any, Domain, Worth, Key], Any]
+    """(config, domain, slow, key) to what is kept from step to step."""
+    teach: Callable[[Any, Domain, Worth, Any, Int[Array, ""], Key], tuple[Any, Batch]]
+    """(config, domain, slow, kept, step, key) to what is kept now, and a batch."""
+    of_arms: Callable[[Any, Domain, Worth, Arms, int, Key], Batch]
+    """(config, domain, slow, arms, n_arms, key) to a batch of these very arms."""
+    value_weight: float
+    """How much the value of waiting counts in the loss; deciding does without it."""
 
 
 def network(config: Regression, perception: Perception, n_actions: int, key: Key) -> Worth:
@@ -53,13 +65,15 @@ def network(config: Regression, perception: Perception, n_actions: int, key: Key
     return Worth(perception, layers)
 
 
-def start(config: Regression, domain: Domain, key: Key) -> Learner:
+def start(teacher: Teacher, config: Regression, domain: Domain, key: Key) -> Learner:
     """An untrained network that sees arms of this domain rightly scaled."""
     key_probe, key_net = jax.random.split(key)
     arms = domain.draw_arms(key_probe, PROBED_ARMS)
     dearest = highest_price(config, domain, key_probe)
     perception = Perception.of(domain, domain.features(arms), dearest)
-    return learner_of(config, network(config, perception, domain.n_actions, key_net))
+    made = learner_of(config, network(config, perception, domain.n_actions, key_net))
+    kept = teacher.prepare(config, domain, made.slow, jax.random.fold_in(key, 1))
+    return dataclasses.replace(made, kept=kept)
 
 
 def learner_of(config: Regression, worth: Worth) -> Learner:
@@ -87,7 +101,7 @@ def optimiser(config: Regression) -> optax.GradientTransformation:
 
 
 def train(
-    worths: Worths,
+    teacher: Teacher,
     config: Regression,
     domain: Domain,
     learner: Learner,
@@ -102,21 +116,22 @@ def train(
     def one_step(_, carry):
         arrays, total = carry
         before = eqx.combine(arrays, fixed)
-        key_arms, key_tries = jax.random.split(jax.random.fold_in(key, before.step))
-        arms = domain.draw_arms(key_arms, config.arms)
-        batch = worths(config, domain, before.slow, arms, config.arms, key_tries)
-        loss, after = improve(config, before, batch)
+        key_step = jax.random.fold_in(key, before.step)
+        kept, batch = teacher.teach(config, domain, before.slow, before.kept, before.step, key_step)
+        loss, after = improve(teacher, config, dataclasses.replace(before, kept=kept), batch)
         return eqx.filter(after, eqx.is_array), total + loss
 
     arrays, total = jax.lax.fori_loop(0, n_steps, one_step, (arrays, jnp.zeros(())))
     return eqx.combine(arrays, fixed), total / n_steps
 
 
-def improve(config: Regression, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
+def improve(
+    teacher: Teacher, config: Regression, learner: Learner, batch: Batch
+) -> tuple[Float[Array, ""], Learner]:
     """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
     perception = learner.worth.perception
     error = eqx.filter_value_and_grad(fit_error)
-    loss, slope = error(learner.worth.layers, perception, batch)
+    loss, slope = error(learner.worth.layers, perception, batch, teacher.value_weight)
     update, state = optimiser(config).update(slope, learner.optimiser)
     layers = eqx.apply_updates(learner.worth.layers, update)
     slow = eqx.apply_updates(
@@ -127,12 +142,12 @@ def improve(config: Regression, learner: Learner, batch: Batch) -> tuple[Float[A
             eqx.filter(learner.slow.layers, eqx.is_array),
         ),
     )
-    step = learner.step + 1
-    return loss, Learner(Worth(perception, layers), Worth(perception, slow), state, step)
+    worth, slow = Worth(perception, layers), Worth(perception, slow)
+    return loss, Learner(worth, slow, state, learner.step + 1, learner.kept)
 
 
 def tune(
-    worths: Worths,
+    teacher: Teacher,
     config: Regression,
     tuning: Tuning,
     domain: Domain,
@@ -153,8 +168,10 @@ def tune(
             again = jax.random.randint(jax.random.fold_in(key, before.step), (), 0, epoch + 1)
             chosen = jnp.where(number == 0, epoch, again)
             key_tries = jax.random.fold_in(jax.random.fold_in(key, 1), chosen)
-            tries = worths(config, domain, before.slow, many, n_arms * tuning.rounds, key_tries)
-            return eqx.filter(improve(config, before, tries)[1], eqx.is_array)
+            tries = teacher.of_arms(
+                config, domain, before.slow, many, n_arms * tuning.rounds, key_tries
+            )
+            return eqx.filter(improve(teacher, config, before, tries)[1], eqx.is_array)
 
         arrays = jax.lax.fori_loop(0, tuning.passes, one_pass, arrays)
         return arrays, arrays.slow
@@ -179,12 +196,14 @@ def some_prices(key: Key, highest: Float[Array, ""], shape: tuple[int, ...]) -> 
     return highest * jax.random.uniform(key, shape) ** 2
 
 
-def fit_error(layers: eqx.nn.MLP, perception: Perception, batch: Batch) -> Float[Array, ""]:
+def fit_error(
+    layers: eqx.nn.MLP, perception: Perception, batch: Batch, value_weight: float
+) -> Float[Array, ""]:
     """Squared error of the gains and, less important, of the value of waiting."""
     values, gains = jax.vmap(Worth(perception, layers))(batch.state, batch.features, batch.price)
     waiting = batch.worth[:, 0]
     of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
-    return jnp.mean(of_acting) + 0.1 * jnp.mean((values - waiting) ** 2)
+    return jnp.mean(of_acting) + value_weight * jnp.mean((values - waiting) ** 2)
 
 
 def measure(

@@ -14,12 +14,28 @@ searching for the price when deciding.
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Int
 
 from prefermab.arms import Arms, Key
 from prefermab.config import Sweep
 from prefermab.domains.base import Domain
 from prefermab.networks import Worth
 from prefermab.recipes.regression import Batch, mask_some, some_prices
+
+
+def prepare(config: Sweep, domain: Domain, slow: Worth, key: Key) -> None:
+    """Nothing is kept from step to step."""
+    del config, domain, slow, key
+
+
+def teach(
+    config: Sweep, domain: Domain, slow: Worth, kept: None, step: Int[Array, ""], key: Key
+) -> tuple[None, Batch]:
+    """New arms in every step."""
+    del kept, step
+    key_arms, key_tries = jax.random.split(key)
+    arms = domain.draw_arms(key_arms, config.arms)
+    return None, sample(config, domain, slow, arms, config.arms, key_tries)
 
 
 def sample(config: Sweep, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:

@@ -1,0 +1,97 @@
+"""The paper in one command."""
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import platformdirs
+
+from prefermab import cli, plots
+from prefermab.commands.shared import progress, use_compilation_cache
+from prefermab.errors import InputError, count, unknown
+from prefermab.experiments import report
+from prefermab.experiments.lab import Scale, Store, run_all
+from prefermab.experiments.pages import Picture, as_html, as_markdown
+from prefermab.experiments.results import Results
+from prefermab.experiments.tables import chosen
+from prefermab.files import write_atomically
+
+QUICK = Scale(seeds=2, trials=20, quick=True)
+
+
+def reproduce(options: cli.Reproduce) -> None:
+    """Works out what is missing, then writes the report."""
+    use_compilation_cache()
+    parts = chosen(options.only, report.PARTS)
+    recipes = recipes_of(options.recipe)
+    scale = (
+        QUICK
+        if options.quick
+        else Scale(
+            count(options.seeds, "seeds", at_least=2), count(options.trials, "trials", at_least=10)
+        )
+    )
+    plots.blank(1, 1)
+    check_out(options.out)
+    cache = options.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
+    results = Results(Store(cache), scale, recipes)
+    tasks = report.tasks_of(parts, results)
+    try:
+        with progress() as bar:
+            run_all(tasks, results.store, workers(), bar)
+    except KeyboardInterrupt:
+        print(f"What is done is kept in {cache}: the same command goes on.", file=sys.stderr)
+        raise
+    blocks = report.blocks_of(parts, results, command_of(options))
+    for block in blocks:
+        if isinstance(block, Picture):
+            svg = block.svg
+            target = options.out / "figures" / f"{block.name}.svg"
+            write_atomically(target, lambda draft, svg=svg: draft.write_text(svg))
+    for name, text in (
+        ("index.html", as_html(report.TITLE, blocks)),
+        ("README.md", as_markdown(report.TITLE, blocks)),
+        ("cells.json", json.dumps(report.as_data(parts, results), indent=1)),
+    ):
+        write_atomically(options.out / name, lambda draft, text=text: draft.write_text(text))
+    if options.json:
+        print(json.dumps(report.as_data(parts, results), indent=1))
+    else:
+        print(f"The report is in {options.out / 'index.html'}, and as Markdown beside it.")
+
+
+def recipes_of(name: str) -> tuple[str, ...]:
+    """The recipes behind a word."""
+    known = {**{recipe: (recipe,) for recipe in report.RECIPES["all"]}, **report.RECIPES}
+    if name not in known:
+        raise unknown("recipe", name, known)
+    return known[name]
+
+
+def check_out(out: Path) -> None:
+    """The report's folder must be one that can be written; found out before the work."""
+    if out.is_file():
+        raise InputError(f"cannot write the report to {out}: it is a file.")
+    write_atomically(out / "index.html.try", lambda draft: draft.write_text(""))
+    (out / "index.html.try").unlink()
+
+
+def command_of(options: cli.Reproduce) -> str:
+    """The command that makes the same report."""
+    words = ["prefermab", "reproduce"]
+    if options.only:
+        words += ["--only", *options.only]
+    words += ["--recipe", options.recipe]
+    words += (
+        ["--quick"]
+        if options.quick
+        else ["--seeds", str(options.seeds), "--trials", str(options.trials)]
+    )
+    return " ".join(shlex.quote(word) for word in [*words, "--out", str(options.out)])
+
+
+def workers() -> int:
+    """Two tasks at once where there is room: much of a training runs on one core."""
+    return min(2, os.cpu_count() or 1)

@@ -1,0 +1,191 @@
+"""The work behind the report, in tasks that are done once.
+
+A task is named by everything that determines its result: what it is, how thorough, the code and
+the versions it runs on. A result that is there is not worked out again, so a run that was
+interrupted goes on where it stopped, and tables that need the same model share it.
+"""
+
+import abc
+import dataclasses
+import hashlib
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+from safetensors.numpy import save as pack
+
+import prefermab
+from prefermab.checkpoints import fingerprint
+from prefermab.config import PAPER_EXCEPTIONS
+from prefermab.evaluation import Progress
+from prefermab.experiments.tables import Setting
+from prefermab.files import write_atomically
+
+Result = dict[str, np.ndarray]
+EVALUATION_SEED = 1
+
+APART = ("experiments", "commands", "cli.py", "plots.py", "shipping.py", "weights")
+"""Source that no result depends on."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale:
+    """How thorough: training seeds, trials, and whether everything is made small to save time."""
+
+    seeds: int = 8
+    trials: int = 1000
+    quick: bool = False
+
+    def trials_of(self, setting: Setting) -> int:
+        """A fifth on epidemics, whose trials are dear and differ less."""
+        return max(2, self.trials // 5) if setting.epidemic else self.trials
+
+    def bounded_trials_of(self, setting: Setting) -> int:
+        """How many of the trials get a bound: all where states are few."""
+        share = {"whittle": 1, "lagrangian": 5}[setting.knows]
+        return max(2, self.trials_of(setting) // share)
+
+    def hyperparameters(self, recipe: str, setting: Setting) -> dict[str, Any]:
+        """What a training departs in from the recipe's own settings."""
+        own: dict[str, Any] = {}
+        if recipe == "paper":
+            own = {"shaping": setting.shaping, **PAPER_EXCEPTIONS.get(setting.domain, {})}
+            given = {"epochs": setting.epochs, "freeze": setting.freeze}
+            own |= {name: value for name, value in given.items() if value is not None}
+        return own | (QUICK[recipe] if self.quick else {})
+
+
+QUICK: dict[str, dict[str, Any]] = {
+    "paper": {"epochs": 8, "rounds": 20, "passes": 4, "freeze": 4},
+    "sweep": {"steps": 60, "arms": 64, "width": 16},
+    "exact": {"steps": 60, "arms": 64, "width": 16},
+}
+
+
+class Task(abc.ABC):
+    """A piece of work with a result; a subclass is a frozen dataclass of what determines it."""
+
+    setting: Setting
+    scale: Scale
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        """Tasks with the same share compiled code."""
+        fixed = {key: value for key, value in self.setting.train if isinstance(value, int | str)}
+        return self.setting.domain, self.setting.map, self.setting.masked, *fixed.items()
+
+    @property
+    @abc.abstractmethod
+    def title(self) -> str:
+        """What it does, in a few words."""
+
+    @property
+    @abc.abstractmethod
+    def cost(self) -> float:
+        """About how long it takes beside others."""
+
+    def needs(self) -> tuple["Task", ...]:
+        """What has to be done before."""
+        return ()
+
+    @abc.abstractmethod
+    def work(self, store: "Store") -> Result:
+        """Does it."""
+
+
+class Store:
+    """Results on disk, each in a file of its own that is whole or not there."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def path(self, task: Task) -> Path:
+        """Where a task's result is kept."""
+        return self.folder / f"{type(task).__name__.lower()}-{_name(task)}.safetensors"
+
+    def has(self, task: Task) -> bool:
+        """Whether the result is there."""
+        return self.path(task).exists()
+
+    def get(self, task: Task) -> Result:
+        """A result that is there; one that cannot be read is as good as none."""
+        try:
+            return load_file(self.path(task))
+        except (OSError, SafetensorError):
+            self.path(task).unlink(missing_ok=True)
+            raise KeyError(f"{task.title}: its result is gone, run again.") from None
+
+    def put(self, task: Task, result: Result) -> None:
+        """Keeps a result."""
+        plain = {name: np.ascontiguousarray(array) for name, array in result.items()}
+        write_atomically(self.path(task), lambda draft: draft.write_bytes(pack(plain)))
+
+
+def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | None) -> None:
+    """Does every task and what it needs, several at once; those that are done stay done."""
+    waiting = [task for task in in_order(tasks) if not store.has(task)]
+    first = {task.group: place for place, task in reversed(list(enumerate(waiting)))}
+    waiting.sort(key=lambda task: first[task.group])
+    total, done = sum(task.cost for task in waiting), 0.0
+    running: dict[Future[None], Task] = {}
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while waiting or running:
+            full = crowded()
+            if full and not running:
+                jax.clear_caches()
+                full = False
+            for task in list(waiting):
+                ready = all(store.has(need) for need in task.needs())
+                if ready and not full and len(running) < workers:
+                    waiting.remove(task)
+                    running[pool.submit(_do, task, store)] = task
+            if progress is not None:
+                progress(done / total, " and ".join(task.title for task in running.values()))
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                done += running.pop(future).cost
+                future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def crowded() -> bool:
+    """Whether compiled code has used up half of the memory maps that Linux allows a process."""
+    try:
+        with Path("/proc/self/maps").open() as maps:
+            return sum(1 for _ in maps) > 30_000
+    except OSError:
+        return False
+
+
+def in_order(tasks: list[Task]) -> list[Task]:
+    """All tasks and what they need, each once, needs first."""
+    found: dict[Task, None] = {}
+    for task in tasks:
+        found |= dict.fromkeys([*in_order(list(task.needs())), task])
+    return list(found)
+
+
+def _do(task: Task, store: Store) -> None:
+    store.put(task, task.work(store))
+
+
+def _name(task: Task) -> str:
+    precision = getattr(jax.config, "jax_default_matmul_precision", None)
+    where = jax.default_backend(), jax.__version__, precision
+    return fingerprint(_source(), repr(task), where)[:24]
+
+
+@cache
+def _source() -> str:
+    """A checksum of the code that results depend on."""
+    root, digest = Path(prefermab.__file__).parent, hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        if file.relative_to(root).parts[0] not in APART:
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

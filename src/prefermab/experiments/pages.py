@@ -1,0 +1,179 @@
+"""A page made of a few kinds of blocks, as one HTML file that needs nothing else, or Markdown."""
+
+import dataclasses
+import html
+import re
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Heading:
+    """A heading; the name is what links point to."""
+
+    text: str
+    level: int = 2
+    name: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """A paragraph; `code` and **strong** are written as in Markdown."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Bullets:
+    """A list."""
+
+    items: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """A cell of a grid; `mark` is better, same, worse or nothing, `head` makes it a heading."""
+
+    text: str
+    mark: str = ""
+    strong: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A table. A row of a single cell is a heading across."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """An SVG picture with its file name, a caption, and words for who cannot see it."""
+
+    name: str
+    svg: str
+    caption: str
+
+
+Block = Heading | Text | Bullets | Grid | Picture
+
+MARKS = {"better": "▲", "same": "●", "worse": "▼", "": ""}
+
+STYLE = """
+:root { --ink: #1b1f24; --soft: #5b6570; --line: #d8dde3; --paper: #fff; --good: #1a7f37;
+  --bad: #b3261e; --blue: #2563a8; color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 62rem; padding: 1.5rem 1rem 4rem; color: var(--ink);
+  background: var(--paper); font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: .5rem 0 1rem; }
+h2 { font-size: 1.25rem; margin: 2.6rem 0 .6rem; padding-top: .8rem;
+  border-top: 1px solid var(--line); }
+h3 { font-size: 1rem; margin: 1.6rem 0 .4rem; }
+p, li { max-width: 46rem; }
+a { color: var(--blue); }
+code { font: .88em ui-monospace, Menlo, Consolas, monospace; background: #f3f5f7;
+  padding: .1em .3em; border-radius: 3px; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; margin: .6rem 0 1rem; }
+table { border-collapse: collapse; font-size: .84rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .28rem .6rem; text-align: right; white-space: nowrap;
+  border-bottom: 1px solid var(--line); }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 9rem; }
+thead th { border-bottom: 2px solid var(--soft); vertical-align: bottom; white-space: normal; }
+td.across { text-align: left; font-weight: 600; background: #f3f5f7; white-space: normal; }
+.words td { white-space: normal; text-align: left; }
+.better .m { color: var(--good); } .worse .m { color: var(--bad); }
+.worse { background: #fdf1f0; } .same .m { color: var(--soft); }
+figure { margin: 1rem 0 1.4rem; } figure svg { max-width: 100%; height: auto; }
+figcaption { font-size: .88rem; color: var(--soft); max-width: 46rem; }
+@media print { body { max-width: none; font-size: 10pt; } h2 { break-after: avoid; }
+  .scroll { overflow: visible; } table { font-size: 7.5pt; } figure, tr { break-inside: avoid; } }
+"""
+
+
+def as_html(title: str, blocks: Sequence[Block]) -> str:
+    """One page that opens from disk."""
+    body = "\n".join(_html(block) for block in blocks)
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{html.escape(title)}</h1>\n{body}\n</body>\n</html>\n"
+    )
+
+
+def as_markdown(title: str, blocks: Sequence[Block]) -> str:
+    """The same in Markdown; pictures are files in a folder beside it."""
+    return f"# {title}\n\n" + "\n".join(_markdown(block) for block in blocks)
+
+
+def _html(block: Block) -> str:
+    match block:
+        case Heading(text, level, name):
+            anchor = f' id="{name}"' if name else ""
+            return f"<h{level}{anchor}>{_inline(text)}</h{level}>"
+        case Text(text):
+            return f"<p>{_inline(text)}</p>"
+        case Bullets(items):
+            return "<ul>" + "".join(f"<li>{_inline(item)}</li>" for item in items) + "</ul>"
+        case Picture(_, svg, caption):
+            drawn = svg[svg.index("<svg") :]
+            label = f'<svg role="img" aria-label="{html.escape(caption, quote=True)}"'
+            drawn = drawn.replace("<svg", label, 1)
+            return f"<figure>{drawn}<figcaption>{_inline(caption)}</figcaption></figure>"
+        case Grid(head, rows):
+            width = len(head)
+            top = "".join(f'<th scope="col">{_inline(name)}</th>' for name in head)
+            lines = "\n".join(_html_row(row, width) for row in rows)
+            # Sentences wrap, figures do not.
+            words = any(len(cell.text) > 60 for row in rows for cell in row if len(row) > 1)
+            kind = ' class="words"' if words else ""
+            return (
+                f'<div class="scroll"><table{kind}><thead><tr>{top}</tr></thead>\n'
+                f"<tbody>\n{lines}\n</tbody></table></div>"
+            )
+
+
+def _html_row(row: Sequence[Cell], width: int) -> str:
+    if len(row) == 1:
+        return f'<tr><td class="across" colspan="{width}">{_inline(row[0].text)}</td></tr>'
+    cells = []
+    for cell in row:
+        mark = (
+            f' <span class="m" title="{cell.mark}">{MARKS[cell.mark]}</span>' if cell.mark else ""
+        )
+        text = f"<strong>{_inline(cell.text)}</strong>" if cell.strong else _inline(cell.text)
+        kind = f' class="{cell.mark}"' if cell.mark else ""
+        cells.append(f"<td{kind}>{text}{mark}</td>")
+    return "<tr>" + "".join(cells) + "</tr>"
+
+
+def _inline(text: str) -> str:
+    shown = html.escape(text)
+    shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", shown)
+    shown = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", shown)
+    return re.sub(r"\[([^\]]+)\]\((#[^)]+)\)", r'<a href="\2">\1</a>', shown)
+
+
+def _markdown(block: Block) -> str:
+    match block:
+        case Heading(text, level, name):
+            anchor = f'<a id="{name}"></a>\n\n' if name else ""
+            return f"{anchor}{'#' * level} {text}\n"
+        case Text(text):
+            return f"{text}\n"
+        case Bullets(items):
+            return "".join(f"- {item}\n" for item in items)
+        case Picture(name, _, caption):
+            return f"![{caption}](figures/{name}.svg)\n\n*{caption}*\n"
+        case Grid(head, rows):
+            lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+            for row in rows:
+                texts = [_markdown_cell(cell, len(row) == 1) for cell in row]
+                texts += [""] * (len(head) - len(row))
+                lines.append("| " + " | ".join(texts) + " |")
+            return "\n".join(lines) + "\n"
+
+
+def _markdown_cell(cell: Cell, across: bool) -> str:
+    text = f"**{cell.text}**" if (cell.strong or across) and cell.text else cell.text
+    return f"{text} {MARKS[cell.mark]}".strip().replace("|", "\\|")
