@@ -1,8 +1,7 @@
 """The report's pictures, as SVG."""
 
 import io
-from collections.abc import Mapping, Sequence
-from xml.sax.saxutils import escape
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -108,63 +107,37 @@ def state_shaping() -> str:
 def overview() -> str:
     """How PreFeRMAB trains: the parts of Algorithm 1 and what passes between them."""
     boxes = {
-        "requests": (20, 30, "requests to join or leave", "who is in (ξ), newcomers' features"),
-        "price": (20, 150, "price network Λ", "states, features, ξ of all arms → price λ"),
-        "shaping": (280, 30, "StateShaping", "raw state → abstract state"),
-        "actor": (280, 150, "actor, for each arm alone", "state, features, λ → action odds"),
-        "domain": (540, 150, "arms move", "next states, rewards, costs"),
-        "buffer": (540, 270, "buffer", "what the epoch saw"),
-        "learn": (280, 270, "actor and critic learn", "PPO on reward - λ·cost"),
-        "update": (20, 270, "price update", "every few epochs, by spending - budget"),
+        "requests": (0, 2, "requests to join or leave", "who is in, newcomers' features"),
+        "shaping": (1, 2, "StateShaping", "raw state to abstract state"),
+        "price": (0, 1, "price network", "everyone's states and features to a price"),
+        "actor": (1, 1, "actor, for each arm alone", "state, features, price to action odds"),
+        "domain": (2, 1, "arms move", "next states, rewards, costs"),
+        "update": (0, 0, "price update", "every few epochs, by spending - budget"),
+        "learn": (1, 0, "actor and critic learn", "PPO on reward - price x cost"),
+        "buffer": (2, 0, "buffer", "what the epoch saw"),
     }
-    arrows = [
-        ("requests", "price", ""), ("requests", "actor", ""), ("shaping", "actor", "states"),
-        ("price", "actor", "λ"), ("actor", "domain", "actions"), ("domain", "buffer", ""),
-        ("buffer", "learn", ""), ("learn", "actor", ""), ("learn", "update", "spending"),
-        ("update", "price", ""), ("domain", "shaping", "states"),
-    ]  # fmt: skip
-    return _diagram(boxes, arrows, 780, 360)
-
-
-def _diagram(
-    boxes: Mapping[str, tuple[int, int, str, str]],
-    arrows: Sequence[tuple[str, str, str]],
-    width: int,
-    height: int,
-) -> str:
-    wide, tall = 220, 60
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" font-family="system-ui, sans-serif" fill="{INK}">',
-        '<defs><marker id="overview-tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        f'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="{INK}"/></marker></defs>',
-    ]
-    for start, end, label in arrows:
-        (x0, y0, *_), (x1, y1, *_) = boxes[start], boxes[end]
-        a, b = np.array([x0 + wide / 2, y0 + tall / 2]), np.array([x1 + wide / 2, y1 + tall / 2])
-        a, b = _edge(a, b, wide, tall), _edge(b, a, wide, tall)
-        parts.append(
-            f'<line x1="{a[0]:.0f}" y1="{a[1]:.0f}" x2="{b[0]:.0f}" y2="{b[1]:.0f}" '
-            f'stroke="{INK}" stroke-width="1.2" marker-end="url(#overview-tip)"/>'
-        )
-        if label:
-            middle = (a + b) / 2
-            parts.append(
-                f'<text x="{middle[0]:.0f}" y="{middle[1] - 5:.0f}" font-size="11" '
-                f'text-anchor="middle">{escape(label)}</text>'
-            )
-    for x, y, title, text in boxes.values():
-        parts.append(
-            f'<rect x="{x}" y="{y}" width="{wide}" height="{tall}" rx="6" fill="#f3f5f7" '
-            f'stroke="{BLUE}"/><text x="{x + 12}" y="{y + 25}" font-size="14" font-weight="600">'
-            f'{escape(title)}</text><text x="{x + 12}" y="{y + 45}" font-size="11">{escape(text)}'
-            "</text>"
-        )
-    return "\n".join([*parts, "</svg>"]) + "\n"
-
-
-def _edge(inside: np.ndarray, towards: np.ndarray, wide: int, tall: int) -> np.ndarray:
-    """Where the line from a box's middle to a point leaves the box."""
-    way = towards - inside
-    reach = np.array([wide / 2, tall / 2]) / np.maximum(np.abs(way), 1e-9)
-    return inside + way * min(reach)
+    arrows = (
+        ("requests", "price"), ("requests", "actor"), ("shaping", "actor"), ("price", "actor"),
+        ("actor", "domain"), ("domain", "buffer"), ("buffer", "learn"), ("learn", "actor"),
+        ("learn", "update"), ("update", "price"), ("domain", "shaping"),
+    )  # fmt: skip
+    figure = plots.blank(9, 3.9)
+    panel = figure.subplots()
+    panel.set(xlim=(-0.5, 2.5), ylim=(-0.4, 2.4))
+    panel.axis("off")
+    drawn = {}
+    for name, (x, y, title, text) in boxes.items():
+        frame = {"boxstyle": "round,pad=0.5", "fc": "#f3f5f7", "ec": BLUE}
+        words = f"$\\bf{{{title.replace(' ', chr(92) + ' ')}}}$\n{text}"
+        drawn[name] = panel.text(
+            x, y, words, ha="center", va="center", fontsize=8, color=INK, bbox=frame,
+            linespacing=1.6,
+        )  # fmt: skip
+    for start, end in arrows:
+        panel.annotate(
+            "", boxes[end][:2], boxes[start][:2], zorder=0,
+            arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1, "shrinkA": 0, "shrinkB": 0,
+                        "patchA": drawn[start].get_bbox_patch(),
+                        "patchB": drawn[end].get_bbox_patch()},
+        )  # fmt: skip
+    return svg_of(figure, "overview")

@@ -30,7 +30,7 @@ from prefermab.tuning import CURVE_SEED, ddlpo, finetune
 
 ARMS_SEED, POOL_SEED = 1000, 2000
 CURVE_TRIALS = 200
-LARGEST_POOL = 672
+LARGEST_POOL = 567
 
 
 class Pool(domains.Tabular):

@@ -24,11 +24,9 @@ from prefermab.domains.base import Domain
 from prefermab.networks import Worth
 from prefermab.recipes.regression import Batch, mask_some, some_prices
 
-TABLE = 1 << 17
-"""Transition probabilities worked out in a step: few arms of many states, or many of few."""
-
-KEPT = 512
-"""Arms whose answers are kept, a multiple of those worked out in a step or a little less."""
+KEPT, FRESH, TABLE = 512, 64, 1 << 17
+"""Arms whose answers are kept; the most that are worked out in a step; and the most transition
+probabilities that this may take: fewer arms where they have many states."""
 
 
 class Answers(eqx.Module):
@@ -41,7 +39,7 @@ class Answers(eqx.Module):
 
 def fresh_arms(domain: Domain) -> int:
     """How many arms are worked out in a step."""
-    return max(1, min(KEPT, TABLE // (domain.n_cells**2 * domain.n_actions)))
+    return max(1, min(FRESH, TABLE // (domain.n_cells**2 * domain.n_actions)))
 
 
 def prepare(config: Exact, domain: Domain, slow: Worth, key: Key) -> Answers:
