@@ -137,6 +137,10 @@ def recipe_config(recipe: str, settings: dict[str, Any]) -> Any:
         if field.type is int:
             least = 0 if field.name in ("seed", "freeze") else 1
             count(getattr(config, field.name), field.name, at_least=least)
+    if config.discount > 1 or (config.discount == 1 and recipe != "exact"):
+        raise InputError(
+            f"discount must be below 1, or at most 1 for exact, not {config.discount}."
+        )
     return config
 
 

@@ -3,99 +3,143 @@
 `make results` runs all of them, `python -m prefermab.experiments.studies sizes` one.
 """
 
+import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
 import prefermab
-from prefermab import domains, plots, policies
+from prefermab import domains, policies
 from prefermab.commands.shared import use_compilation_cache
-from prefermab.config import PAPER_EXCEPTIONS
-from prefermab.evaluation import evaluate
-from prefermab.experiments.settings import Setting, settings
-from prefermab.features import FeatureMap
+from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, trial_keys
+from prefermab.experiments.pages import Cell, Grid, as_markdown
+from prefermab.experiments.tables import Setting
+from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred
 from prefermab.files import write_atomically
-from prefermab.shaping import shaped
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
-from prefermab.tuning import ddlpo, finetune
 
-RESULTS, IMAGES = Path("docs/results"), Path("docs/images")
+RESULTS = Path("docs/results")
 RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
 EVALUATION_SEED = 1
+SETTINGS = (
+    Setting("synthetic", 21, 7),
+    Setting("synthetic", 48, 16),
+    Setting("synthetic", 96, 32),
+    Setting("armman", 25, 7),
+    Setting("armman", 25, 5),
+    Setting("armman", 50, 10),
+    Setting("armman", 1000, 200),
+    Setting("sis", 20, 16, train=(("population", 50),)),
+    Setting("sis", 20, 16, train=(("population", 150),)),
+    Setting("continuous-synthetic", 21, 7),
+    Setting("continuous-synthetic", 21, 7, train=(("reward", "scaled"),)),
+    Setting("continuous-synthetic", 21, 7, train=(("reward", "exponential"),)),
+    Setting("continuous-sis", 20, 16),
+)
 
 
-def paper_recipe() -> str:
-    """Recipe `paper` on every setting, eight seeds each."""
-    rows = []
-    for setting in [s for s in settings() if s.published is not None]:
-        domain = setting.make()
-        exceptions = PAPER_EXCEPTIONS.get(setting.domain, {})
-        seeds = range(8)
-        models = pretrain_seeds(
-            domain, seeds, setting.n_arms, setting.budget, "paper", **exceptions
-        )
-        capped = setting.domain == "synthetic"
-        frame = measured(setting, {str(m.config.seed): m for m in models}, RATES, bound=capped)
-        each = means(frame)
-        assert setting.published is not None
-        goal = setting.published - setting.sd / np.sqrt(50)
-        if capped:
-            goal = min(goal, 0.99 * frame.filter(pl.col("opt_in") == 1)["bound"][0])
-        by_rate = [each[rate].mean() for rate in RATES]
-        full = each[1.0]
-        rows.append(
-            [
-                str(setting), f"{setting.published:.2f}", f"{goal:.2f}",
-                *(f"{mean:.3f}" for mean in by_rate), f"{full.min() / full.mean():.1%}",
-                "yes" if full.mean() >= goal and full.min() >= 0.97 * full.mean() else "no",
+def exact() -> str:
+    """Recipe `exact` everywhere, sixteen seeds, with linear and with sigmoid features."""
+    rows, trained = [], {}
+    for setting in SETTINGS:
+        informed = {rate: informed_in(setting, rate) for rate in RATES}
+        for kind in ("linear", "sigmoid"):
+            here = dataclasses.replace(setting, map=kind)
+            domain, what = here.tried_on(), (here.domain, here.train, kind)
+            if what not in trained:
+                trained[what] = pretrain_seeds(domain, range(16), recipe="exact")
+            models = trained[what]
+            shares = [
+                f"{earned_in(models[0].policy, here, rate).mean() / informed[rate].mean():.2%}"
+                for rate in RATES
             ]
-        )  # fmt: skip
-    head = ["setting", "published, 100 %", "goal", *(f"{rate:.0%}" for rate in RATES)]
+            full = np.array([earned_in(m.policy, here, 1.0).mean() for m in models])
+            rows.append(
+                [named(here), kind, here.knows, *shares, f"{full.mean():.3f}",
+                 f"{full.min() / full.mean():.2%}"]
+            )  # fmt: skip
+    head = ["setting", "features", "informed policy", *(f"{rate:.0%}" for rate in RATES)]
     return (
-        "Reward per opted-in arm, mean of 8 training seeds (0 to 7), 1,000 paired trials a seed "
-        "(SIS 200). The goal is the published figure less one standard error of its 50 trials, on "
-        "Synthetic at most 99 % of the bound. It counts as reached if no seed is below 97 % of "
-        "the mean either.\n\n"
-        + table([*head, "worst seed, of mean", "reached"], rows)
-        + "\nPublished figures above the bound (Synthetic at 48 arms) are luck of the test arms; "
-        "continuous-synthetic uses the paper's exception, a price step that falls by 0.95.\n"
+        "Seed 0 at five opt-in rates: share of what the policy that knows the dynamics earns in "
+        "the same trials, 1,000 of them (100 at 1,000 arms, 200 on epidemics). Then 16 training "
+        "seeds at 100 %: mean reward per arm, and the worst seed's share of it. A model is trained "
+        "once for a domain and features, and used at every size.\n\n"
+        + table([*head, "16 seeds", "worst seed, of mean"], rows)
     )
 
 
-def sweep_recipe() -> str:
-    """Recipe `sweep` on every setting, sixteen seeds each."""
-    rows = []
-    trained = {}
-    for setting in settings():
-        domain = setting.make()
-        knows = "whittle" if setting.domain in ("synthetic", "armman") else "lagrangian"
-        what = (setting.domain, str(setting.options))
-        if what not in trained:
-            trained[what] = pretrain_seeds(domain, range(16))
-        models = {str(m.config.seed): m for m in trained[what]}
-        informed = policies.BY_NAME[knows]()
-        frame = measured(setting, {"0": models["0"], knows: informed}, RATES, bound=True)
-        shares = []
-        for rate in RATES:
-            here = frame.filter(pl.col("opt_in") == rate)
-            mean = dict(zip(here["policy"], here["mean"], strict=True))
-            shares.append(f"{mean['0'] / mean[knows]:.1%} / {mean['0'] / here['bound'][0]:.1%}")
-        full = means(measured(setting, models, (1.0,), bound=False))[1.0]
-        rows.append(
-            [str(setting), knows, *shares, f"{full.mean():.3f}", f"{full.min() / full.mean():.2%}"]
-        )
-    head = ["setting", "informed policy", *(f"{rate:.0%}" for rate in RATES)]
+def horizon() -> str:
+    """Horizon and discount of recipe `exact`, for short programmes and long ones."""
+    choices = [(0.8, 6), (0.8, 12), (0.8, 30), (0.9, 6), (0.9, 12), (0.9, 30), (1.0, 5), (1.0, 9)]
+    parts = []
+    for setting in (SETTINGS[3], SETTINGS[7]):
+        domain, rows = setting.tried_on(), []
+        trials = trials_of(setting)
+        for discount, rounds in choices:
+            models = pretrain_seeds(
+                domain, range(3), recipe="exact", discount=discount, horizon=rounds
+            )
+            row = [f"{discount:g}", str(rounds)]
+            for length in (9, 52):
+                frame = evaluate(
+                    domain, {str(i): m for i, m in enumerate(models)}, setting.n_arms,
+                    setting.budget, trials=trials, seed=EVALUATION_SEED, rounds=length, bound=False,
+                )  # fmt: skip
+                row.append(f"{frame['mean'].to_numpy().mean() / length:.4f}")
+            rows.append(row)
+        head = ["discount", "horizon", "reward a round, 9 rounds", "52 rounds"]
+        parts.append(f"## {named(setting)}\n\n" + table(head, rows))
     return (
-        "Seed 0 at five opt-in rates: share of the policy that knows the dynamics / share of the "
-        "upper bound; 1,000 paired trials (SIS 200). Then 16 training seeds at 100 %: mean reward "
-        "per arm, and the worst seed's share of it. A model is trained once for a domain and used "
-        "at every size.\n\n" + table([*head, "16 seeds", "worst seed, of mean"], rows)
+        "Reward per arm and round, mean of three training seeds at 100 % opt-in (1,000 paired "
+        "trials, epidemics 200). The default is 0.8 and 12.\n\n" + "\n".join(parts)
+    )
+
+
+def uncertainty() -> str:
+    """Features that are missing or noisy: `exact`, `sweep` and the right answer."""
+    seeds, hidden_rows, noise_rows = range(4), [], []
+    for title, domain in (("synthetic, identity", IDENTITY), ("armman, linear", domains.Armman())):
+        models = {r: pretrain_seeds(domain, seeds, recipe=r) for r in ("exact", "sweep")}
+        quarters = len(domain.feature_names) / 4
+        for share in range(5):
+            seen = blurred(domain, hidden=round(share * quarters))
+            compared = {
+                f"{r} {m.config.seed}": m for r in models for m in models[r]
+            }
+            if domain is IDENTITY:
+                compared["bayes"] = ByBayes(0.0)
+            frame = evaluate(seen, compared, 21, 7, seed=EVALUATION_SEED, bound=False)
+            hidden_rows.append([title, f"{share}/4", *by_recipe(frame)])
+    for noise in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
+        seen = blurred(IDENTITY, noise=noise)
+        compared = {
+            f"{r} {m.config.seed}": m
+            for r in ("exact", "sweep")
+            for m in pretrain_seeds(seen, seeds, recipe=r)
+        }
+        compared |= {"bayes": ByBayes(noise), "whittle": policies.Whittle()}
+        frame = evaluate(seen, compared, 21, 7, seed=EVALUATION_SEED, bound=False)
+        noise_rows.append([f"{noise:g}", *by_recipe(frame)])
+    head = ["`exact`", "`sweep`", "difference", "Bayes", "Whittle"]
+    return (
+        "Reward per arm at 100 % opt-in, (21, 7), mean of 4 training seeds, 1,000 paired trials. "
+        "The difference is `exact` - `sweep` with its standard error over paired seeds and trials. "
+        "Bayes decides by the exact mean worth of all arms that look alike (Synthetic with "
+        "identity features only, where it can be computed); Whittle knows everything.\n\n"
+        "## Features missing at random when deciding\n\nTrained once, on features of which some "
+        "are hidden at random.\n\n"
+        + table(["domain", "hidden", *head], hidden_rows)
+        + "\n## Noise on the features\n\nNormal noise of this standard deviation on every feature, "
+        "in training and when deciding; the features range over 0.2, 0.2, 0.2 and 1.\n\n"
+        + table(["noise", *head], noise_rows)
     )
 
 
@@ -120,150 +164,90 @@ def sizes() -> str:
         )  # fmt: skip
     return (
         "ARMMAN, 100 % opt-in. The model that ships was trained once; the others were trained for "
-        "each size (three seeds, mean). Recipe `sweep` does not use the size, so the difference is "
-        "that between seeds.\n\n"
+        "each size (three seeds, mean). The default recipe does not use the size, so the "
+        "difference is that between seeds.\n\n"
         + table(["size", "shipped", "for the purpose", "difference", "whittle", "trials"], rows)
     )
 
 
-def finetuning() -> str:
-    """Fine-tuning on 21 unseen Synthetic arms beside DDLPO from scratch."""
-    model, parts = load("synthetic"), []
-    cases = {
-        "Features as in pretraining": domains.Synthetic(),
-        "Features mixed anew, so that the model has to learn what they mean": domains.Synthetic(
-            feature_map=FeatureMap(seed=5)
-        ),
-    }
-    for title, domain in cases.items():
-        rows = []
-        for seed in range(8):
-            arms = domain.draw_arms(jax.random.key(1000 + seed), 21)
-            topline = ddlpo(domain, arms, 7, seed=seed)
-            blind = ddlpo(domain, arms, 7, seed=seed, with_features=False)
-            tuned = finetune(model, domain, arms=arms, budget=7, seed=seed)
-            compared = {
-                "as it was": model,
-                "tuned": tuned,
-                "DDLPO last": topline.last,
-                "DDLPO best": topline.best,
-                "blind last": blind.last,
-                "blind best": blind.best,
-                "whittle": policies.Whittle(),
-            }
-            frame = evaluate(domain, compared, budget=7, arms=arms, seed=EVALUATION_SEED)
-            mean = dict(zip(frame["policy"], frame["mean"], strict=True))
-            needed = samples_to_reach(mean["DDLPO last"], mean["as it was"], tuned.history)
-            shown = [f"{mean[name]:.3f}" for name in compared]
-            rows.append([str(seed), *shown, f"{frame['bound'][0]:.3f}", needed])
-        head = ["arms", "as it was", "tuned, 400 samples", "DDLPO last", "DDLPO best"]
-        head += ["without features, last", "best", "whittle", "bound", "samples to reach DDLPO"]
-        parts.append(f"## {title}\n\n" + table(head, rows))
-    return (
-        "Reward per arm on eight sets of 21 arms that no model has seen, budget 7, 1,000 trials of "
-        "the same arms. DDLPO uses 10,000 samples of each arm (100 epochs of 100 rounds); its best "
-        "epoch is chosen on 50 test trials, as the paper does. The last column: samples of each "
-        "arm after which fine-tuning first earned DDLPO's last-epoch reward (on 200 trials), 0 "
-        "where the pretrained model did from the start. 5 % of DDLPO's samples are 500.\n\n"
-        + "\n".join(parts)
-    )
-
-
-def samples_to_reach(goal: float, before: float, history: pl.DataFrame | None) -> str:
-    """Samples of each arm until the curve reaches the goal."""
-    if before >= goal:
-        return "0"
-    assert history is not None
-    reached = history.filter(pl.col("mean") >= goal)
-    return str(reached["samples_per_arm"][0]) if len(reached) else "not reached"
-
-
-def shaping() -> str:
-    """StateShaping with and without, on the three rewards of Continuous Synthetic."""
-    draw_shaping(IMAGES / "state-shaping.svg")
+def speed() -> str:
+    """Seconds to train, from nothing and once compiled."""
+    jax.config.update("jax_enable_compilation_cache", False)
     rows = []
-    for setting in [s for s in settings() if s.domain == "continuous-synthetic"]:
-        row = [setting.options.get("reward", "identity")]
-        for kind in ("none", "isotonic", "knn"):
-            models = pretrain_seeds(
-                setting.make(), range(8), setting.n_arms, setting.budget, "paper",
-                shaping=kind, **PAPER_EXCEPTIONS[setting.domain],
-            )  # fmt: skip
-            compared = {str(m.config.seed): m for m in models}
-            full = means(measured(setting, compared, (1.0,), bound=False))[1.0]
-            row.append(f"{full.mean():.3f} ({full.min():.2f} to {full.max():.2f})")
+    for setting in (SETTINGS[0], SETTINGS[3], SETTINGS[7], SETTINGS[8], SETTINGS[9]):
+        row = [named(setting)]
+        for recipe in ("paper", "sweep", "exact"):
+            jax.clear_caches()
+            took = []
+            for _ in range(2):
+                begun = time.perf_counter()
+                pretrain_seeds(setting.tried_on(), [0], setting.n_arms, setting.budget, recipe)
+                took.append(time.perf_counter() - begun)
+            row.append(f"{took[0]:.1f} / {took[1]:.1f}")
         rows.append(row)
     return (
-        "Continuous Synthetic (21, 7), recipe `paper`, 100 % opt-in, 1,000 paired trials: mean of "
-        "8 seeds (worst to best). Published with / without: scaled 5.28 / 4.50, exponential 4.38 / "
-        "3.80; the identity reward is published as 3.67 without saying which.\n\n"
-        + table(["reward", "no shaping", "isotonic", "k-nearest neighbours"], rows)
-        + "\nThe released code truncates continuous states to 0 or 1 before its network sees them; "
-        "ours does not, with shaping or without.\n"
+        "One seed: seconds from nothing, compilation included / of a second training that finds it "
+        "compiled. The compilation cache on disk is off. All in one run on two shared cores, so "
+        "compare figures with each other only.\n\n"
+        + table(["setting", "`paper`", "`sweep`", "`exact`"], rows)
     )
 
 
-def draw_shaping(path: Path) -> None:
-    """The paper's example: a reward that is flat above half, seen with some noise."""
-    rng = np.random.default_rng(0)
-    states = rng.random(300)
-    rewards = np.minimum(2 * states, 1.0) + rng.normal(0, 0.03, 300)
-    cells = np.linspace(0, 1, 101)
-    plots.save(
-        plots.shaping(states, rewards, cells, shaped(cells, states, rewards, "isotonic")), path
-    )
+def trials_of(setting: Setting) -> int:
+    """Enough to tell policies apart, at a price that can be paid."""
+    return 200 if setting.epidemic else 100 if setting.n_arms >= 1000 else 1000
 
 
-def speed() -> str:
-    """Seconds for 100 epochs of recipe `paper`, one seed and eight."""
-    domain, rows = domains.Synthetic(), []
-    jax.config.update("jax_enable_compilation_cache", False)
-    took = {}
-    for n_seeds in (1, 8):
-        jax.clear_caches()
-        runs = []
-        for _ in range(4):
-            begun = time.perf_counter()
-            pretrain_seeds(domain, range(n_seeds), 21, 7, "paper")
-            runs.append(time.perf_counter() - begun)
-        took[n_seeds] = min(runs[1:])
-        rows.append([str(n_seeds), f"{runs[0] - took[n_seeds]:.1f}", f"{took[n_seeds]:.2f}"])
-    return (
-        "Synthetic (21, 7), 100 epochs of 100 rounds, best of three runs after one that compiles; "
-        "the compilation cache is off. Run with `taskset -c 0` for one core.\n\n"
-        + table(["seeds at once", "compilation, s", "training, s"], rows)
-        + f"\nEight seeds take {took[8] / took[1]:.1f} times as long as one.\n"
-    )
+def earned_in(policy: policies.Policy, setting: Setting, rate: float) -> np.ndarray:
+    """What a policy earns in every trial."""
+    domain, trials = setting.tried_on(), trials_of(setting)
+    batches = batches_of(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
+    return earnings_of(policy, domain, batches, jnp.float32(setting.budget), trials)
 
 
-def measured(
-    setting: Setting, compared: Mapping[str, object], rates: Sequence[float], bound: bool
-) -> pl.DataFrame:
-    """A comparison on a setting."""
-    return evaluate(
-        setting.make(), compared, setting.n_arms, setting.budget, rates, setting.trials,
-        seed=EVALUATION_SEED, bound=bound,
-    )  # fmt: skip
+def informed_in(setting: Setting, rate: float) -> np.ndarray:
+    """What the policy that knows the dynamics earns in every trial."""
+    knows = policies.BY_NAME[setting.knows]()
+    if setting.knows == "whittle":
+        return earned_in(knows, setting, rate)
+    domain, trials, budget = setting.tried_on(), trials_of(setting), jnp.float32(setting.budget)
+    batches = batches_of(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
+    _, prices = limits_of(domain, batches, budget, trials)
+    return earnings_of(knows, domain, batches, budget, trials, prices)
 
 
-def means(frame: pl.DataFrame) -> dict[float, np.ndarray]:
-    """The seeds' means, by opt-in rate."""
-    rates = frame["opt_in"].unique(maintain_order=True).to_list()
-    return {rate: frame.filter(pl.col("opt_in") == rate)["mean"].to_numpy() for rate in rates}
+def by_recipe(frame: pl.DataFrame) -> list[str]:
+    """The recipes' means, their difference, and the two policies that know more."""
+    mean = dict(zip(frame["policy"], frame["mean"], strict=True))
+    own = {
+        recipe: np.array([m for name, m in sorted(mean.items()) if name.startswith(recipe)])
+        for recipe in ("exact", "sweep")
+    }
+    gap = own["exact"] - own["sweep"]
+    error = gap.std(ddof=1) / np.sqrt(gap.size)
+    known = [f"{mean[name]:.3f}" if name in mean else "" for name in ("bayes", "whittle")]
+    return [
+        f"{own['exact'].mean():.3f}", f"{own['sweep'].mean():.3f}",
+        f"{gap.mean():+.3f} ± {error:.3f}", *known,
+    ]  # fmt: skip
+
+
+def named(setting: Setting) -> str:
+    """A setting in a few words."""
+    told = "".join(f" {value}" for _, value in setting.train)
+    return f"{setting.domain}{told} ({setting.n_arms}, {setting.budget:g})"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+    return as_markdown("", [Grid(head, [[Cell(text) for text in row] for row in rows])])[4:]
 
 
 STUDIES: dict[str, Callable[[], str]] = {
-    "paper": paper_recipe,
-    "sweep": sweep_recipe,
+    "exact": exact,
+    "horizon": horizon,
+    "uncertainty": uncertainty,
     "sizes": sizes,
-    "finetuning": finetuning,
-    "shaping": shaping,
     "speed": speed,
 }
 

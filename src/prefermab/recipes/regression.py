@@ -4,6 +4,7 @@ them, `exact` computes them.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -84,13 +85,16 @@ def learner_of(config: Regression, worth: Worth) -> Learner:
 
 def highest_price(config: Regression, domain: Domain, key: Key) -> Float[Array, ""]:
     """No action is worth more, per unit of cost: at most it moves an arm from the worst state to
-    the best for good, which earns (highest reward - lowest) / (1 - discount)."""
+    the best for good, which earns (highest reward - lowest) / (1 - discount), or that times the
+    horizon."""
     arms = domain.draw_arms(key, PROBED_ARMS)
     states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
     rewards = jax.vmap(domain.reward_at)(arms, states)
     costs = jax.vmap(domain.costs)(arms)
     cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
-    price = (rewards.max() - rewards.min()) / (1 - config.discount) / cheapest
+    ahead = 1 / (1 - config.discount) if config.discount < 1 else math.inf
+    ahead = min(ahead, getattr(config, "horizon", math.inf))
+    price = (rewards.max() - rewards.min()) * ahead / cheapest
     return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
 
 

@@ -1,0 +1,124 @@
+"""Features that are missing or noisy: a domain that blurs another's, and the right answer.
+
+On Synthetic with identity features the parameters are independent, so what a blurred feature says
+of one is known exactly, and so is the mean over all arms that look alike of what acting is worth.
+Deciding by that mean is the best that a rule for a single arm and a price can do without
+remembering what an arm did before.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.stats import norm
+from jaxtyping import Array, Float, Int
+
+from prefermab.arms import Actions, Arm, Key, Observation, State
+from prefermab.budget import by_price, cost_of, lowest_price, preferred
+from prefermab.config import Exact
+from prefermab.domains import Domain, Synthetic
+from prefermab.domains.base import FiniteDomain, bounds
+from prefermab.features import FeatureMap
+from prefermab.policies.base import Memory, Policy
+from prefermab.recipes.exact import worths_of_arm
+
+DRAWS = 64
+HIGHEST_PRICE = 5.0
+
+
+class Blurred(FiniteDomain):
+    """Arms of another domain whose features are seen with normal noise of this standard deviation,
+    and `hidden` of them, at random for each arm, not at all."""
+
+    inner: FiniteDomain
+    noise: Any = eqx.field(converter=jnp.float32, default=0.0)
+    hidden: Any = eqx.field(converter=jnp.asarray, default=0)
+
+    @property
+    def state_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.state_names
+
+    @property
+    def action_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.action_names
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.feature_names
+
+    def draw(self, key: Key) -> Arm:
+        key_arm, key_noise, key_hide = jax.random.split(key, 3)
+        size = (len(self.parameter_names),)
+        return {
+            "arm": self.inner.draw(key_arm),
+            "noise": self.noise * jax.random.normal(key_noise, size),
+            "hidden": jax.random.permutation(key_hide, size[0]) < self.hidden,
+        }
+
+    def parameters(self, arm: Arm) -> Float[Array, "param"]:
+        return self.observe(arm, 0)
+
+    def observe(self, arm: Arm, round: int | Int[Array, ""]) -> Float[Array, "feat"]:
+        seen = self.inner.observe(arm["arm"], round) + arm["noise"]
+        return jnp.where(arm["hidden"], jnp.nan, seen)
+
+    def costs(self, arm: Arm) -> Float[Array, "act"]:
+        return self.inner.costs(arm["arm"])
+
+    def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
+        return self.inner.reward_at(arm["arm"], state)
+
+    def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
+        return self.inner.row(arm["arm"], cell, action)
+
+
+class ByBayes(Policy):
+    """Decides on Synthetic by the mean worth of all arms that look like the one that is seen."""
+
+    noise: Any = eqx.field(converter=jnp.float32)
+    config: Exact = Exact()
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        likely = jax.vmap(self.draws)(seen.features)
+
+        def gains(price: Float[Array, ""]) -> Float[Array, "arm act"]:
+            each = jax.vmap(jax.vmap(self.gain, in_axes=(0, None, None)), in_axes=(0, 0, None))
+            return each(likely, seen.state, price).mean(axis=1)
+
+        def spending(price: Float[Array, ""]) -> Float[Array, ""]:
+            return cost_of(preferred(gains(price), seen.costs, price, seen.opt_in), seen.costs)
+
+        price = lowest_price(spending, seen.budget, HIGHEST_PRICE, halvings=10)
+        return by_price(gains(price), seen.costs, seen.budget, seen.opt_in), memory
+
+    def draws(self, features: Float[Array, "feat"]) -> Float[Array, "draw feat"]:
+        """Parameters that an arm with these features may have: uniform where one is hidden, else
+        normal around what is seen, within the parameter's range."""
+        low, high = bounds((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
+        # The same spread points for everyone, shuffled anew in each dimension.
+        even = (jnp.arange(DRAWS) + 0.5) / DRAWS
+        keys = jax.random.split(jax.random.key(0), low.size)
+        shares = jax.vmap(lambda key: jax.random.permutation(key, even))(keys).T
+        hidden = jnp.isnan(features)
+        spread = jnp.where(hidden, 1.0, jnp.maximum(self.noise, 1e-4))
+        middle = jnp.where(hidden, low, features)
+        # The range of p, in units of the noise; far tails are cut where their mass rounds to 0.
+        left, right = (jnp.clip((end - middle) / spread, -5.0, 5.0) for end in (low, high))
+        between = norm.cdf(left) + shares * (norm.cdf(right) - norm.cdf(left))
+        guess = middle + spread * norm.ppf(jnp.clip(between, 1e-7, 1 - 1e-7))
+        return jnp.where(hidden, low + shares * (high - low), jnp.clip(guess, low, high))
+
+    def gain(self, arm: Arm, state: State, price: Float[Array, ""]) -> Float[Array, "act"]:
+        """What acting is worth over waiting if the arm were this one."""
+        worth = worths_of_arm(self.config, IDENTITY, arm, price[None])[0, state]
+        return worth - worth[0]
+
+
+IDENTITY = Synthetic(feature_map=FeatureMap("identity"))
+
+
+def blurred(domain: Domain, **how: Any) -> Blurred:
+    """A domain with features seen less well."""
+    assert isinstance(domain, FiniteDomain)
+    return Blurred(domain, **how, feature_map=FeatureMap("identity"))
