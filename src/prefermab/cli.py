@@ -62,8 +62,9 @@ class Pretrain:
     """Number of arms the model is meant for; the paper's for the domain if left out."""
     budget: float | None = None
     """What may be spent in each round; the paper's for the domain if left out."""
-    recipe: str = "sweep"
-    """How to train: sweep, exact, or paper for the paper's Algorithm 1."""
+    recipe: str = "exact"
+    """How to train: exact, sweep where dynamics can only be sampled, or the paper's Algorithm 1 by
+    paper."""
     seed: int = 0
     """Where all randomness starts; the same seed gives the same model."""
     seeds: int = 1

@@ -118,7 +118,7 @@ class Tuning:
 PAPER_EXCEPTIONS: dict[str, dict[str, Any]] = {"continuous-synthetic": {"price_decay": 0.95}}
 """Where the paper departs from its own table of hyperparameters, by domain."""
 
-RECIPES: dict[str, type] = {"sweep": Sweep, "exact": Exact, "paper": Paper}
+RECIPES: dict[str, type] = {"exact": Exact, "sweep": Sweep, "paper": Paper}
 SHAPINGS = ("none", "isotonic", "knn")
 
 

@@ -35,8 +35,9 @@ class Tuned:
 
     def __str__(self) -> str:
         done = "kept" if self.kept else "not better, so the model stays as it was"
+        used = f"{self.samples_per_arm} samples" if self.samples_per_arm else "the dynamics"
         return (
-            f"{self.samples_per_arm} samples of each of {self.n_arms} arms; reward per arm on "
+            f"{used} of each of {self.n_arms} arms; reward per arm on "
             f"{self.trials} held-out trials {self.before:.3f} before and {self.after:.3f} after "
             f"(difference {self.after - self.before:+.3f} ± {self.stderr:.3f}): {done}"
         )

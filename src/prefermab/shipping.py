@@ -26,7 +26,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 
 def train(name: str) -> Model:
     """The model of that name with its recipe's own settings, as it ships."""
-    recipe = "paper" if name.endswith("-paper") else "sweep"
+    recipe = "paper" if name.endswith("-paper") else "exact"
     domain = name.removesuffix("-paper")
     exceptions = PAPER_EXCEPTIONS.get(domain, {}) if recipe == "paper" else {}
     with progress() as report:

@@ -35,7 +35,7 @@ def pretrain(
     domain: Domain,
     n_arms: int | None = None,
     budget: float | None = None,
-    recipe: str = "sweep",
+    recipe: str = "exact",
     seed: int = 0,
     *,
     progress: Progress | None = None,
@@ -45,8 +45,8 @@ def pretrain(
 ) -> Model:
     """A model trained on arms of `domain`.
 
-    `n_arms` and `budget` say what it is meant for; a model of the recipe `sweep` learns the same
-    whatever they are, and decides for any. `settings` are the recipe's hyperparameters. With a
+    `n_arms` and `budget` say what it is meant for; a model of the recipe `exact` or
+    `sweep` learns the same whatever they are, and decides for any. `settings` are the recipe's hyperparameters. With a
     `checkpoint` file, a training that was cut short goes on with `resume=True` and ends in the
     same weights; the file is gone when training is done.
 
@@ -67,7 +67,7 @@ def pretrain_seeds(
     seeds: Sequence[int],
     n_arms: int | None = None,
     budget: float | None = None,
-    recipe: str = "sweep",
+    recipe: str = "exact",
     *,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
@@ -114,7 +114,7 @@ def pretrain_seeds(
     if trouble:
         error = TrainingError(
             f"the policy has collapsed, giving everyone the same action ({', '.join(trouble)}): "
-            "try another seed, more epochs or the recipe sweep."
+            "try another seed, more epochs or the recipe exact."
         )
         error.sound = models
         raise error

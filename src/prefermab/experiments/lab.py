@@ -8,8 +8,10 @@ interrupted goes on where it stopped, and tables that need the same model share 
 import abc
 import dataclasses
 import hashlib
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import cache
+import signal
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from safetensors.numpy import save as pack
 
 import prefermab
 from prefermab.checkpoints import fingerprint
+from prefermab.commands.shared import use_compilation_cache
 from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.evaluation import Progress
 from prefermab.experiments.tables import Setting
@@ -127,31 +130,75 @@ class Store:
 
 
 def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | None) -> None:
-    """Does every task and what it needs, several at once; those that are done stay done."""
+    """Does every task and what it needs, several at once; those that are done stay done.
+
+    Each worker is a process of its own: computations that JAX runs side by side in one process can
+    wait for each other forever. A worker stays with tasks that share compiled code.
+    """
     waiting = [task for task in in_order(tasks) if not store.has(task)]
-    first = {task.group: place for place, task in reversed(list(enumerate(waiting)))}
-    waiting.sort(key=lambda task: first[task.group])
     total, done = sum(task.cost for task in waiting), 0.0
-    running: dict[Future[None], Task] = {}
-    pool = ThreadPoolExecutor(workers)
+    crew = [Worker(store) for _ in range(min(workers, len(waiting)))]
     try:
-        while waiting or running:
-            full = crowded()
-            if full and not running:
-                jax.clear_caches()
-                full = False
-            for task in list(waiting):
-                ready = all(store.has(need) for need in task.needs())
-                if ready and not full and len(running) < workers:
-                    waiting.remove(task)
-                    running[pool.submit(_do, task, store)] = task
+        while waiting or any(worker.task for worker in crew):
+            for worker in [worker for worker in crew if worker.task is None]:
+                ready = [t for t in waiting if all(store.has(need) for need in t.needs())]
+                if ready:
+                    others = [it.group for it in crew if it is not worker and it.task]
+                    waiting.remove(worker.take(ready, others))
+            busy = [worker.task for worker in crew if worker.task]
             if progress is not None:
-                progress(done / total, " and ".join(task.title for task in running.values()))
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                done += running.pop(future).cost
-                future.result()
+                progress(done / total, " and ".join(task.title for task in busy))
+            wait([it.future for it in crew if it.future], return_when=FIRST_COMPLETED)
+            done += sum(worker.collect() for worker in crew)
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for worker in crew:
+            worker.stop()
+
+
+class Worker:
+    """A process that does one task after the other."""
+
+    def __init__(self, store: Store):
+        self.store, self.group, self.task, self.future = store, None, None, None
+        self.pool = self._hire()
+
+    def take(self, ready: list[Task], others: list[Any]) -> Task:
+        """Begins with a task: one like the last if there is one, else one unlike the others'."""
+        like = [task for task in ready if task.group == self.group]
+        unlike = [task for task in ready if task.group not in others]
+        self.task = task = (like or unlike or ready)[0]
+        self.group = task.group
+        self.future = self.pool.submit(_do, task, self.store)
+        return task
+
+    def collect(self) -> float:
+        """The cost of the task if it has ended."""
+        if self.task is None or self.future is None or not self.future.done():
+            return 0.0
+        cost, crowded = self.task.cost, self.future.result()
+        self.task = self.future = None
+        if crowded:
+            self.stop()
+            self.pool = self._hire()
+        return cost
+
+    def stop(self) -> None:
+        """Ends the process, whatever it is doing."""
+        for process in list((self.pool._processes or {}).values()):
+            process.terminate()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def _hire(self) -> ProcessPoolExecutor:
+        # Ctrl-C reaches every process at a terminal: it is the first one's to handle.
+        ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        return ProcessPoolExecutor(1, get_context("spawn"), initializer=ignore)
+
+
+def _do(task: Task, store: Store) -> bool:
+    """Does a task and says whether the process has had enough."""
+    use_compilation_cache()
+    store.put(task, task.work(store))
+    return crowded()
 
 
 def crowded() -> bool:
@@ -169,10 +216,6 @@ def in_order(tasks: list[Task]) -> list[Task]:
     for task in tasks:
         found |= dict.fromkeys([*in_order(list(task.needs())), task])
     return list(found)
-
-
-def _do(task: Task, store: Store) -> None:
-    store.put(task, task.work(store))
 
 
 def _name(task: Task) -> str:

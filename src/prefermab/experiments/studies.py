@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -111,11 +110,8 @@ def uncertainty() -> str:
         quarters = len(domain.feature_names) / 4
         for share in range(5):
             seen = blurred(domain, hidden=round(share * quarters))
-            compared = {
-                f"{r} {m.config.seed}": m for r in models for m in models[r]
-            }
-            if domain is IDENTITY:
-                compared["bayes"] = ByBayes(0.0)
+            compared = {f"{r} {m.config.seed}": m for r in models for m in models[r]}
+            compared |= {"bayes": ByBayes(0.0)} if domain is IDENTITY else {}
             frame = evaluate(seen, compared, 21, 7, seed=EVALUATION_SEED, bound=False)
             hidden_rows.append([title, f"{share}/4", *by_recipe(frame)])
     for noise in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):

@@ -9,9 +9,9 @@ from prefermab.budget import Scores, cost_of, greedy, lowest_price, preferred, u
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy
 
-HALVINGS = 10
-"""Of the highest price in search of the one that fits. A finer search decides the same: what it
-would leave to the last halvings, spending the rest of the budget does."""
+HALVINGS = 7
+"""In search of the price that fits. A finer search decides the same: what it would leave to the
+last halvings, spending the rest of the budget does."""
 
 
 class BySweep(Policy):
@@ -38,7 +38,11 @@ class BySweep(Policy):
             return cost_of(choice, seen.costs)
 
         highest = self.worth.perception.highest_price
-        return lowest_price(spending, seen.budget, highest, HALVINGS)
+        # Bisects the root of the price: prices that budgets lead to are low.
+        root = lowest_price(
+            lambda root: spending(root**2), seen.budget, jnp.sqrt(highest), HALVINGS
+        )
+        return root**2
 
     def at(self, price: Float[Array, ""], seen: Observation) -> Actions:
         """What every arm prefers at a price that fits, and the rest of the budget spent."""
