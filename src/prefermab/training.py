@@ -45,10 +45,10 @@ def pretrain(
 ) -> Model:
     """A model trained on arms of `domain`.
 
-    `n_arms` and `budget` say what it is meant for; a model of the recipe `exact` or
-    `sweep` learns the same whatever they are, and decides for any. `settings` are the recipe's hyperparameters. With a
-    `checkpoint` file, a training that was cut short goes on with `resume=True` and ends in the
-    same weights; the file is gone when training is done.
+    `n_arms` and `budget` say what it is meant for; a model of the recipe `exact` or `sweep` learns
+    the same whatever they are, and decides for any. `settings` are the recipe's hyperparameters.
+    With a `checkpoint` file, a training that was cut short goes on with `resume=True` and ends in
+    the same weights; the file is gone when training is done.
 
     >>> import prefermab as pm
     >>> model = pm.pretrain(pm.domains.Synthetic(), n_arms=21, budget=7, steps=50)

@@ -44,13 +44,16 @@ def finetune(
     standard error of the paired difference, is it returned; else the model is returned as it
     was. `Model.tuned` says what was used and found. `settings` are the fields of `config.Tuning`.
 
+    Models of the recipes `sweep` and `paper` learn from sampled steps of the arms; one of `exact`
+    from their dynamics, which it then has to be given.
+
     >>> import jax
     >>> import prefermab as pm
     >>> domain = pm.domains.Synthetic()
     >>> arms = domain.draw_arms(jax.random.key(7), 21)
-    >>> model = pm.finetune(pm.load("synthetic"), domain, arms=arms, epochs=2, trials=50)
+    >>> model = pm.finetune(pm.load("synthetic-paper"), domain, arms=arms, epochs=2, trials=50)
     >>> model.tuned.samples_per_arm
-    80
+    40
     """
     domain, n_arms = _checked(model, domain, arms)
     check_settings(Tuning, "setting of fine-tuning", settings)
