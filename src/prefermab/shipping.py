@@ -33,9 +33,8 @@ def train(name: str) -> Model:
         return pretrain(domains.get(domain), recipe=recipe, seed=0, progress=report, **exceptions)
 
 
-def build(domain_name: str) -> dict[str, Model]:
+def measured(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
     """The models of a domain by name, measured together, each with its card."""
-    models = {name: train(name) for name in (domain_name, domain_name + "-paper")}
     trials = TRIALS.get(domain_name, 1000)
     informed = "whittle" if domain_name in ("synthetic", "armman") else "lagrangian"
     compared = {n: policies.BY_NAME[n]() for n in ("none", "random", "myopic", informed)}
@@ -90,7 +89,8 @@ def main(names: list[str]) -> None:
     for domain_name in names or domains.BY_NAME:
         if domain_name not in domains.BY_NAME:
             raise unknown("domain", domain_name, domains.BY_NAME)
-        for name, model in build(domain_name).items():
+        models = {name: train(name) for name in (domain_name, domain_name + "-paper")}
+        for name, model in measured(domain_name, models).items():
             model.save(WEIGHTS / name)
             print(f"saved {name}", flush=True)
 
