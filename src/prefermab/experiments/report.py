@@ -15,7 +15,7 @@ from prefermab.experiments.lab import EVALUATION_SEED, Task
 from prefermab.experiments.pages import Block, Bullets, Cell, Grid, Heading, Picture, Text
 from prefermab.experiments.results import LEARN_BY_SAMPLES, Mean, Results, quick_table
 from prefermab.experiments.tables import Figure, Row, Section, Table, hyperparameters, tables
-from prefermab.experiments.trends import FAILS, HOLDS, Trend
+from prefermab.experiments.trends import FAILS, HOLDS, OPEN, Trend
 
 PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
 TITLE = "PreFeRMAB: published figures and ours"
@@ -124,10 +124,11 @@ def head(
         blocks += [
             Heading("The paper's claims", 3),
             Text(
-                "Each with a 95 % interval over seeds. A claim holds if the whole interval is on "
-                "its side, and is open if the interval reaches across."
+                "How often each held where it was tested. It holds if the whole 95 % interval over "
+                "seeds is on its side, fails if all of it is on the other, and is open if the "
+                "interval reaches across; the intervals stand with the tables."
             ),
-            trend_grid(every),
+            claim_grid(every),
         ]
     links = ", ".join(f"[{part}](#{part})" for part in parts)
     return [*blocks, Text(f"Parts: {links}, [how it was made](#made)."), *made(results, command)]
@@ -209,6 +210,19 @@ def reading(judged: list[Judged], trends: list[Trend]) -> str:
         held = sum(verdict == HOLDS for verdict in verdicts)
         said += f" Of {len(verdicts)} claims tested here {held} hold."
     return said.strip()
+
+
+def claim_grid(trends: Sequence[tuple[str, Trend]]) -> Grid:
+    """Each claim once, with how often it held, was open and failed."""
+    rows = []
+    for claim in dict.fromkeys(trend.claim for _, trend in trends):
+        own = [(part, trend) for part, trend in trends if trend.claim == claim]
+        counts = [sum(it.verdict == verdict for _, it in own) for verdict in (HOLDS, OPEN, FAILS)]
+        where = ", ".join(f"[{part}](#{part})" for part in dict.fromkeys(part for part, _ in own))
+        mark = "worse" if counts[2] else "same" if counts[1] else "better"
+        cells = [Cell(f"{counts[0]} of {len(own)}", mark), *(Cell(str(n)) for n in counts[1:])]
+        rows.append([Cell(claim), *cells, Cell(where)])
+    return Grid(["claim", "holds", "open", "fails", "where"], rows)
 
 
 def trend_grid(trends: Sequence[tuple[str, Trend]]) -> Grid:

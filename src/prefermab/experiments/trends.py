@@ -66,7 +66,9 @@ def bootstrap(values: np.ndarray, of: Callable[[np.ndarray], float]) -> tuple[fl
     rng = np.random.default_rng(0)
     picks = rng.integers(0, len(values), (2000, len(values)))
     drawn = np.array([of(values[pick]) for pick in picks])
-    return float(np.quantile(drawn, 0.025)), float(np.quantile(drawn, 0.975))
+    # Taken from among the values: one may be infinite, and then there is nothing between two.
+    low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
+    return float(low), float(high)
 
 
 def interquartile_mean(values: np.ndarray) -> float:

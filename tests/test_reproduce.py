@@ -1,0 +1,263 @@
+"""The paper as data, its claims, the tasks behind the report, and the report itself."""
+
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from prefermab import cli, domains, policies
+from prefermab.config import Paper
+from prefermab.evaluation import evaluate
+from prefermab.experiments import claims, lab, pages, report, results, tables, tasks, trends
+from prefermab.experiments.lab import Scale, Store
+from prefermab.experiments.tables import Figure, Setting
+from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred
+
+CELLS = {
+    "table1": 15, "table2": 30, "table3": 30, "table4": 30, "table5": 8, "table6": 30,
+    "table7": 48, "table9": 45, "table10": 45, "table11": 45, "table12": 6, "table13": 48,
+    "table14": 48, "table15": 48, "table16": 15, "prop1": 0,
+}  # fmt: skip
+"""Counted in the paper; the n/a of the topline left out."""
+
+
+def test_no_published_cell_is_left_out():
+    found = {
+        name: sum(cell is not None for s in table.sections for r in s.rows for cell in r.published)
+        for name, table in tables.tables().items()
+    }
+    assert found == CELLS
+    assert len(tables.hyperparameters()["settings"]) == 11
+
+
+@pytest.mark.parametrize(
+    ("table", "section", "row", "column", "mean", "sd"),
+    [
+        ("table1", 0, 2, 0, 3.81, 0.23),
+        ("table2", 1, 2, 4, 3.75, 0.12),
+        ("table3", 0, 2, 2, 7.96, 0.18),
+        ("table4", 1, 2, 0, 5.06, 0.36),
+        ("table5", 0, 3, 0, 5.28, 0.55),
+        ("table6", 1, 2, 4, 7.82, 0.12),
+        ("table7", 2, 3, 4, 4.68, 0.09),
+        ("table9", 0, 2, 3, 4.52, 0.54),
+        ("table10", 1, 2, 1, 4.08, 0.34),
+        ("table11", 1, 2, 4, 3.73, 0.16),
+        ("table12", 0, 1, 2, 4.21, 0.11),
+        ("table13", 2, 2, 3, 4.74, 0.26),
+        ("table14", 2, 2, 0, 8.51, 0.08),
+        ("table15", 2, 3, 4, 4.08, 0.26),
+        ("table16", 0, 2, 4, 3.60, 0.30),
+    ],
+)
+def test_published_figures(table, section, row, column, mean, sd):
+    figure = tables.tables()[table].sections[section].rows[row].published[column]
+    assert figure is not None
+    assert (figure.mean, figure.sd) == (mean, sd)
+
+
+def test_settings_are_what_section_column_and_row_say_together():
+    row = tables.tables()["table1"].sections[0].rows[2]
+    assert row.settings[1] == Setting(
+        "synthetic", 21, 7, test=(("shift", 0.05),), masked=(2, 3), unique_arms=33
+    )
+    shifted = tables.tables()["table3"].sections[0].rows[2].settings[0]
+    trained, tried = shifted.trained_on(), shifted.tried_on()
+    assert isinstance(trained, domains.SIS)
+    assert isinstance(tried, domains.SIS)
+    assert float(trained.messaging_effect[1]) == 7
+    assert float(tried.messaging_effect[1]) == 8
+    # Half the Wasserstein distance above the column.
+    assert dict(tables.tables()["table2"].sections[0].rows[0].settings[4].test) == {"shift": 0.125}
+
+
+def test_columns_divided_by_too_few_arms_are_corrected():
+    """0.8·21 = 16.8: 17 arms were in and 16 was divided by; 0.9·25 = 22.5 is 22 either way."""
+
+    def corrections(table, section):
+        row = tables.tables()[table].sections[section].rows[2]
+        return [figure.corrected / figure.mean for figure in row.published if figure]
+
+    assert corrections("table13", 2) == pytest.approx([16 / 17, 17 / 18, 18 / 19, 19 / 20, 1])
+    assert corrections("table15", 0) == pytest.approx([1, 1, 1, 23 / 24, 1])
+    assert corrections("table9", 0) == [1, 1, 1, 1, 1]
+
+
+def test_recipe_paper_has_the_published_hyperparameters():
+    for entry in tables.hyperparameters()["settings"]:
+        assert getattr(Paper(), entry["field"]) == entry["published"]
+
+
+def test_better_same_and_worse():
+    """The published standard error is .14/√50 = .0198; ours .01; two of both together .044."""
+    published = Figure(4.0, 0.14)
+    marks = [results.Mean(value, 0.01).against(published) for value in (4.05, 4.04, 3.96, 3.95)]
+    assert marks == ["better", "same", "same", "worse"]
+
+
+def test_the_error_of_a_mean_counts_seeds_and_trials():
+    rewards = np.array([[1.0, 3.0], [2.0, 4.0]])
+    # Trials' means 1.5 and 3.5: standard error 1; seeds' means 2 and 3: standard error 0.5.
+    assert results.Mean.of(rewards).stderr == pytest.approx(np.sqrt(1.25))
+
+
+def test_a_claim_holds_fails_or_is_open():
+    rising = np.array([0.9, 1.1, 1.0, 1.2])
+    assert trends.trend("c", "m", rising).verdict == trends.HOLDS
+    assert trends.trend("c", "m", -rising).verdict == trends.FAILS
+    assert trends.trend("c", "m", rising - 1.0).verdict == trends.OPEN
+    assert trends.trend("c", "m", -rising, below=True).verdict == trends.HOLDS
+
+
+def test_t_interval_by_hand():
+    """Mean 2, standard deviation 1, four values: 2 ± 3.182·1/2."""
+    low, high = trends.t_interval(np.array([1.0, 1.5, 2.5, 3.0]))
+    spread = np.std([1.0, 1.5, 2.5, 3.0], ddof=1)
+    assert (low + high) / 2 == pytest.approx(2.0)
+    assert (high - low) / 2 == pytest.approx(3.1824 * spread / 2, rel=1e-4)
+
+
+def test_samples_that_are_never_enough_are_not_hidden():
+    pairs = np.array([[np.inf, 100.0]] * 4)
+    found = trends.trend("c", "m", pairs, 0.125, below=True, of=claims._share_of_samples)
+    assert found.estimate == np.inf
+    assert found.verdict == trends.FAILS
+
+
+def test_slope_of_a_power_law():
+    sizes = np.array([21.0, 63.0, 189.0])
+    assert trends.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
+
+
+def test_a_pool_has_its_arms_and_no_others():
+    pool = tasks.pool(IDENTITY, 5, seed=0)
+    drawn = np.asarray(pool.draw_arms(jax.random.key(0), 5))
+    assert sorted(drawn) == [0, 1, 2, 3, 4]
+    many = np.asarray(pool.draw_arms(jax.random.key(1), 2000))
+    assert set(many) == {0, 1, 2, 3, 4}
+    arms = IDENTITY.draw_arms(jax.random.key(tasks.POOL_SEED), tasks.LARGEST_POOL)
+    np.testing.assert_allclose(pool.features(drawn), IDENTITY.features(arms)[drawn], rtol=1e-6)
+
+
+def test_trainings_and_baselines_are_shared_between_tables():
+    scale = Scale(2, 20)
+    at = Setting("synthetic", 21, 7, opt_in=0.8, test=(("shift", 0.1),))
+    other = Setting("synthetic", 48, 16)
+    assert tasks.Train.of("sweep", at, scale) == tasks.Train.of("sweep", other, scale)
+    assert tasks.Train.of("paper", at, scale) != tasks.Train.of("paper", other, scale)
+    plain = Setting("synthetic", 21, 7, opt_in=0.8, train=(("shift", 0.1),))
+    masked = Setting("synthetic", 21, 7, opt_in=0.8, test=(("shift", 0.1),), masked=(3,))
+    assert tasks.Play.of("none", masked, scale) == tasks.Play.of("none", plain, scale)
+
+
+def test_results_outlive_the_run_and_follow_what_determines_them(tmp_path):
+    store, task = Store(tmp_path), tasks.Play.of("none", Setting("synthetic", 4, 1), Scale(2, 10))
+    assert not store.has(task)
+    store.put(task, {"reward": np.ones((1, 10))})
+    assert store.get(task)["reward"].sum() == 10
+    assert not store.has(tasks.Play.of("none", Setting("synthetic", 4, 2), Scale(2, 10)))
+    assert not store.has(tasks.Play.of("none", Setting("synthetic", 4, 1), Scale(2, 11)))
+    store.path(task).write_bytes(b"cut short")
+    with pytest.raises(KeyError, match="run again"):
+        store.get(task)
+    assert not store.has(task)
+
+
+def test_what_is_played_is_what_the_evaluator_plays(tmp_path):
+    setting, scale = Setting("synthetic", 6, 2, opt_in=0.8), Scale(2, 30)
+    played = tasks.Play.of("random", setting, scale).work(Store(tmp_path))["reward"]
+    bounds = tasks.Bounds.of(setting, scale).work(Store(tmp_path))
+    both = {"random": policies.Random(), "whittle": policies.Whittle()}
+    frame = evaluate(setting.tried_on(), both, 6, 2, 0.8, 30, seed=lab.EVALUATION_SEED)
+    mean = dict(zip(frame["policy"], frame["mean"], strict=True))
+    assert played.mean() == pytest.approx(mean["random"])
+    assert bounds["informed"].mean() == pytest.approx(mean["whittle"])
+    assert bounds["bound"].mean() == pytest.approx(frame["bound"][0])
+
+
+def test_needs_come_first():
+    play = tasks.Play.of("sweep", Setting("synthetic", 6, 2), Scale(2, 20))
+    ordered = lab.in_order([play, play])
+    assert ordered == [*play.needs(), play]
+
+
+def test_comments_do_not_void_results():
+    strip = lambda text: lab.ast.dump(lab._WithoutWords().visit(lab.ast.parse(text)))  # noqa: E731
+    assert strip('def f():\n    """One."""\n    return 1') == strip("def f():\n    return 1  # so")
+    assert strip("x = 1") != strip("x = 2")
+
+
+def test_pages_are_escaped_and_marked():
+    blocks = [
+        pages.Text("a < b & `code`"),
+        pages.Grid(
+            ["", "x"], [[pages.Cell("across")], [pages.Cell("r"), pages.Cell("1", "worse")]]
+        ),
+    ]
+    shown = pages.as_html("T", blocks)
+    assert "a &lt; b &amp; <code>code</code>" in shown
+    assert 'class="worse"' in shown
+    assert 'colspan="2"' in shown
+    assert "| r | 1 ▼ |" in pages.as_markdown("T", blocks)
+
+
+def test_bayes_with_everything_seen_is_nearly_whittle():
+    compared = {"bayes": ByBayes(0.0), "whittle": policies.Whittle()}
+    frame = evaluate(blurred(IDENTITY), compared, 21, 7, trials=60, bound=False)
+    assert frame["of_best"].to_numpy().min() > 0.995
+
+
+def test_blurred_features_are_hidden_and_noisy():
+    domain = blurred(IDENTITY, noise=0.1, hidden=2)
+    arms = domain.draw_arms(jax.random.key(0), 500)
+    seen, true = np.asarray(domain.features(arms)), np.asarray(arms["arm"])
+    assert (np.isnan(seen).sum(axis=1) == 2).all()
+    assert np.nanstd(seen - true) == pytest.approx(0.1, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--only", "table99"], "table99"),
+        (["--recipe", "best"], "best"),
+        (["--seeds", "1"], "seeds"),
+        (["--trials", "3"], "trials"),
+        (["--out", __file__], "it is a file"),
+    ],
+)
+def test_bad_requests_are_refused_at_once(options, said, tmp_path, monkeypatch, capsys):
+    # A wrong word is refused before a folder or file is made.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["prefermab", "reproduce", *options])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert stopped.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_quick_reproduces_everything(tmp_path):
+    """All tables and figures, small; again from what is kept; both pages; nothing else said."""
+    words = [sys.executable, "-m", "prefermab", "reproduce", "--quick", "--json"]
+    words += ["--out", str(tmp_path / "report"), "--cache", str(tmp_path / "kept")]
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    first = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+    assert first.returncode == 0, first.stderr
+    data = json.loads(first.stdout)
+    assert {cell["recipe"] for cell in data["cells"]} == {"paper", "sweep", "exact"}
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()}
+    again = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
+    assert json.loads(again.stdout) == data
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()} == kept
+    page = (tmp_path / "report" / "index.html").read_text()
+    marked = (tmp_path / "report" / "README.md").read_text()
+    for part in report.PARTS:
+        assert f'id="{part}"' in page
+        assert f'id="{part}"' in marked
+    assert "http" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "")
+    for picture in ("figure1", "figure2", "figure3", "figure4", "prop1"):
+        assert "<svg" in (tmp_path / "report" / "figures" / f"{picture}.svg").read_text()
