@@ -16,6 +16,7 @@ from prefermab.experiments import claims, lab, pages, report, results, tables, t
 from prefermab.experiments.lab import Scale, Store
 from prefermab.experiments.tables import Figure, Setting
 from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred
+from prefermab.features import FeatureMap
 
 CELLS = {
     "table1": 15, "table2": 30, "table3": 30, "table4": 30, "table5": 8, "table6": 30,
@@ -141,6 +142,14 @@ def test_a_pool_has_its_arms_and_no_others():
     assert set(many) == {0, 1, 2, 3, 4}
     arms = IDENTITY.draw_arms(jax.random.key(tasks.POOL_SEED), tasks.LARGEST_POOL)
     np.testing.assert_allclose(pool.features(drawn), IDENTITY.features(arms)[drawn], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["identity", "linear", "sigmoid"])
+def test_maps_that_share_code_are_the_maps_they_stand_for(kind):
+    domain = Setting("synthetic", 4, 1, map=kind, masked=(1,)).trained_on()
+    plain = domains.Synthetic(feature_map=FeatureMap(kind, 0, (1,)))
+    arms = domain.draw_arms(jax.random.key(0), 50)
+    np.testing.assert_allclose(domain.features(arms), plain.features(arms), rtol=1e-6)
 
 
 def test_trainings_and_baselines_are_shared_between_tables():

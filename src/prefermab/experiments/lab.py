@@ -81,7 +81,7 @@ class Task(abc.ABC):
     def group(self) -> tuple[Any, ...]:
         """Tasks with the same share compiled code."""
         fixed = {key: value for key, value in self.setting.train if isinstance(value, int | str)}
-        return self.setting.domain, self.setting.map, self.setting.masked, *fixed.items()
+        return self.setting.domain, *fixed.items()
 
     @property
     @abc.abstractmethod

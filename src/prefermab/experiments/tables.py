@@ -11,8 +11,11 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from prefermab import domains
 from prefermab.domains import Domain
@@ -60,9 +63,12 @@ class Setting:
         return self._domain({**dict(self.train), **dict(self.test)})
 
     def _domain(self, options: dict[str, Any]) -> Domain:
-        made = domains.get(self.domain, **options, feature_map=FeatureMap(self.map, 0, self.masked))
+        given = FeatureMap(self.map, 0, self.masked)
+        made = domains.get(self.domain, **options, feature_map=given)
         # Numbers as arrays: domains that differ in them alone then share compiled code.
-        return jax.tree.map(lambda x: jnp.float32(x) if isinstance(x, float) else x, made)
+        made = jax.tree.map(lambda x: jnp.float32(x) if isinstance(x, float) else x, made)
+        as_arrays = ArrayMap(given, len(made.parameter_names))
+        return eqx.tree_at(lambda it: it.feature_map, made, as_arrays)
 
     @property
     def knows(self) -> str:
@@ -73,6 +79,26 @@ class Setting:
     def epidemic(self) -> bool:
         """Whether trials are dear, as an epidemic's are, which also differ less."""
         return "sis" in self.domain
+
+
+class ArrayMap(FeatureMap):
+    """A feature map whose kind and mask are arrays, so that all maps share compiled code."""
+
+    table: Float[Array, "feat feat"] = eqx.field(kw_only=True)
+    squashed: Bool[Array, ""] = eqx.field(kw_only=True)
+    hidden: Bool[Array, "feat"] = eqx.field(kw_only=True)
+
+    def __init__(self, given: FeatureMap, size: int):
+        self.kind, self.seed, self.masked = "linear", 0, ()
+        table = np.eye(size) if given.kind == "identity" else given.matrix(size)
+        self.table = jnp.asarray(table, jnp.float32)
+        self.squashed = jnp.asarray(given.kind == "sigmoid")
+        self.hidden = jnp.asarray(np.isin(np.arange(size), given.masked))
+
+    def __call__(self, parameters: Float[Array, "feat"]) -> Float[Array, "feat"]:
+        features = self.table @ parameters
+        features = jnp.where(self.squashed, jax.nn.sigmoid(features), features)
+        return jnp.where(self.hidden, jnp.nan, features)
 
 
 @dataclasses.dataclass(frozen=True)
