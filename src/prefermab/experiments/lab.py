@@ -9,11 +9,13 @@ import abc
 import ast
 import dataclasses
 import hashlib
+import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from functools import cache, partial
-from multiprocessing import get_context
+from functools import cache
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import jax
@@ -187,12 +189,19 @@ class Worker:
         """Ends the process, whatever it is doing."""
         for process in list((self.pool._processes or {}).values()):
             process.terminate()
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        self.pool.shutdown(wait=True, cancel_futures=True)
 
     def _hire(self) -> ProcessPoolExecutor:
-        # Ctrl-C reaches every process at a terminal: it is the first one's to handle.
-        ignore = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
-        return ProcessPoolExecutor(1, get_context("spawn"), initializer=ignore)
+        return ProcessPoolExecutor(1, get_context("spawn"), initializer=_settle_in)
+
+
+def _settle_in() -> None:
+    """A worker leaves Ctrl-C, which reaches every process at a terminal, to the first one, and
+    ends when that one has ended, however it did."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    first = parent_process()
+    if first is not None:
+        Thread(target=lambda: (first.join(), os._exit(1)), daemon=True).start()
 
 
 def _do(task: Task, store: Store) -> bool:
