@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test lint types unit weights results clean
+.PHONY: setup demo test lint types unit weights results paper clean
 
 setup: $(READY)
 
@@ -36,6 +36,10 @@ weights: $(READY)
 # Measures again what docs/results says.
 results: $(READY)
 	$(BIN)/python -m prefermab.experiments.studies
+
+# Works out the paper's tables and figures again; an hour or so, and it can be interrupted.
+paper: $(READY)
+	$(BIN)/prefermab reproduce --out docs/paper
 
 clean:
 	rm -rf .venv .pytest_cache .ruff_cache dist

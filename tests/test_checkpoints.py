@@ -73,7 +73,7 @@ def test_a_checkpoint_is_neither_overwritten_nor_taken_for_another(tmp_path):
 
 def test_a_killed_training_resumes_to_identical_weights(tmp_path):
     """SIGKILL from outside, at a moment that is nobody's choice."""
-    options = "--sweep.steps 30000 --sweep.arms 16 --sweep.width 8 --seed 3"
+    options = "--recipe sweep --sweep.steps 30000 --sweep.arms 16 --sweep.width 8 --seed 3"
     cut, whole = tmp_path / "cut", tmp_path / "whole"
 
     def train(out, *more):

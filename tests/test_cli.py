@@ -65,7 +65,7 @@ def test_evaluate_prints_a_table():
 
 def test_a_model_is_trained_saved_and_evaluated(tmp_path):
     out = str(tmp_path / "runs" / "mine")
-    small = "--sweep.steps 10 --sweep.arms 16 --set mix=0.4,0.2,0.4 --n-arms 6 --budget 2"
+    small = "--exact.steps 10 --exact.arms 16 --set mix=0.4,0.2,0.4 --n-arms 6 --budget 2"
     ran = prefermab("pretrain", "armman", "--out", out, *small.split())
     assert ran.returncode == 0, ran.stderr
     ran = prefermab("evaluate", out, "--trials", "20", "--no-bound", "--against", "none", "--json")
@@ -87,7 +87,8 @@ def test_models_lists_what_ships_and_prints_cards():
         ("models arman", "did you mean 'armman'?"),
         ("pretrain arman --out x", "did you mean 'armman'?"),
         ("pretrain armman --out x --recipe swep", "did you mean 'sweep'?"),
-        ("pretrain armman --out x --sweep.steps 0", "steps must be"),
+        ("pretrain armman --out x --exact.steps 0", "steps must be"),
+        ("pretrain armman --out x --sweep.steps 5", "the recipe is exact"),
         ("pretrain armman --out .", "holds something that is not a model"),
         ("evaluate nowhere/at/all", "unknown model or domain"),
         ("evaluate arman", "did you mean 'armman'?"),

@@ -98,6 +98,7 @@ def test_better_same_and_worse():
     published = Figure(4.0, 0.14)
     marks = [results.Mean(value, 0.01).against(published) for value in (4.05, 4.04, 3.96, 3.95)]
     assert marks == ["better", "same", "same", "worse"]
+    assert results.Mean(3.95, 0.01).against(published, bound=3.99) == "beyond"
 
 
 def test_the_error_of_a_mean_counts_seeds_and_trials():

@@ -17,7 +17,8 @@ SMALL = {"epochs": 3, "rounds": 10, "trials": 60}
 def synthetic():
     """A pretrained model whose features later mean something else, and 21 arms."""
     domain = pm.domains.Synthetic(feature_map=pm.FeatureMap(seed=5))
-    return pm.load("synthetic"), domain, domain.draw_arms(jax.random.key(3), 21)
+    model = pm.pretrain(pm.domains.Synthetic(), recipe="sweep", steps=1500, arms=256)
+    return model, domain, domain.draw_arms(jax.random.key(3), 21)
 
 
 def test_fine_tuning_learns_what_features_mean(synthetic):
@@ -31,6 +32,14 @@ def test_fine_tuning_learns_what_features_mean(synthetic):
     means = dict(zip(frame["policy"], frame["mean"], strict=True))
     assert means["after"] > 1.2 * means["before"]
     assert means["after"] > 0.97 * means["whittle"]
+
+
+def test_a_model_by_exact_learns_from_the_arms_dynamics(synthetic):
+    _, domain, arms = synthetic
+    tuned = pm.finetune(pm.load("synthetic"), domain, arms=arms, budget=7, trials=100)
+    assert tuned.tuned is not None
+    assert tuned.tuned.kept
+    assert "the dynamics of each of 21 arms" in str(tuned.tuned)
 
 
 def test_a_model_that_tuning_does_not_improve_stays_as_it_was(synthetic):

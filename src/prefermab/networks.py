@@ -114,8 +114,8 @@ def stretched(level: Float[Array, "..."]) -> Float[Array, "..."]:
 
     >>> import jax.numpy as jnp
     >>> from prefermab.networks import stretched
-    >>> stretched(jnp.array([0.0, 0.01, 0.1, 1.0])).round(2)
-    Array([0.  , 0.15, 0.52, 1.  ], dtype=float32)
+    >>> [round(float(x), 2) for x in stretched(jnp.array([0.0, 0.01, 0.1, 1.0]))]
+    [0.0, 0.15, 0.52, 1.0]
     """
     return jnp.log1p(100 * level) / jnp.log1p(100)
 

@@ -25,6 +25,12 @@ def pretrain(options: cli.Pretrain) -> None:
     domain = domains.get(options.domain, **settings(options.settings))
     if options.recipe not in RECIPES:
         raise unknown("recipe", options.recipe, RECIPES)
+    for name, kind in RECIPES.items():
+        if name != options.recipe and getattr(options, name) != kind():
+            raise InputError(
+                f"--{name}... sets the recipe {name}, but the recipe is {options.recipe}: add "
+                f"--recipe {name}."
+            )
     hyper = dataclasses.asdict(getattr(options, options.recipe))
     del hyper["seed"]
     seeds = range(options.seed, options.seed + count(options.seeds, "seeds"))

@@ -31,7 +31,7 @@ class Bullets:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell of a grid; `mark` is better, same, worse or nothing, `head` makes it a heading."""
+    """A cell of a grid; `mark` is one of MARKS, what a figure is beside another."""
 
     text: str
     mark: str = ""
@@ -57,7 +57,7 @@ class Picture:
 
 Block = Heading | Text | Bullets | Grid | Picture
 
-MARKS = {"better": "▲", "same": "●", "worse": "▼", "": ""}
+MARKS = {"better": "▲", "same": "●", "worse": "▼", "beyond": "◇", "": ""}
 
 STYLE = """
 :root { --ink: #1b1f24; --soft: #5b6570; --line: #d8dde3; --paper: #fff; --good: #1a7f37;
@@ -82,7 +82,7 @@ thead th { border-bottom: 2px solid var(--soft); vertical-align: bottom; white-s
 td.across { text-align: left; font-weight: 600; background: #f3f5f7; white-space: normal; }
 .words td { white-space: normal; text-align: left; }
 .better .m { color: var(--good); } .worse .m { color: var(--bad); }
-.worse { background: #fdf1f0; } .same .m { color: var(--soft); }
+.worse { background: #fdf1f0; } .same .m, .beyond .m { color: var(--soft); }
 figure { margin: 1rem 0 1.4rem; } figure svg { max-width: 100%; height: auto; }
 figcaption { font-size: .88rem; color: var(--soft); max-width: 46rem; }
 @media print { body { max-width: none; font-size: 10pt; } h2 { break-after: avoid; }

@@ -33,11 +33,14 @@ class Mean:
         error = sum(_spread(rewards.mean(axis=axis)) ** 2 for axis in (0, 1))
         return cls(float(rewards.mean()), float(np.sqrt(error)))
 
-    def against(self, published: Figure) -> str:
-        """better, same (within two standard errors of the difference) or worse."""
+    def against(self, published: Figure, bound: float = np.inf) -> str:
+        """better, same (within two standard errors of the difference), worse, or beyond: worse
+        than a published figure that lies above the bound, which no policy can reach."""
         noise = 2 * np.hypot(self.stderr, published.stderr)
         gap = self.value - published.corrected
-        return "same" if abs(gap) <= noise else "better" if gap > 0 else "worse"
+        if abs(gap) <= noise:
+            return "same"
+        return "better" if gap > 0 else "beyond" if published.corrected > bound else "worse"
 
 
 def _spread(values: np.ndarray) -> float:
