@@ -74,9 +74,10 @@ def head(
             "worse, ◇ worse than a published figure that lies above the bound, which no policy can "
             "reach: luck of its test arms. Published figures rest on one trained model and 50 "
             "trials; where a printed one was divided by fewer arms than were in, the corrected one "
-            "stands in brackets and is what ours is held against. After ± stands a standard error over seeds and trials. The "
-            "bound is what no policy can pass; Whittle and Lagrangian know everyone's true "
-            "dynamics, the models see features only."
+            "stands in brackets and is what ours is held against. After ± stands a standard error "
+            "over seeds and trials, or the published standard deviation over trials. The bound is "
+            "what no policy can pass; Whittle and Lagrangian know everyone's true dynamics, the "
+            "models see features only."
         ),
         Heading("In a minute", name="summary"),
         Grid(
