@@ -113,12 +113,14 @@ def reading(judged: list[Judged], trends: list[Trend]) -> str:
     told = []
     for recipe in dict.fromkeys(cell.recipe for cell in judged):
         own = [cell for cell in judged if cell.recipe == recipe]
-        fine = sum(cell.mark != "worse" for cell in own)
+        fine = sum(cell.mark in ("better", "same") for cell in own)
+        beyond = sum(cell.mark == "beyond" for cell in own)
         low, high = min(c.of_bound for c in own), max(c.of_bound for c in own)
         level = "all" if fine == len(own) else f"{fine} of"
         told.append(
-            f"`{recipe}` is level with the published figures or better in {level} {len(own)} cells "
-            f"and earns {low:.1%} to {high:.1%} of the bound"
+            f"`{recipe}` is level with the published figures or better in {level} {len(own)} cells"
+            + (f" ({beyond} published above the bound)" if beyond else "")
+            + f" and earns {low:.1%} to {high:.1%} of the bound"
         )
     said = "; ".join(told) + "." if told else ""
     verdicts = [trend.verdict for trend in trends]
