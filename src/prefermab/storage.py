@@ -76,7 +76,7 @@ def load(name: str | Path, domain: Domain | None = None) -> Model:
 
     >>> import prefermab as pm
     >>> pm.load("armman").recipe
-    'sweep'
+    'exact'
     """
     folder = Path(name)
     shipped = shipped_models()

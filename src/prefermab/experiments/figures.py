@@ -1,6 +1,7 @@
 """The report's pictures, as SVG."""
 
 import io
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,7 +21,8 @@ def svg_of(figure, name: str) -> str:
     target = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    return target.getvalue()
+    # What the file is about, for catalogues: names of other sites that a page does not need.
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", target.getvalue(), flags=re.DOTALL)
 
 
 def samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
