@@ -37,7 +37,7 @@ weights: $(READY)
 results: $(READY)
 	$(BIN)/python -m prefermab.experiments.studies
 
-# Works out the paper's tables and figures again; an hour or so, and it can be interrupted.
+# Works out the paper's tables and figures again; long, and it can be interrupted.
 paper: $(READY)
 	$(BIN)/prefermab reproduce --out docs/paper
 

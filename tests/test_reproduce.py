@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from prefermab import cli, domains, policies
+from prefermab import cli, domains, errors, policies
 from prefermab.config import Paper
 from prefermab.evaluation import evaluate
 from prefermab.experiments import claims, lab, pages, report, results, tables, tasks, trends
@@ -172,7 +172,7 @@ def test_results_outlive_the_run_and_follow_what_determines_them(tmp_path):
     assert not store.has(tasks.Play.of("none", Setting("synthetic", 4, 2), Scale(2, 10)))
     assert not store.has(tasks.Play.of("none", Setting("synthetic", 4, 1), Scale(2, 11)))
     store.path(task).write_bytes(b"cut short")
-    with pytest.raises(KeyError, match="run again"):
+    with pytest.raises(errors.InputError, match="run again"):
         store.get(task)
     assert not store.has(task)
 
@@ -236,6 +236,7 @@ def test_blurred_features_are_hidden_and_noisy():
         (["--recipe", "best"], "best"),
         (["--seeds", "1"], "seeds"),
         (["--trials", "3"], "trials"),
+        (["--quick", "--seeds", "4"], "--quick"),
         (["--out", __file__], "it is a file"),
     ],
 )

@@ -33,6 +33,8 @@ def reproduce(options: cli.Reproduce) -> None:
             count(options.seeds, "seeds", at_least=2), count(options.trials, "trials", at_least=10)
         )
     )
+    if options.quick and (options.seeds, options.trials) != (Scale.seeds, Scale.trials):
+        raise InputError("--quick has its own seeds and trials: leave --seeds and --trials out.")
     plots.blank(1, 1)
     check_out(options.out)
     cache = options.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
@@ -44,7 +46,9 @@ def reproduce(options: cli.Reproduce) -> None:
     except KeyboardInterrupt:
         print(f"What is done is kept in {cache}: the same command goes on.", file=sys.stderr)
         raise
-    blocks = report.blocks_of(parts, results, command_of(options))
+    findings = report.find(parts, results)
+    blocks = report.blocks_of(parts, results, findings, command_of(options))
+    data = json.dumps(report.as_data(findings), indent=1)
     for block in blocks:
         if isinstance(block, Picture):
             svg = block.svg
@@ -53,11 +57,11 @@ def reproduce(options: cli.Reproduce) -> None:
     for name, text in (
         ("index.html", as_html(report.TITLE, blocks)),
         ("README.md", as_markdown(report.TITLE, blocks)),
-        ("cells.json", json.dumps(report.as_data(parts, results), indent=1)),
+        ("cells.json", data),
     ):
         write_atomically(options.out / name, lambda draft, text=text: draft.write_text(text))
     if options.json:
-        print(json.dumps(report.as_data(parts, results), indent=1))
+        print(data)
     else:
         print(f"The report is in {options.out / 'index.html'}, and as Markdown beside it.")
 

@@ -1,5 +1,7 @@
 """What the paper claims, tested on what was worked out."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from prefermab.experiments.results import LEARN_BY_SAMPLES, Results
@@ -63,8 +65,7 @@ def shift(results: Results, table: Table) -> list[Trend]:
             worst = min(ahead, key=lambda gain: gain.mean())
             what = f"`{recipe}`, {section.title}: over Random, in the column where it is least"
             found.append(trend("Better than the baselines under shift", what, worst))
-            kept = [_share_by_seed(results, recipe, at) for at in settings]
-            least = min(kept, key=lambda share: share.mean())
+            least = _least_share(results, recipe, settings)
             what = f"`{recipe}`, {section.title}: share of the informed policy where it is least"
             found.append(trend("Robust: keeps 95 % of the informed policy", what, least, 0.95))
     return found
@@ -107,8 +108,7 @@ def any_opt_in(results: Results, table: Table) -> list[Trend]:
     for section in table.sections:
         settings = next(row for row in section.rows if row.policy == "prefermab").settings
         for recipe in results.recipes:
-            kept = [_share_by_seed(results, recipe, at) for at in settings]
-            least = min(kept, key=lambda share: share.mean())
+            least = _least_share(results, recipe, settings)
             what = f"`{recipe}`, {section.title}: share of Whittle at the rate where it is least"
             found.append(trend("Any opt-in rate (95 % of Whittle)", what, least, 0.95))
     return found
@@ -198,6 +198,12 @@ def _share_by_seed(results: Results, recipe: str, setting: Setting) -> np.ndarra
     informed = results.informed(setting)
     rewards = results.rewards(recipe, setting)[:, : informed.size]
     return rewards.mean(axis=1) / informed.mean()
+
+
+def _least_share(results: Results, recipe: str, settings: Sequence[Setting]) -> np.ndarray:
+    """Each seed's share of the informed policy, in the setting where it is least on average."""
+    kept = [_share_by_seed(results, recipe, at) for at in settings]
+    return min(kept, key=lambda share: share.mean())
 
 
 def _short(title: str) -> str:

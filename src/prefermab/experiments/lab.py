@@ -12,6 +12,7 @@ import hashlib
 import os
 import signal
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing import get_context, parent_process
 from pathlib import Path
@@ -28,6 +29,7 @@ import prefermab
 from prefermab.checkpoints import fingerprint
 from prefermab.commands.shared import use_compilation_cache
 from prefermab.config import PAPER_EXCEPTIONS
+from prefermab.errors import InputError
 from prefermab.evaluation import Progress
 from prefermab.experiments.tables import Setting
 from prefermab.files import write_atomically
@@ -124,7 +126,7 @@ class Store:
             return load_file(self.path(task))
         except (OSError, SafetensorError):
             self.path(task).unlink(missing_ok=True)
-            raise KeyError(f"{task.title}: its result is gone, run again.") from None
+            raise InputError(f"{task.title}: its result is gone, run again.") from None
 
     def put(self, task: Task, result: Result) -> None:
         """Keeps a result."""
@@ -139,12 +141,13 @@ def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | 
     wait for each other forever. A worker stays with tasks that share compiled code.
     """
     waiting = [task for task in in_order(tasks) if not store.has(task)]
+    needs = {task: {need for need in task.needs() if not store.has(need)} for task in waiting}
     total, done = sum(task.cost for task in waiting), 0.0
     crew = [Worker(store) for _ in range(min(workers, len(waiting)))]
     try:
         while waiting or any(worker.task for worker in crew):
             for worker in [worker for worker in crew if worker.task is None]:
-                ready = [t for t in waiting if all(store.has(need) for need in t.needs())]
+                ready = [task for task in waiting if not needs[task]]
                 if ready:
                     others = [it.group for it in crew if it is not worker and it.task]
                     waiting.remove(worker.take(ready, others))
@@ -152,7 +155,10 @@ def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | 
             if progress is not None:
                 progress(done / total, " and ".join(task.title for task in busy))
             wait([it.future for it in crew if it.future], return_when=FIRST_COMPLETED)
-            done += sum(worker.collect() for worker in crew)
+            for ended in [task for worker in crew if (task := worker.collect())]:
+                done += ended.cost
+                for unmet in needs.values():
+                    unmet.discard(ended)
     finally:
         for worker in crew:
             worker.stop()
@@ -174,16 +180,23 @@ class Worker:
         self.future = self.pool.submit(_do, task, self.store)
         return task
 
-    def collect(self) -> float:
-        """The cost of the task if it has ended."""
-        if self.task is None or self.future is None or not self.future.done():
-            return 0.0
-        cost, crowded = self.task.cost, self.future.result()
+    def collect(self) -> Task | None:
+        """The task if it has ended."""
+        ended, future = self.task, self.future
+        if ended is None or future is None or not future.done():
+            return None
+        try:
+            crowded = future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                f"{ended.title}: its process was ended from outside, perhaps for want of memory; "
+                "what is done is kept, run again to go on."
+            ) from None
         self.task = self.future = None
         if crowded:
             self.stop()
             self.pool = self._hire()
-        return cost
+        return ended
 
     def stop(self) -> None:
         """Ends the process, whatever it is doing."""
@@ -207,7 +220,11 @@ def _settle_in() -> None:
 def _do(task: Task, store: Store) -> bool:
     """Does a task and says whether the process has had enough."""
     use_compilation_cache()
-    store.put(task, task.work(store))
+    try:
+        store.put(task, task.work(store))
+    except InputError as error:
+        # Only words travel between processes, not the models that an error may carry.
+        raise InputError(f"{task.title}: {error}") from None
     return crowded()
 
 
@@ -228,6 +245,7 @@ def in_order(tasks: list[Task]) -> list[Task]:
     return list(found)
 
 
+@cache
 def _name(task: Task) -> str:
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     where = jax.default_backend(), jax.__version__, precision

@@ -39,13 +39,29 @@ def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
     return found
 
 
-def blocks_of(parts: Sequence[str], results: Results, command: str) -> list[Block]:
-    """The whole report."""
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """Every cell beside the published one, and every claim by the part that shows it."""
+
+    judged: list[Judged]
+    trends: dict[str, list[Trend]]
+
+
+def find(parts: Sequence[str], results: Results) -> Findings:
+    """Reads everything that was worked out for these parts."""
     shown = [table for part in parts if (table := table_of(part, results)) is not None]
     judged = [cell for table in shown for cell in judge(table, results)]
     trends = {table.name: claims.trends_of(results, table) for table in shown}
     if {"figure1", "figure3"} & set(parts):
         trends["figure1"] = claims.tuning_trends(results)
+    return Findings(judged, trends)
+
+
+def blocks_of(
+    parts: Sequence[str], results: Results, findings: Findings, command: str
+) -> list[Block]:
+    """The whole report."""
+    judged, trends = findings.judged, findings.trends
     blocks = head(parts, results, command, judged, trends)
     for part in parts:
         blocks += part_blocks(part, results, [c for c in judged if c.table.name == part], trends)
@@ -90,7 +106,7 @@ def head(
         if below:
             listed = "; ".join(f"[{c.table.name}](#{c.table.name}) {c.where}" for c in below)
             blocks.append(Text(f"Worse than published, `{recipe}`: {listed}."))
-        if recipe != "paper":
+        if recipe != "paper" and judged:
             short = [c for c in judged if c.recipe == recipe and not c.reaches]
             blocks.append(
                 Text(
@@ -154,33 +170,28 @@ def made(results: Results, command: str) -> list[Block]:
     ]
 
 
-def as_data(parts: Sequence[str], results: Results) -> dict[str, Any]:
+def as_data(findings: Findings) -> dict[str, Any]:
     """Every cell and every claim, for other programs."""
-    cells, trends = [], []
-    for part in parts:
-        table = table_of(part, results)
-        if table is None:
-            continue
-        for cell in judge(table, results):
-            cells.append(
-                {
-                    "table": part,
-                    "cell": cell.where,
-                    "recipe": cell.recipe,
-                    "published": cell.published.mean,
-                    "corrected": cell.published.corrected,
-                    "published_sd": cell.published.sd,
-                    "mean": cell.ours.value,
-                    "stderr": cell.ours.stderr,
-                    "mark": cell.mark,
-                    "of_bound": cell.of_bound,
-                    "of_informed": cell.of_informed,
-                    "bound": cell.bound,
-                }
-            )
-        found = claims.trends_of(results, table)
-        trends += [{"part": part, **dataclasses.asdict(trend)} for trend in found]
-    if {"figure1", "figure3"} & set(parts):
-        found = claims.tuning_trends(results)
-        trends += [{"part": "figure1", **dataclasses.asdict(trend)} for trend in found]
-    return {"cells": cells, "claims": trends}
+    cells = [
+        {
+            "table": cell.table.name,
+            "cell": cell.where,
+            "recipe": cell.recipe,
+            "published": cell.published.mean,
+            "corrected": cell.published.corrected,
+            "published_sd": cell.published.sd,
+            "mean": cell.ours.value,
+            "stderr": cell.ours.stderr,
+            "mark": cell.mark,
+            "of_bound": cell.of_bound,
+            "of_informed": cell.of_informed,
+            "bound": cell.bound,
+        }
+        for cell in findings.judged
+    ]
+    found = [
+        {"part": part, **dataclasses.asdict(trend)}
+        for part, trends in findings.trends.items()
+        for trend in trends
+    ]
+    return {"cells": cells, "claims": found}

@@ -65,6 +65,7 @@ def exact() -> str:
                 [named(here), kind, here.knows, *shares, f"{full.mean():.3f}",
                  f"{full.min() / full.mean():.2%}"]
             )  # fmt: skip
+            print(*rows[-1], flush=True)
     head = ["setting", "features", "informed policy", *(f"{rate:.0%}" for rate in RATES)]
     return (
         "Seed 0 at five opt-in rates: share of what the policy that knows the dynamics earns in "

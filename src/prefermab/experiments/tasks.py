@@ -71,7 +71,7 @@ class Train(Task):
         scale = dataclasses.replace(scale, trials=0)
         own = dataclasses.replace(setting, opt_in=1.0, test=(), features=True)
         if recipe != "paper":
-            made = own.trained_on()
+            made = domains.BY_NAME[own.domain]
             size = {"n_arms": made.usual_arms, "budget": made.usual_budget}
             own = dataclasses.replace(own, **size, shaping="none", epochs=None, freeze=None)
         return cls(recipe, own, scale)
