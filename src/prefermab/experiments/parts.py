@@ -274,7 +274,8 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
         )
         title = "Figure 1: samples to reach the topline's best"
         blocks = _pictured(part, title, figures.samples_needed(needed), caption)
-        return [*blocks, reached_grid(needed), trend_grid([(part, t) for t in trends["figure1"]])]
+        tested = [(part, trend) for trend in trends["figure1"]]
+        return [*blocks, reached_grid(needed), *([trend_grid(tested)] if tested else [])]
     title, setting = results.where()[0]
     caption = (
         f"{title}: share of DDLPO's final reward on the same arms and trials, against samples of "
