@@ -42,7 +42,7 @@ class Sweep(Regression):
 class Exact(Regression):
     """Value iteration's answers are learned at swept prices; for simulators that know dynamics."""
 
-    steps: int = 3000
+    steps: int = 6000
     """Gradient steps, each on some new arms."""
     arms: int = 256
     """Arms, each at a price and in a state, of a step's sample."""
