@@ -1,0 +1,298 @@
+"""The programme: people join and leave, are observed, planned for and acted on, round by round."""
+
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Self
+
+import polars as pl
+
+from prefermab.errors import InputError, count, number
+from prefermab.programme import ledger
+from prefermab.programme.asking import ask, change, check_replay, question, since_column
+from prefermab.programme.book import Book
+from prefermab.programme.deeds import deeds
+from prefermab.programme.history import History, read_history
+from prefermab.programme.identity import Planner, check_model, fingerprint, versions
+from prefermab.programme.ledger import Planned
+from prefermab.programme.people import ids_of, read_details, read_ids, read_states
+from prefermab.tables import as_frame, column
+
+
+class Programme:
+    """A programme that runs for many rounds, kept in a SQLite file.
+
+    Each call is a transaction: when it returns, what it did is on the disk; when the process is
+    killed before, nothing of it was done. Rounds are counted from 1: `plan` plans the round that
+    is on, and `record` closes it.
+
+    >>> import tempfile
+    >>> import polars as pl
+    >>> import prefermab as pm
+    >>> model = pm.load("armman")
+    >>> people = pl.DataFrame({"id": [7, 8], "state": ["persuadable", "motivated"]})
+    >>> people = people.with_columns(pl.lit(0.5).alias(name) for name in model.feature_names)
+    >>> with pm.Programme(tempfile.mkdtemp() + "/calls.db", model) as programme:
+    ...     _ = programme.join(people)
+    ...     plan = programme.plan(budget=1)
+    ...     _ = programme.record()
+    ...     programme.round
+    2
+    """
+
+    def __init__(
+        self, path: str | Path, model: Planner, *, change_model: bool = False, wait: float = 60.0
+    ):
+        """Begins a programme in a new file, or goes on with the one that is there.
+
+        One that was run by another model is opened with `change_model=True` only. `wait` says for
+        how many seconds another process may keep the file to itself.
+        """
+        check_model(model)
+        self.model, self.hash = model, fingerprint(model)
+        self._book = Book(Path(path), number(wait, "wait"))
+        try:
+            with self._book.writing() as sql:
+                self._take_over(sql, change_model)
+        except BaseException:
+            self._book.close()
+            raise
+
+    @classmethod
+    def open(cls, path: str | Path, model: Planner, **options: Any) -> Self:
+        """The same as `Programme(path, model)`."""
+        return cls(path, model, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._book.close()
+
+    @property
+    def round(self) -> int:
+        """The round that is on."""
+        with self._book.reading() as sql:
+            return ledger.current_round(sql)
+
+    def join(self, frame: Any) -> int:
+        """Takes people in, and returns how many.
+
+        `frame` has `id`, the features by name (empty where unknown), `state` where it is known,
+        and whatever else is to be kept, such as the columns that rules speak of.
+        """
+        frame = as_frame(frame)
+        with self._book.writing() as sql:
+            now, ids = ledger.current_round(sql), read_ids(frame, "join")
+            there = ledger.present(sql, ids, "join")
+            if there.any():
+                row = int(there.arg_max() or 0)
+                raise InputError(f"join: row {row + 1}: {ids[row]} is in the programme already.")
+            ledger.put_details(sql, ids, read_details(self.model, frame, "join"), "join")
+            ledger.put_stays(sql, ids, now)
+            if any(name.strip().lower() == "state" for name in frame.columns):
+                self._see(sql, frame, ids, now, "join")
+        return len(ids)
+
+    def leave(self, ids: Any) -> int:
+        """Lets people go, and returns how many; they may join again."""
+        gone = ids_of(ids, "leave")
+        with self._book.writing() as sql:
+            _check_in(sql, gone, "leave")
+            ledger.end_stays(sql, gone, ledger.current_round(sql))
+        return len(gone)
+
+    def observe(self, frame: Any) -> int:
+        """Notes the states seen in this round, and returns of how many people.
+
+        `frame` has `id` and `state`; other columns replace what was known of these people. Who is
+        not observed in a round counts as in the state last seen; the column `rounds_since_seen` of
+        a plan says how long ago that was.
+        """
+        frame = as_frame(frame)
+        with self._book.writing() as sql:
+            now, ids = ledger.current_round(sql), read_ids(frame, "observe")
+            _check_in(sql, ids, "observe")
+            details = read_details(self.model, frame, "observe")
+            self._see(sql, frame, ids, now, "observe")
+            if details.width:
+                ledger.put_details(sql, ids, details, "observe")
+        return len(ids)
+
+    def plan(
+        self,
+        budget: float,
+        rules: Any = None,
+        *,
+        waiting: int = 20,
+        round: int | None = None,
+        again: bool = False,
+        **more: Any,
+    ) -> Planned:
+        """Plans the round that is on for everyone who is in.
+
+        The same question is answered once, and after that by what is stored. One that differs,
+        be it because somebody joined since, is refused unless `again=True`: then the new plan
+        takes the place of the old one, which is kept. No other process can change the programme
+        meanwhile. A script that names the `round` it means may be run twice. What `more` holds
+        (a seed, where a model draws lots) is kept and handed to the model's `plan` as well.
+        """
+        asked = question(budget, rules, waiting, more)
+        with self._book.writing() as sql:
+            now = ledger.current_round(sql)
+            if round is not None and count(round, "round") != now:
+                return _planned_before(sql, round, now, asked)
+            inputs = self._inputs(sql, asked, now)
+            old = ledger.get_plan(sql, now)
+            told = None if old is None else change(old, asked, inputs, self.hash)
+            if old is not None and told is None:
+                return old
+            if old is not None and not again:
+                raise InputError(
+                    f"round {now} is planned already, and {told} since: record it, or plan with "
+                    "again=True to put a new plan in its place."
+                )
+            attempt = ledger.attempts(sql, now) + 1
+            frame, facts = ask(self.model, inputs, asked)
+            made = Planned(
+                now, attempt, "planned", self.hash, asked, versions(), facts, inputs, frame
+            )
+            ledger.put_plan(sql, made)
+        return made
+
+    def record(
+        self, actions: Any = None, *, round: int | None = None, over_budget: bool = False
+    ) -> int:
+        """Notes what was done in the round that is on, closes it, and returns its number.
+
+        `actions` is a frame with `id` and `action`, the whole of what was done: who is not in it
+        got the passive action. Without it all was done as planned. Recording a round once more
+        with the same actions changes nothing; with others it is refused.
+        """
+        with self._book.writing() as sql:
+            now = ledger.current_round(sql)
+            plan = ledger.get_plan(sql, now)
+            which = now if round is None else count(round, "round")
+            if round is None and plan is None and now > 1:
+                which = now - 1
+            if which < now:
+                self._check_recorded(sql, actions, which)
+                return which
+            if plan is None or which > now:
+                raise InputError(f"record: round {which} is not planned yet.")
+            ledger.put_actions(sql, plan, deeds(self.model, actions, plan, over_budget))
+        return now
+
+    def planned(self, round: int | None = None, attempt: int | None = None) -> Planned:
+        """A plan that was made: that of the round that is on, of another, or a superseded one."""
+        with self._book.reading() as sql:
+            which = ledger.current_round(sql) if round is None else count(round, "round")
+            found = ledger.get_plan(sql, which, attempt)
+        if found is None:
+            raise InputError(
+                f"round {which} is not planned yet."
+                if attempt is None
+                else f"round {which} has no plan with the number {attempt}."
+            )
+        return found
+
+    def replay(self, round: int, attempt: int | None = None) -> Planned:
+        """Makes a plan again from what is stored, and checks that every bit of it is the same."""
+        old = self.planned(round, attempt)
+        if old.model != self.hash:
+            raise InputError(
+                f"the plan of round {round} was made by the model {old.model[:12]}, but this one "
+                f"is {self.hash[:12]}: open the programme with that model to replay it."
+            )
+        check_replay(old, *ask(self.model, old.inputs, old.asked))
+        return old
+
+    def roster(self) -> pl.DataFrame:
+        """Everyone who is in, as a plan made now would see them."""
+        with self._book.reading() as sql:
+            return ledger.roster(sql, self.model)
+
+    def history(self) -> History:
+        """Everything that is kept."""
+        with self._book.reading() as sql:
+            return read_history(sql, self.model)
+
+    def _take_over(self, sql: Connection, change_model: bool) -> None:
+        """Checks that this model runs the programme, or may from now on."""
+        running = ledger.current_model(sql)
+        if running == self.hash:
+            return
+        names = {key: list(getattr(self.model, key)) for key in ("state_names", "action_names")}
+        for key, own in names.items():
+            kept = ledger.get_meta(sql, key)
+            if kept is None:
+                ledger.set_meta(sql, key, own)
+            elif kept != own:
+                raise InputError(
+                    f"{self._book.path}: the {key.replace('_', ' ')} of the programme are "
+                    f"{', '.join(kept)}, but this model's are {', '.join(own)}."
+                )
+        if running is not None and not change_model:
+            raise InputError(
+                f"{self._book.path}: the programme is run by the model {running[:12]}, but this "
+                f"one is {self.hash[:12]}; open it with change_model=True to go on with this one."
+            )
+        ledger.put_model(sql, self.hash, str(getattr(self.model, "domain_name", "own")))
+
+    def _see(
+        self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
+    ) -> None:
+        states = read_states(self.model, column(frame, "state", where), ids, where)
+        ledger.put_states(sql, ids, states, now)
+
+    def _inputs(self, sql: Connection, asked: dict[str, Any], now: int) -> pl.DataFrame:
+        """Everyone a plan is made for; who is in has to have been seen."""
+        if ledger.current_model(sql) != self.hash:
+            raise InputError("another model has taken over this programme since it was opened.")
+        inputs = ledger.roster(sql, self.model, since_column(asked))
+        if not inputs.height:
+            raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
+        here = pl.col("opt_in").fill_null(False) if "opt_in" in inputs.columns else pl.lit(True)
+        unseen = inputs.filter(pl.col("state").is_null() & here)["id"]
+        if len(unseen):
+            raise InputError(
+                f"round {now} cannot be planned: the state of {unseen[0]} was never observed."
+            )
+        return inputs
+
+    def _check_recorded(self, sql: Connection, actions: Any, round: int) -> None:
+        """A round that is closed stays as it is."""
+        plan = ledger.get_plan(sql, round)
+        if plan is None:
+            raise InputError(f"record: round {round} was never planned.")
+        done = deeds(self.model, actions, plan, over_budget=True)
+        same = dict(done.select("id", "action").rows()) == ledger.get_actions(sql, round)
+        if not same:
+            raise InputError(
+                f"record: round {round} is recorded already, with other actions, and round "
+                f"{round + 1} is not planned yet."
+            )
+
+
+def _check_in(sql: Connection, ids: pl.Series, where: str) -> None:
+    """Who leaves or is observed has to be in."""
+    there = ledger.present(sql, ids, where)
+    if not there.all():
+        row = int((~there).arg_max() or 0)
+        raise InputError(f"{where}: row {row + 1}: {ids[row]} is not in the programme.")
+
+
+def _planned_before(sql: Connection, round: int, now: int, asked: dict[str, Any]) -> Planned:
+    """The plan of a round that is over, where the same is asked."""
+    old = ledger.get_plan(sql, round) if round < now else None
+    if old is None:
+        raise InputError(f"round {round} cannot be planned: the round that is on is {now}.")
+    if old.asked != asked:
+        raise InputError(
+            f"round {round} is recorded already, and was planned with another budget "
+            "or other rules."
+        )
+    return old
