@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
     from prefermab.model import Model
+    from prefermab.planning.plan import Plan
+    from prefermab.planning.rules import Rules
     from prefermab.storage import load
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
     from prefermab.tuning import ddlpo, finetune
@@ -29,6 +31,8 @@ _NAMES = {
     "InputError": "errors",
     "Model": "model",
     "Observation": "arms",
+    "Plan": "planning.plan",
+    "Rules": "planning.rules",
     "TrainingError": "training",
     "ddlpo": "tuning",
     "evaluate": "evaluation",
@@ -43,6 +47,8 @@ __all__ = [
     "InputError",
     "Model",
     "Observation",
+    "Plan",
+    "Rules",
     "TrainingError",
     "budget",
     "config",

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -15,8 +15,11 @@ from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, number, reals
 from prefermab.networks import ActorCritic, Worth
-from prefermab.policies.base import Policy
-from prefermab.policies.learned import policy_of
+from prefermab.policies.learned import Learned, policy_of
+
+if TYPE_CHECKING:
+    from prefermab.planning.plan import Plan
+    from prefermab.planning.rules import Rules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Model:
     """Metrics of the training it comes from, an epoch a row; not kept in the model's file."""
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> Learned:
         """The model as a policy for the evaluator."""
         return policy_of(self.network)
 
@@ -114,6 +117,26 @@ class Model:
                 jnp.asarray(limit, jnp.float32),
             )
         )
+
+    def plan(
+        self, frame: Any, budget: float, rules: "Rules | None" = None, waiting: int = 20
+    ) -> "Plan":
+        """A round's plan for a table of people, polars or pandas.
+
+        `frame` has the columns id, state (by name or number) and the features by name; `opt_in` is
+        optional. Unknown features and categories are allowed for. All other columns are carried.
+
+        >>> import polars as pl
+        >>> import prefermab as pm
+        >>> people = pl.DataFrame({"id": [1, 2, 3], "state": ["persuadable"] * 3,
+        ...                        "feature_0": [0.3, 0.1, None]})
+        >>> plan = pm.load("armman").plan(people, budget=1)
+        >>> plan.frame["action"].to_list().count("call"), plan.summary.spent
+        (1, 1.0)
+        """
+        from prefermab.planning.plan import plan
+
+        return plan(self, frame, budget, rules, waiting)
 
     def save(self, path: str | Path) -> None:
         """Writes the model to a folder, whole or not at all."""

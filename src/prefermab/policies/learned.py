@@ -1,11 +1,22 @@
 """Policies made of trained networks."""
 
+import abc
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
-from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import Scores, cost_of, greedy, lowest_price, preferred, upgrade
+from prefermab.arms import Actions, Key, Observation, State
+from prefermab.budget import (
+    Scores,
+    by_price,
+    cost_of,
+    greedy,
+    lowest_price,
+    preferred,
+    upgrade,
+)
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy
 
@@ -13,25 +24,83 @@ HALVINGS = 7
 """In search of the price that fits. A finer search decides the same: what it would leave to the
 last halvings, spending the rest of the budget does."""
 
+CHUNK = 1 << 16
+"""Arms that go through the network together; the price of more arms is found on so many of them."""
 
-class BySweep(Policy):
+
+class Judged(eqx.Module):
+    """A round as a network sees it: the price, and for each arm and action how much it would gain
+    over the passive one (-inf: not to be taken though budget be left)."""
+
+    price: Float[Array, ""]
+    gains: Scores
+
+
+class Learned(Policy):
+    """A trained network that judges a round, and a way to choose by its judgement."""
+
+    @abc.abstractmethod
+    def gain(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "act"]:
+        """What each action would gain of one arm at a price."""
+
+    @abc.abstractmethod
+    def judge(self, seen: Observation) -> Judged:
+        """The price of the round, and what each action would gain."""
+
+    @abc.abstractmethod
+    def settle(self, judged: Judged, seen: Observation) -> Actions:
+        """Actions within the budget."""
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        return self.settle(self.judge(seen), seen), memory
+
+
+class BySweep(Learned):
     """Bisects for the lowest price at which what every arm prefers fits the budget, takes that,
     and spends what is left on the best further worth per cost.
 
-    An action worth less than nothing at price 0 is never taken, though budget be left.
+    An action worth less than nothing at price 0 is never taken, though budget be left. Of more
+    than `CHUNK` arms, as many find the price together: it is the same for all, and what their
+    choice misses of the budget, the choice among all arms mends.
     """
 
     worth: Worth
 
-    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
-        return self.at(self.price(seen), seen), memory
+    def gain(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "act"]:
+        return self.worth(state, features, price)[1]
+
+    def judge(self, seen: Observation) -> Judged:
+        price = self.price(seen)
+        gains, free = self.gains(price, seen), self.gains(jnp.zeros(()), seen)
+        return Judged(price, jnp.where(free > 0, gains, -jnp.inf).at[:, 0].set(0.0))
+
+    def settle(self, judged: Judged, seen: Observation) -> Actions:
+        gains, costs, budget = judged.gains, seen.costs, seen.budget
+        if seen.n_arms > CHUNK:
+            return by_price(gains, costs, budget, seen.opt_in)
+        wanted = preferred(gains, costs, judged.price, seen.opt_in)
+        # Even the highest price may not fit a tiny budget: then only the filling decides.
+        actions = jnp.where(cost_of(wanted, costs) <= budget, wanted, 0)
+        for _ in range(costs.shape[1] - 1):
+            actions = upgrade(actions, gains, costs, budget, seen.opt_in)
+        return actions
 
     def gains(self, price: Float[Array, ""], seen: Observation) -> Scores:
         """Worth of each action over the passive one, before its own cost is paid."""
-        return jax.vmap(self.worth, in_axes=(0, 0, None))(seen.state, seen.features, price)[1]
+        one = lambda arm: self.gain(arm[0], arm[1], price)  # noqa: E731
+        arms = (seen.state, seen.features)
+        if seen.n_arms > CHUNK:
+            return jax.lax.map(one, arms, batch_size=CHUNK)
+        return jax.vmap(one)(arms)
 
     def price(self, seen: Observation) -> Float[Array, ""]:
         """The lowest price at which what every arm prefers fits the budget."""
+        if seen.n_arms > CHUNK:
+            seen = _some(seen, CHUNK)
 
         def spending(price: Float[Array, ""]) -> Float[Array, ""]:
             choice = preferred(self.gains(price, seen), seen.costs, price, seen.opt_in)
@@ -44,40 +113,45 @@ class BySweep(Policy):
         )
         return root**2
 
-    def at(self, price: Float[Array, ""], seen: Observation) -> Actions:
-        """What every arm prefers at a price that fits, and the rest of the budget spent."""
-        gains = self.gains(price, seen)
-        wanted = preferred(gains, seen.costs, price, seen.opt_in)
-        # Even the highest price may not fit a tiny budget: then only the filling decides.
-        fits = cost_of(wanted, seen.costs) <= seen.budget
-        actions = jnp.where(fits, wanted, 0)
-        free = self.gains(jnp.zeros(()), seen)
-        useful = jnp.where(free > 0, gains, -jnp.inf).at[:, 0].set(0.0)
-        for _ in range(seen.costs.shape[1] - 1):
-            actions = upgrade(actions, useful, seen.costs, seen.budget, seen.opt_in)
-        return actions
 
-
-class ByGreedyProba(Policy):
+class ByGreedyProba(Learned):
     """The paper's inference (Algorithm 3): the price of the round from the price network, then
     actions by highest log-odds until the budget is reached.
     """
 
     network: ActorCritic
 
-    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+    def gain(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "act"]:
+        return _odds(self.network.logits(state, features, price))
+
+    def judge(self, seen: Observation) -> Judged:
         price = self.network.price(seen.state, seen.features, seen.opt_in)
-        log_p = jax.nn.log_softmax(self.network.logits_of(seen.state, seen.features, price))
-        # log p - log(1 - p): probabilities round to 1 and tie long before their odds do.
-        others = jax.vmap(jax.vmap(_log_sum_without, in_axes=(None, 0)), in_axes=(0, None))
-        odds = log_p - others(log_p, jnp.arange(log_p.shape[1]))
-        return greedy(odds, seen.costs, seen.budget, seen.opt_in), memory
+        logits = self.network.logits_of(seen.state, seen.features, price)
+        return Judged(price, jax.vmap(_odds)(logits))
+
+    def settle(self, judged: Judged, seen: Observation) -> Actions:
+        return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in)
 
 
-def policy_of(network: Worth | ActorCritic) -> Policy:
+def _some(seen: Observation, n_arms: int) -> Observation:
+    """Some of the arms, with their part of the budget; always the same ones."""
+    chosen = jax.random.choice(jax.random.key(0), seen.n_arms, (n_arms,), replace=False)
+    part = seen.budget * (n_arms / seen.n_arms)
+    return Observation(
+        seen.state[chosen], seen.features[chosen], seen.opt_in[chosen], seen.costs[chosen], part,
+        seen.round,
+    )  # fmt: skip
+
+
+def policy_of(network: Worth | ActorCritic) -> Learned:
     """The way of deciding that belongs to a network."""
     return ByGreedyProba(network) if isinstance(network, ActorCritic) else BySweep(network)
 
 
-def _log_sum_without(log_p: Float[Array, "act"], action: Int[Array, ""]) -> Float[Array, ""]:
-    return jax.nn.logsumexp(jnp.where(jnp.arange(log_p.size) == action, -jnp.inf, log_p))
+def _odds(logits: Float[Array, "act"]) -> Float[Array, "act"]:
+    """log p - log(1 - p): probabilities round to 1 and tie long before their odds do."""
+    log_p = jax.nn.log_softmax(logits)
+    others = jnp.where(jnp.eye(log_p.size, dtype=bool), -jnp.inf, log_p)
+    return log_p - jax.nn.logsumexp(others, axis=1)

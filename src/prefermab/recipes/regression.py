@@ -225,12 +225,12 @@ def measure(
     def one_round(state, at):
         now, key = at
         seen = observe(domain, arms, costs, state, everyone, budget, now)
-        price = policy.price(seen)
-        actions = policy.at(price, seen)
+        judged = policy.judge(seen)
+        actions = policy.settle(judged, seen)
         after = jax.vmap(domain.step)(jax.random.split(key, places), arms, state, actions)
         spent = jnp.sum(jnp.take_along_axis(costs, actions[:, None], axis=1)) * n_arms / places
         reward = jnp.mean(jax.vmap(domain.reward_at)(arms, after))
-        return after, Metrics(reward, spent, price, jnp.mean(actions > 0), jnp.zeros(()))
+        return after, Metrics(reward, spent, judged.price, jnp.mean(actions > 0), jnp.zeros(()))
 
     start = jax.vmap(domain.start)(jax.random.split(key_start, places), arms)
     rounds = jnp.arange(MEASURED_ROUNDS), jax.random.split(key_play, MEASURED_ROUNDS)

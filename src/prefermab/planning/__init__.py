@@ -1,0 +1,1 @@
+"""A round's plan for a table of people: who gets what, why, and under which rules."""

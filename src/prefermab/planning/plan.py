@@ -1,0 +1,309 @@
+"""A round's plan: from a table of people and a budget to a list with its reasons."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+
+from prefermab.arms import Observation, hide_opted_out
+from prefermab.errors import count, number
+from prefermab.model import Model
+from prefermab.planning.limits import ANY, EXCLUDED, OUT, RESTING, Limits, apply
+from prefermab.planning.reasons import reasons
+from prefermab.planning.roster import Roster, read_roster
+from prefermab.planning.rules import Rules
+from prefermab.planning.scores import gains_of, own_prices, padded
+from prefermab.planning.selection import Task, check_locks, choose
+from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned
+from prefermab.tables import as_frame, write_table
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a plan does, in numbers. Gains are in expected reward, None where a recipe has none."""
+
+    people: int
+    chosen: int
+    by_action: Mapping[str, int]
+    budget: float
+    spent: float
+    left: float
+    price: float
+    gain: float | None
+    one_more: float | None
+    """What one more unit of budget would gain."""
+    opted_out: int
+    excluded: int
+    resting: int
+    locked: int
+    incomplete: int
+    """People of whom some feature is unknown."""
+    unknown: Mapping[str, int]
+    """How many cells of each column are missing or say what the model does not know."""
+    rules: Mapping[str, float | None]
+    """What each rule costs: what would be gained more without it, all others kept."""
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{number} {name}" for name, number in self.by_action.items()) or "nobody"
+        lines = [
+            f"{self.chosen} of {self.people} people ({told}); {self.spent:g} spent, "
+            f"{self.left:g} left of {self.budget:g}; price {self.price:.3g}"
+        ]
+        if self.gain is not None and self.one_more is not None:
+            lines.append(
+                f"expected gain {self.gain:.4g}; one more unit of budget would gain "
+                f"{self.one_more:.3g}"
+            )
+        apart = {
+            "opted out": self.opted_out,
+            "excluded": self.excluded,
+            "in cooldown": self.resting,
+            "locked in": self.locked,
+            "with unknown features": self.incomplete,
+        }
+        lines.append(", ".join(f"{number} {what}" for what, number in apart.items()))
+        if self.unknown:
+            cells = ", ".join(f"{name} {number}" for name, number in self.unknown.items())
+            lines.append(f"unknown or missing: {cells}")
+        for rule, cost in self.rules.items():
+            lines.append(f"the rule {rule} costs {'?' if cost is None else f'{cost:.4g}'}")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Who gets what: `frame` has a row for each person, in the order of the table.
+
+    `rank` orders those who are chosen, then those who would be next; `score` is what the action
+    gains (for those not chosen, their best action would gain) at the going price, `price` the
+    highest at which they would be chosen, and `list` is chosen, waiting or empty.
+    """
+
+    frame: pl.DataFrame
+    summary: Summary
+
+    @property
+    def waiting(self) -> pl.DataFrame:
+        """The next ones, should somebody drop out."""
+        return self.frame.filter(pl.col("list") == "waiting").sort("rank")
+
+    def write(self, path: str | Path) -> None:
+        """Writes the list as CSV or Parquet, whole or not at all."""
+        write_table(self.frame, Path(path))
+
+    def as_json(self) -> str:
+        """The summary as JSON."""
+        return json.dumps(dataclasses.asdict(self.summary), indent=2)
+
+
+def plan(
+    model: Model,
+    frame: Any,
+    budget: float,
+    rules: Rules | None = None,
+    waiting: int = 20,
+    where: str = "the table",
+) -> Plan:
+    """A round's plan; see `Model.plan`."""
+    limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
+    table = as_frame(frame)
+    draft = Draft.of(model, table, rules or Rules(), limit, where)
+    actions = draft.choose()
+    return Plan(carried(laid_out(draft, actions, waiting), table), summary(draft, actions))
+
+
+@dataclasses.dataclass(frozen=True)
+class Draft:
+    """All that a choice rests on."""
+
+    model: Model
+    table: pl.DataFrame
+    where: str
+    rules: Rules
+    budget: float
+    roster: Roster
+    limits: Limits
+    price: float
+    gains: np.ndarray
+    """What each action would gain at the price; -inf: not to be taken."""
+
+    @classmethod
+    def of(
+        cls, model: Model, table: pl.DataFrame, rules: Rules, budget: float, where: str
+    ) -> "Draft":
+        """Reads the table and asks the model."""
+        roster = read_roster(model, table, where)
+        limits = apply(rules, model, roster, table, where)
+        seen = observation(model.policy, roster, limits.may, budget)
+        judged = _judge(model.policy, seen)
+        gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
+        if rules.named() and not limits.may.all():
+            # What a rule costs is what those would gain whom it keeps out.
+            gains[~limits.may] = useful_gains(model, roster, ~limits.may, price)
+        return cls(model, table, where, rules, budget, roster, limits, price, gains)
+
+    @property
+    def per_cost(self) -> bool:
+        """Whether gains are rewards, to be weighed against costs; the paper's are odds."""
+        return isinstance(self.model.policy, BySweep)
+
+    @property
+    def locked(self) -> np.ndarray:
+        """The actions of those who are locked in: the best at the going price where it is open."""
+        net = (self.gains - self.price * self.roster.costs)[:, 1:]
+        cheapest = self.roster.costs[:, 1:].argmin(axis=1)
+        best = np.where(np.isneginf(net).all(axis=1), cheapest, net.argmax(axis=1)) + 1
+        return np.where(self.limits.locked == ANY, best, self.limits.locked)
+
+    def choose(self) -> np.ndarray:
+        """Everyone's action."""
+        roster, limits, locked = self.roster, self.limits, self.locked
+        if self.rules.about_groups:
+            return choose(
+                Task.of(self.gains, roster.costs, self.budget, limits, locked, self.per_cost)
+            )
+        check_locks(locked, roster.costs, self.budget, limits)
+        left = self.budget - paid(locked, roster.costs)
+        seen = observation(self.model.policy, roster, limits.may & (locked == 0), max(left, 0.0))
+        gains = np.zeros((seen.n_arms, self.gains.shape[1]), np.float32)
+        gains[: roster.size] = self.gains
+        judged = Judged(jnp.asarray(self.price, jnp.float32), jnp.asarray(gains))
+        actions = _settle(self.model.policy, judged, seen)
+        return np.where(locked > 0, locked, np.asarray(actions)[: roster.size])
+
+    def gained(self, actions: np.ndarray) -> float | None:
+        """What a choice gains together."""
+        if not self.per_cost:
+            return None
+        taken = self.gains[np.arange(self.roster.size), actions]
+        return float(np.where(np.isfinite(taken), taken, 0.0).sum())
+
+    def without(self, rules: Rules) -> "Draft":
+        """The same people under other rules."""
+        limits = apply(rules, self.model, self.roster, self.table, self.where)
+        return dataclasses.replace(self, rules=rules, limits=limits)
+
+
+def observation(policy: Learned, roster: Roster, may: np.ndarray, budget: float) -> Observation:
+    """The round as a policy sees it. Where others do not matter to a person's gain, people who are
+    out fill it up to one of a few sizes, so that little is compiled."""
+    arrays = (roster.states, roster.features, may, roster.costs)
+    if isinstance(policy, BySweep) and roster.size <= CHUNK:
+        arrays = tuple(padded(array) for array in arrays)
+    states, features, present, costs = (jnp.asarray(array) for array in arrays)
+    states, features = hide_opted_out(present, states, features)
+    return Observation(
+        states, features, present, costs, jnp.asarray(budget, jnp.float32), jnp.zeros((), int)
+    )
+
+
+def useful_gains(model: Model, roster: Roster, rows: np.ndarray, price: float) -> np.ndarray:
+    """What each action would gain for some people, -inf where it is worth nothing at all."""
+    states, features = roster.states[rows], roster.features[rows]
+    gains = gains_of(model, states, features, price)
+    if isinstance(model.policy, BySweep):
+        gains = np.where(gains_of(model, states, features, 0.0) > 0, gains, -np.inf)
+    gains[:, 0] = 0.0
+    return gains
+
+
+def paid(actions: np.ndarray, costs: np.ndarray) -> float:
+    """What a choice costs."""
+    return float(costs[np.arange(len(actions)), actions].astype(float).sum())
+
+
+def summary(draft: Draft, actions: np.ndarray) -> Summary:
+    """What a choice does, in numbers."""
+    roster, standing = draft.roster, draft.limits.standing
+    gain, spent = draft.gained(actions), paid(actions, roster.costs)
+    names = draft.model.action_names
+    one_more = None
+    if gain is not None:
+        more = dataclasses.replace(draft, budget=draft.budget + 1)
+        one_more = (more.gained(more.choose()) or 0.0) - gain
+    costs = {}
+    for rule, others in draft.rules.named().items():
+        free = draft.without(others)
+        costs[rule] = None if gain is None else (free.gained(free.choose()) or 0.0) - gain
+    return Summary(
+        people=roster.size,
+        chosen=int((actions > 0).sum()),
+        by_action={
+            name: int((actions == place).sum())
+            for place, name in enumerate(names)
+            if place and (actions == place).any()
+        },
+        budget=draft.budget,
+        spent=spent,
+        left=draft.budget - spent,
+        price=draft.price,
+        gain=gain,
+        one_more=one_more,
+        opted_out=int((standing == OUT).sum()),
+        excluded=int((standing == EXCLUDED).sum()),
+        resting=int((standing == RESTING).sum()),
+        locked=int((draft.locked > 0).sum()),
+        incomplete=roster.incomplete,
+        unknown=roster.unknown,
+        rules=costs,
+    )
+
+
+def laid_out(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
+    """The plan as a table."""
+    roster, size = draft.roster, draft.roster.size
+    net = (draft.gains - draft.price * roster.costs)[:, 1:]
+    best = np.where(actions > 0, actions, net.argmax(axis=1) + 1)
+    raw = gains_of(draft.model, roster.states, roster.features, draft.price)
+    scores = raw[np.arange(size), best].astype(float)
+    prices = own_prices(draft.model, roster)
+    may = draft.limits.may
+    order = np.lexsort(
+        (np.arange(size), -(scores if prices is None else prices), ~(actions > 0), ~may)
+    )
+    rank = np.empty(size, int)
+    rank[order] = np.arange(1, size + 1)
+    useful = may & (draft.gains[:, 1:] > -np.inf).any(axis=1) & (actions == 0)
+    next_ones = order[useful[order]][:waiting]
+    listed = np.full(size, "", object)
+    listed[actions > 0] = "chosen"
+    listed[next_ones] = "waiting"
+    names = np.array(draft.model.action_names, object)
+    return pl.DataFrame(
+        {
+            "id": roster.ids,
+            "action": pl.Series(names[actions], dtype=pl.String),
+            "cost": roster.costs[np.arange(size), actions].astype(float),
+            "rank": pl.Series(np.where(may, rank, 0)).replace(0, None),
+            "score": scores,
+            "price": pl.Series([None] * size, dtype=pl.Float64) if prices is None else prices,
+            "list": pl.Series(listed, dtype=pl.String),
+            "reason": reasons(
+                draft.model, roster, draft.limits, draft.table, draft.price, best, raw,
+                draft.locked > 0,
+            ),
+        }
+    )  # fmt: skip
+
+
+def carried(listed: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """The plan with all other columns of the table beside it; a name that is taken gets _given."""
+    rest = table.select(pl.exclude("id"))
+    taken = {name: f"{name}_given" for name in rest.columns if name in listed.columns}
+    return pl.concat([listed, rest.rename(taken)], how="horizontal")
+
+
+@eqx.filter_jit
+def _judge(policy: Learned, seen: Observation) -> Judged:
+    return policy.judge(seen)
+
+
+@eqx.filter_jit
+def _settle(policy: Learned, judged: Judged, seen: Observation):
+    return policy.settle(judged, seen)

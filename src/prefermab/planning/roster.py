@@ -1,0 +1,182 @@
+"""A table of people as a model sees it: states, features, who is in, what an action costs."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.model import Model
+from prefermab.tables import as_flags, as_numbers, column
+
+
+@dataclasses.dataclass(frozen=True)
+class Roster:
+    """The people of a table, row by row."""
+
+    ids: pl.Series
+    states: np.ndarray
+    features: np.ndarray
+    opt_in: np.ndarray
+    costs: np.ndarray
+    unknown: dict[str, int]
+    """How often each column says nothing that the model knows."""
+
+    @property
+    def size(self) -> int:
+        """How many people there are."""
+        return len(self.ids)
+
+    @property
+    def incomplete(self) -> int:
+        """People of whom some feature is unknown."""
+        return int(np.isnan(self.features).any(axis=1).sum())
+
+
+def columns_of(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
+    """The columns that features are read from: None for a number, else the categories it knows.
+
+    A feature called `region=north` is 1 where the column `region` says north.
+
+    >>> from prefermab.planning.roster import columns_of
+    >>> columns_of(["age", "region=north", "region=south"])
+    {'age': None, 'region': ('north', 'south')}
+    """
+    categories: dict[str, list[str] | None] = {}
+    for name in feature_names:
+        head, equals, category = name.partition("=")
+        if not equals:
+            categories[name] = None
+        else:
+            categories[head] = [*(categories.get(head) or []), category]
+    return {name: None if known is None else tuple(known) for name, known in categories.items()}
+
+
+def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
+    """Checks every cell that the model needs; the first that is wrong is named."""
+    if frame.height == 0:
+        raise InputError(f"{where}: there are no rows; expected one for each person.")
+    ids = read_ids(frame, where)
+    present = np.ones(frame.height, bool)
+    if "opt_in" in frame.columns:
+        present = as_flags(frame["opt_in"], where, unknown=False).to_numpy()
+    unknown: dict[str, int] = defaultdict(int)
+    features = read_features(model, frame, where, unknown)
+    states = read_states(model, column(frame, "state", where), present, where)
+    return Roster(ids, states, features, present, read_costs(model, frame, where), dict(unknown))
+
+
+def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
+    """Ids: none missing, none twice."""
+    ids = column(frame, "id", where).alias("id")
+    if ids.null_count():
+        row = int(ids.is_null().arg_max() or 0)
+        raise InputError(f"{where}: row {row + 1} has no id.")
+    twice = ids.is_duplicated()
+    if twice.any():
+        rows = (twice & (ids == ids[int(twice.arg_max() or 0)])).arg_true()
+        raise InputError(
+            f"{where}: the id {ids[int(rows[0])]} is in row {rows[0] + 1} and again in row "
+            f"{rows[1] + 1}; expected one row for each person."
+        )
+    return ids
+
+
+def read_states(model: Model, given: pl.Series, present: np.ndarray, where: str) -> np.ndarray:
+    """States by name or number; those who are out need none."""
+    missing = given.is_null().to_numpy() & present
+    if missing.any():
+        row = int(missing.argmax())
+        raise InputError(f"{where}: row {row + 1} has no state; expected {_states(model)}.")
+    if model.network.perception.continuous:
+        numbers = as_numbers(given, where).fill_null(0.0).to_numpy()
+        wrong = (numbers < 0) | (numbers > 1)
+        states = numbers.astype(np.float32)
+    else:
+        names = {name.lower(): place for place, name in enumerate(model.state_names)}
+        numbers = {str(place): place for place in range(len(names))}
+        text = _labels(given).str.to_lowercase()
+        places = text.replace_strict({**numbers, **names}, default=-1, return_dtype=pl.Int32)
+        wrong = ((places < 0) & given.is_not_null()).fill_null(False).to_numpy()
+        states = places.fill_null(0).clip(0).to_numpy()
+    wrong &= present
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InputError(
+            f"{where}: row {row + 1} has the state '{given[row]}'; expected {_states(model)}."
+        )
+    return np.ascontiguousarray(states)
+
+
+def read_features(
+    model: Model, frame: pl.DataFrame, where: str, unknown: dict[str, int]
+) -> np.ndarray:
+    """Features by name, NaN where unknown; a column that is not there is unknown for everyone."""
+    wanted = columns_of(model.feature_names)
+    if wanted and not any(name in frame.columns for name in wanted):
+        raise InputError(
+            f"{where}: none of the model's features is among the columns; expected "
+            f"{', '.join(wanted)}, found {', '.join(frame.columns)}."
+        )
+    found = np.full((frame.height, len(model.feature_names)), np.nan, np.float32)
+    place = {name: i for i, name in enumerate(model.feature_names)}
+    for name, known in wanted.items():
+        if name not in frame.columns:
+            unknown[name] += frame.height
+            continue
+        if known is None:
+            numbers = as_numbers(frame[name], where)
+            found[:, place[name]] = numbers.to_numpy()
+            unknown[name] += numbers.null_count()
+            continue
+        text = _labels(frame[name])
+        strange = ~text.is_in(known).fill_null(False).to_numpy()
+        unknown[name] += int(strange.sum())
+        for category in known:
+            is_it = (text == category).fill_null(False).to_numpy()
+            found[:, place[f"{name}={category}"]] = np.where(strange, np.nan, is_it)
+    for name in [name for name, times in unknown.items() if not times]:
+        del unknown[name]
+    return found
+
+
+def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
+    """(arm, action): the model's, or from columns `cost_<action>` where costs differ."""
+    costs = np.zeros((frame.height, len(model.action_names)), np.float32)
+    if model.costs is not None:
+        costs[:] = model.costs
+    for place, action in enumerate(model.action_names[1:], start=1):
+        name = f"cost_{action}"
+        if name in frame.columns:
+            given = as_numbers(frame[name], where)
+            wrong = (given.is_null() | (given < 0)).to_numpy()
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise InputError(
+                    f"{where}: the column '{name}' must hold costs of at least 0, but row "
+                    f"{row + 1} holds {given[row]}."
+                )
+            costs[:, place] = given.to_numpy()
+        elif model.costs is None:
+            raise InputError(
+                f"{where}: the column '{name}' is missing: costs differ between the arms of this "
+                "model."
+            )
+    return costs
+
+
+def _labels(values: pl.Series) -> pl.Series:
+    """Labels as text; 3.0 is the label 3."""
+    if values.dtype.is_float():
+        whole = values.is_not_null().all() and (values == values.round()).all()
+        values = values.cast(pl.Int64) if whole else values
+    return values.cast(pl.String).str.strip_chars()
+
+
+def _states(model: Model) -> str:
+    if model.network.perception.continuous:
+        return "a number from 0 to 1"
+    names = model.state_names
+    return f"one of {', '.join(names)}" if len(names) <= 12 else f"{names[0]} to {names[-1]}"

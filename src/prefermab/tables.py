@@ -1,0 +1,146 @@
+"""Tables of people: read from a file or taken from a frame, with errors that say where."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.files import write_atomically
+
+READABLE = (".csv", ".parquet", ".pq")
+UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+"""What a cell of a CSV file may hold where the value is not known."""
+
+
+def read_table(path: Path) -> pl.DataFrame:
+    """The table in a CSV or Parquet file.
+
+    >>> import pathlib, tempfile
+    >>> from prefermab.tables import read_table
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = file.write_text("id,state,age\\n7,good,31\\n8,bad,\\n")
+    >>> read_table(file)["age"].to_list()
+    [31, None]
+    """
+    if path.suffix.lower() not in READABLE:
+        raise InputError(f"{path}: expected a file that ends in {', '.join(READABLE)}.")
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file.")
+    if path.is_dir():
+        raise InputError(f"{path}: expected a file, but it is a folder.")
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty; expected a header and rows.")
+    try:
+        if path.suffix.lower() != ".csv":
+            return pl.read_parquet(path)
+        frame = pl.read_csv(path, infer_schema_length=None, null_values=list(UNKNOWN))
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: {_told(path, error)}") from None
+    if frame.width == 1 and any(mark in frame.columns[0] for mark in ";\t|"):
+        raise InputError(
+            f"{path}: only one column was found, '{frame.columns[0]}'; expected columns separated "
+            "by commas."
+        )
+    return frame
+
+
+def as_frame(frame: Any, name: str = "frame") -> pl.DataFrame:
+    """A polars or pandas frame, as a polars frame.
+
+    >>> import polars as pl
+    >>> from prefermab.tables import as_frame
+    >>> as_frame(pl.DataFrame({"id": [1]})).columns
+    ['id']
+    """
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if isinstance(frame, pl.LazyFrame):
+        return frame.collect()
+    if type(frame).__module__.partition(".")[0] == "pandas":
+        columns = {str(column): _plain(frame[column]) for column in frame.columns}
+        return pl.DataFrame(columns, strict=False)
+    raise InputError(f"{name} must be a polars or pandas frame, not {type(frame).__name__}.")
+
+
+def write_table(frame: pl.DataFrame, path: Path) -> None:
+    """Writes CSV or Parquet, whole or not at all."""
+    check_table_path(path)
+    if path.suffix.lower() == ".csv":
+        write_atomically(path, frame.write_csv)
+    else:
+        write_atomically(path, frame.write_parquet)
+
+
+def check_table_path(path: Path) -> None:
+    """A table is written as CSV or Parquet."""
+    if path.suffix.lower() not in READABLE:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(READABLE)}.")
+
+
+def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
+    """A column that must be there, found by its name without regard to case or outer blanks."""
+    if name in frame.columns:
+        return frame[name]
+    plain = {column.strip().lower(): column for column in frame.columns}
+    if name.strip().lower() in plain:
+        return frame[plain[name.strip().lower()]]
+    raise InputError(
+        f"{where}: the column '{name}' is missing; found {', '.join(frame.columns) or 'none'}."
+    )
+
+
+def as_numbers(values: pl.Series, where: str) -> pl.Series:
+    """Numbers with null for unknown, or what is wrong and in which row."""
+    if values.dtype == pl.Boolean:
+        return values.cast(pl.Float64)
+    cast = values.cast(pl.Float64, strict=False)
+    wrong = values.is_not_null() & cast.is_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold numbers, but row {row + 1} holds "
+            f"'{values[row]}'."
+        )
+    infinite = cast.is_infinite().fill_null(False)
+    if infinite.any():
+        row = int(infinite.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold finite numbers, but row {row + 1} "
+            f"holds {values[row]}."
+        )
+    return cast.fill_nan(None)
+
+
+TRUE, FALSE = ("true", "yes", "y", "1", "1.0", "t"), ("false", "no", "n", "0", "0.0", "f")
+
+
+def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
+    """True and false, also as yes and no or 1 and 0; `unknown` where a cell is empty."""
+    if values.dtype == pl.Boolean:
+        return values.fill_null(unknown)
+    text = values.cast(pl.String).str.strip_chars().str.to_lowercase()
+    wrong = text.is_not_null() & ~text.is_in((*TRUE, *FALSE))
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold true or false, but row {row + 1} "
+            f"holds '{values[row]}'."
+        )
+    return text.is_in(TRUE).fill_null(unknown)
+
+
+def _plain(values: Any) -> Any:
+    """A pandas column as something that polars takes: unknown values as None."""
+    found = values.astype(object).where(values.notna(), None)
+    return found.tolist()
+
+
+def _told(path: Path, error: Exception) -> str:
+    text = " ".join(str(error).split())
+    if "utf" in text.lower():
+        return "the text is not in UTF-8; save it in that encoding."
+    if path.suffix.lower() != ".csv":
+        return "it is not a Parquet file that can be read."
+    first = text.partition(". ")[0]
+    return f"it cannot be read as a table ({first[:160]})."
