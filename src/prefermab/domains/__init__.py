@@ -11,6 +11,7 @@ from typing import Any
 from prefermab.domains.armman import Armman
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
 from prefermab.domains.continuous_synthetic import ContinuousSynthetic
+from prefermab.domains.logged import Logged, from_log
 from prefermab.domains.sis import SIS, ContinuousSIS
 from prefermab.domains.synthetic import Synthetic
 from prefermab.domains.tabular import Tabular
@@ -49,7 +50,9 @@ __all__ = [
     "ContinuousSynthetic",
     "Domain",
     "FiniteDomain",
+    "Logged",
     "Synthetic",
     "Tabular",
+    "from_log",
     "get",
 ]

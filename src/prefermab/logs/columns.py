@@ -1,0 +1,174 @@
+"""Columns of a log as labels, times and features, or what is wrong with them and in which row."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.tables import as_numbers
+
+MOST_CATEGORIES = 50
+"""A column with more different texts is a name or a number of its own, not a category."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column that gives features: a number, or a category of one of these levels."""
+
+    name: str
+    levels: tuple[str, ...] | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The column's own name, or `name=level` for each level."""
+        if self.levels is None:
+            return (self.name,)
+        return tuple(f"{self.name}={level}" for level in self.levels)
+
+
+def label_of(value: Any) -> str:
+    """A label as text, whatever it was written as.
+
+    >>> from prefermab.logs.columns import label_of
+    >>> [label_of(value) for value in ("call ", 1, 1.0, True)]
+    ['call', '1', '1', 'true']
+    """
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, float | np.floating) and value == int(value):
+        return str(int(value))
+    return str(value).strip()
+
+
+def labels(values: pl.Series) -> pl.Series:
+    """Labels as text, null where there is none; 3.0 is the label 3."""
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+        if (values == values.round()).all():
+            values = values.cast(pl.Int64)
+    text = values.cast(pl.String).str.strip_chars()
+    return text.set(text == "", None)
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """Numbers by size, then texts by letter.
+
+    >>> from prefermab.logs.columns import in_order
+    >>> in_order(["call", "10", "9"])
+    ['9', '10', 'call']
+    """
+
+    def place(name: str) -> tuple[bool, float, str]:
+        try:
+            return False, float(name), name
+        except ValueError:
+            return True, 0.0, name
+
+    return sorted(names, key=place)
+
+
+def known_labels(values: pl.Series, role: str, where: str) -> list[str]:
+    """The different labels of a column, none like another but for upper and lower case."""
+    found = in_order(values.drop_nulls().unique().to_list())
+    alike: dict[str, str] = {}
+    for name in found:
+        if name.lower() in alike:
+            raise InputError(
+                f"{where}: the {role}s '{alike[name.lower()]}' and '{name}' of the column "
+                f"'{values.name}' differ in upper and lower case only; expected one spelling."
+            )
+        alike[name.lower()] = name
+    return found
+
+
+def times(values: pl.Series, where: str) -> pl.Series:
+    """Whole numbers: as they are, or the days of dates."""
+    kind = values.dtype
+    if kind == pl.String:
+        values = _parsed(values, where)
+        kind = values.dtype
+    if values.null_count():
+        row = int(values.is_null().arg_max() or 0)
+        raise InputError(f"{where}: row {row + 1} has no time in the column '{values.name}'.")
+    if kind in (pl.Date, pl.Datetime):
+        return values.cast(pl.Date).cast(pl.Int64)
+    if not kind.is_numeric():
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers or dates, not {kind}."
+        )
+    numbers = as_numbers(values, where)
+    wrong = numbers.is_null() | (numbers != numbers.round())
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers or dates, but row "
+            f"{row + 1} holds {values[row]}."
+        )
+    return numbers.cast(pl.Int64)
+
+
+def _parsed(values: pl.Series, where: str) -> pl.Series:
+    """Text as whole numbers or as dates, whichever more of it is."""
+    text = values.str.strip_chars()
+    text = text.set(text == "", None)
+    tried = [
+        text.cast(pl.Int64, strict=False),
+        text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False),
+    ]
+    best = min(tried, key=lambda found: found.null_count())
+    wrong = text.is_not_null() & best.is_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers or dates such as "
+            f"2026-01-31, but row {row + 1} holds '{values[row]}'."
+        )
+    return best
+
+
+def feature_columns(frame: pl.DataFrame, where: str) -> list[Column]:
+    """What each column gives, by its type and its different values."""
+    return [_feature_column(frame[name], where) for name in frame.columns]
+
+
+def _feature_column(values: pl.Series, where: str) -> Column:
+    name, kind = values.name, values.dtype
+    if "=" in name:
+        raise InputError(f"{where}: the feature column '{name}' must not have = in its name.")
+    if kind.is_temporal():
+        raise InputError(
+            f"{where}: the feature column '{name}' holds {kind} values; expected numbers or text."
+        )
+    if kind.is_numeric() or kind == pl.Boolean:
+        if as_numbers(values, where).null_count() == len(values):
+            raise InputError(f"{where}: the feature column '{name}' has no known value.")
+        return Column(name)
+    if kind not in (pl.String, pl.Categorical, pl.Enum):
+        raise InputError(f"{where}: the feature column '{name}' must hold numbers or text.")
+    levels = in_order(labels(values).drop_nulls().unique().to_list())
+    if not levels:
+        raise InputError(f"{where}: the feature column '{name}' has no known value.")
+    if len(levels) > MOST_CATEGORIES:
+        raise InputError(
+            f"{where}: the feature column '{name}' has {len(levels):,} different texts; a category "
+            f"has at most {MOST_CATEGORIES}: leave it out of the features."
+        )
+    return Column(name, tuple(levels))
+
+
+def encode(column: Column, values: pl.Series, where: str) -> np.ndarray:
+    """Features (row, feature) of a column: NaN where unknown.
+
+    >>> import polars as pl
+    >>> from prefermab.logs.columns import Column, encode
+    >>> encode(Column("region", ("n", "s")), pl.Series("region", ["s", None]), "log").tolist()
+    [[0.0, 1.0], [nan, nan]]
+    """
+    if column.levels is None:
+        return as_numbers(values, where).cast(pl.Float64).fill_null(np.nan).to_numpy()[:, None]
+    text = labels(values)
+    is_level = [(text == level).cast(pl.Float64).fill_null(np.nan) for level in column.levels]
+    return np.stack([found.to_numpy() for found in is_level], axis=1)

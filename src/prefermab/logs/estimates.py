@@ -1,0 +1,49 @@
+"""What a fit says of the population: transitions and what acting does, with intervals."""
+
+import numpy as np
+import polars as pl
+
+from prefermab.logs.fitting import Fit, tables
+from prefermab.logs.reading import Log
+
+MOST_PEOPLE = 1000
+"""People over whom population figures are averaged; where there are more, these many of them."""
+
+
+def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Transitions of the population and effects of actions, each with a 90 % interval.
+
+    Transitions: state, action, next, n (seen), chance, low, high. Effects: state, action, n, the
+    expected reward of the next state less that without acting, low, high. Averages are over the
+    people of the log as their features are.
+    """
+    people = np.random.default_rng(0).permutation(len(log.features))[:MOST_PEOPLE]
+    known = fit.terms(log.features[people])
+    worlds = np.stack([tables(draw, known).mean(axis=0) for draw in fit.draws])
+    counts = np.zeros(log.shape, int)
+    seen = log.transitions
+    np.add.at(counts, (seen.state, seen.action, seen.following), 1)
+    earned = worlds @ log.meaning.rewards
+    gained = earned - earned[..., :1]
+    states, actions = log.meaning.states, log.meaning.actions
+    transitions = [
+        (states[s], actions[a], states[t], int(counts[s, a, t]), *_spread(worlds[:, s, a, t]))
+        for s, a, t in np.ndindex(log.shape)
+    ]
+    effects = [
+        (states[s], actions[a], int(counts[s, a].sum()), *_spread(gained[:, s, a]))
+        for s, a in np.ndindex(log.shape[:2])
+        if a > 0
+    ]
+    names = ["state", "action", "next", "n", "chance", "low", "high"]
+    return (
+        pl.DataFrame(transitions, schema=names, orient="row"),
+        pl.DataFrame(
+            effects, schema=["state", "action", "n", "effect", "low", "high"], orient="row"
+        ),
+    )
+
+
+def _spread(draws: np.ndarray) -> tuple[float, float, float]:
+    low, high = np.quantile(draws, [0.05, 0.95])
+    return float(draws.mean()), float(low), float(high)

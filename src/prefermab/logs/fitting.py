@@ -1,0 +1,112 @@
+"""The fit of a log: from person to group to population, with its uncertainty as draws."""
+
+import dataclasses
+
+import numpy as np
+
+from prefermab.errors import count
+from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
+from prefermab.logs.reading import Log, Transitions
+from prefermab.logs.shrinkage import Cells, Normal, contrasts, inputs, log_chances, shrink
+from prefermab.logs.terms import Terms
+
+DRAWS = 64
+TURNS = 2
+"""How often coefficients and κ are found in turn; each depends little on the other."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fit:
+    """What a log says of transitions.
+
+    `draws` (draw, state, action, next state, term) are coefficients of the logits, equally likely
+    given the log, and `kappas` (draw,) how alike people with the same features are in each.
+    `mean` are the likeliest coefficients, `scales` what they were shrunk by.
+    """
+
+    terms: Terms
+    mean: np.ndarray
+    draws: np.ndarray
+    kappas: np.ndarray
+    scales: np.ndarray
+
+    def chances(self, features: np.ndarray) -> np.ndarray:
+        """(person, state, action, next state): the mean over the draws."""
+        known = self.terms(features)
+        return np.mean([tables(draw, known) for draw in self.draws], axis=0)
+
+
+def tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Probabilities (person, state, action, next state) by coefficients of the logits and the
+    terms (person, term)."""
+    logits = np.tensordot(known, coefficients, axes=(1, -1))
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+def fit_log(
+    log: Log, draws: int = DRAWS, seed: int = 0, transitions: Transitions | None = None
+) -> Fit:
+    """The fit to a log, or to some of its transitions.
+
+    >>> import prefermab as pm
+    >>> from prefermab.logs.fitting import fit_log
+    >>> from prefermab.logs.reading import read_log
+    >>> from prefermab.logs.simulation import simulate
+    >>> frame = simulate(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
+    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> fit_log(log, draws=8).draws.shape  # (draw, state, action, next state, term)
+    (8, 2, 2, 2, 5)
+    """
+    number = count(draws, "draws")
+    terms = Terms.of(log.columns, log.features)
+    cells = cells_of(log, terms, log.transitions if transitions is None else transitions)
+    n_actions = len(log.meaning.actions)
+    fits, scales = shrink(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
+    for _ in range(TURNS):
+        likely = _kappa_weights(cells, fits, n_actions)
+        kappa = float(np.exp(likely @ np.log(GRID)))
+        weights = [how_much_each_counts(cell.counts.sum(axis=1), kappa) for cell in cells]
+        fits, scales = shrink(cells, weights, n_actions, (fits, scales))
+    likely = _kappa_weights(cells, fits, n_actions)
+    rng = np.random.default_rng(count(seed, "seed", at_least=0))
+    drawn = np.stack([fit.draw(rng, number) for fit in fits], axis=1)
+    return Fit(
+        terms,
+        _by_action(np.stack([fit.mean for fit in fits]), n_actions),
+        _by_action(drawn, n_actions),
+        rng.choice(GRID, size=number, p=likely),
+        scales,
+    )
+
+
+def cells_of(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
+    """Counts by state, person and action."""
+    n_states, n_actions, _ = log.shape
+    known = terms(log.features)
+    cells = []
+    for state in range(n_states):
+        here = transitions.where(transitions.state == state)
+        which, place = np.unique(here.person * n_actions + here.action, return_inverse=True)
+        counts = np.zeros((len(which), n_states))
+        np.add.at(counts, (place, here.following), 1.0)
+        person, action = np.divmod(which, n_actions)
+        cells.append(Cells(known[person], action, counts))
+    return cells
+
+
+def _kappa_weights(cells: list[Cells], fits: list[Normal], n_actions: int) -> np.ndarray:
+    chances = [
+        np.exp(log_chances(inputs(cell.terms, cell.action, n_actions), fit.mean))
+        for cell, fit in zip(cells, fits, strict=True)
+    ]
+    return kappa_weights(np.concatenate(chances), np.concatenate([cell.counts for cell in cells]))
+
+
+def _by_action(coefficients: np.ndarray, n_actions: int) -> np.ndarray:
+    """(…, state, contrast, input) to (…, state, action, next state, term)."""
+    n = coefficients.shape[-2]
+    parts = coefficients.reshape(*coefficients.shape[:-1], n_actions, -1)
+    base, effect = parts[..., :1, :], parts[..., 1:, :]
+    each = np.concatenate([base, base + effect], axis=-2)
+    return np.einsum("tk,...kax->...atx", contrasts(n + 1), each)

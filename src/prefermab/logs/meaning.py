@@ -1,0 +1,146 @@
+"""What the labels of a log mean: which states there are and earn what, which actions cost what."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from prefermab.errors import InputError, number
+from prefermab.logs.columns import in_order, label_of
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Meaning:
+    """States with their rewards, and actions with their costs, the passive one first."""
+
+    states: tuple[str, ...]
+    rewards: np.ndarray
+    actions: tuple[str, ...]
+    costs: np.ndarray
+
+
+def meaning_of(
+    states: Sequence[str],
+    actions: Sequence[str],
+    costs: Mapping[Any, float] | Sequence[float] | None,
+    rewards: Mapping[Any, float] | None,
+    passive: Any,
+    where: str,
+) -> Meaning:
+    """Labels that were found, put together with what was said of them.
+
+    >>> from prefermab.logs.meaning import meaning_of
+    >>> found = meaning_of(["bad", "good"], ["call", "none"], {"none": 0, "call": 2},
+    ...                    {"bad": 0, "good": 1}, None, "the log")
+    >>> found.actions
+    ('none', 'call')
+    """
+    if len(states) < 2:
+        raise InputError(
+            f"{where}: there is only the state '{_only(states)}'; expected at least two, so that "
+            "something can change."
+        )
+    if len(actions) < 2:
+        raise InputError(
+            f"{where}: there is only the action '{_only(actions)}': nothing can be learned about "
+            f"{_others(actions, costs)}."
+        )
+    earned = _rewards(rewards, states, where)
+    paid = _costs(costs, actions, passive, where)
+    ordered = _passive_first(paid, passive, where)
+    return Meaning(
+        tuple(earned),
+        np.array(list(earned.values())),
+        ordered,
+        np.array([paid[action] for action in ordered]),
+    )
+
+
+def _rewards(
+    rewards: Mapping[Any, float] | None, states: Sequence[str], where: str
+) -> dict[str, float]:
+    if not isinstance(rewards, Mapping):
+        raise InputError(f"rewards must give a number for each state: {', '.join(states)}.")
+    earned = {label_of(name): _finite(value, name) for name, value in rewards.items()}
+    _check_labels("rewards", "state", earned, states, where)
+    if len(set(earned.values())) == 1:
+        raise InputError("rewards are the same for every state: no action can be worth anything.")
+    return earned
+
+
+def _costs(
+    costs: Mapping[Any, float] | Sequence[float] | None,
+    actions: Sequence[str],
+    passive: Any,
+    where: str,
+) -> dict[str, float]:
+    """A cost for each action; left out, the passive one is free and the others cost 1."""
+    if costs is None:
+        free = label_of(passive) if passive is not None else "0"
+        if free not in actions:
+            raise InputError(
+                f"costs or passive must say which action costs nothing: {', '.join(actions)}."
+            )
+        return {action: float(action != free) for action in actions}
+    if not isinstance(costs, Mapping):
+        values = list(costs)
+        if len(values) != len(actions):
+            raise InputError(
+                f"costs must have a number for each of {', '.join(actions)}, in this order, "
+                f"not {len(values)}."
+            )
+        costs = dict(zip(actions, values, strict=True))
+    paid = {label_of(name): number(cost, f"the cost of '{name}'") for name, cost in costs.items()}
+    _check_labels("costs", "action", paid, actions, where)
+    return paid
+
+
+def _passive_first(paid: dict[str, float], passive: Any, where: str) -> tuple[str, ...]:
+    free = [action for action, cost in paid.items() if cost == 0]
+    if passive is not None:
+        name = label_of(passive)
+        if name not in paid:
+            raise InputError(f"passive is '{name}', which is no action of {where}.")
+        if paid[name] != 0:
+            raise InputError(f"the passive action '{name}' must cost 0, not {paid[name]:g}.")
+        free = [name]
+    if len(free) != 1:
+        told = f"not {' and '.join(free)}: name it with passive" if free else "but none does"
+        raise InputError(f"exactly one action, the passive one, must cost 0, {told}.")
+    return (free[0], *(action for action in paid if action != free[0]))
+
+
+def _check_labels(
+    name: str, kind: str, given: Mapping[str, float], known: Sequence[str], where: str
+) -> None:
+    for label in known:
+        if label not in given:
+            raise InputError(f"{name} must give a number for the {kind} '{label}' of {where}.")
+    for label in given:
+        if label not in known:
+            raise InputError(
+                f"{name} name the {kind} '{label}', which {where} never has (it has "
+                f"{', '.join(in_order(known))}): nothing can be learned about it."
+            )
+
+
+def _finite(value: Any, name: Any) -> float:
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        real = math.nan
+    if not math.isfinite(real):
+        raise InputError(f"the reward of '{name}' must be a finite number, not {value!r}.")
+    return real
+
+
+def _only(names: Sequence[str]) -> str:
+    return names[0] if names else "unknown"
+
+
+def _others(actions: Sequence[str], costs: Any) -> str:
+    named = [label_of(name) for name in costs] if isinstance(costs, Mapping) else []
+    other = [f"'{name}'" for name in named if name not in actions]
+    return " and ".join(other) or "any other"

@@ -1,0 +1,297 @@
+"""The report on a log: what was found, what is missing, what it says, and what a model gains."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from prefermab import plots
+from prefermab.experiments.figures import svg_of
+from prefermab.experiments.pages import Block, Bullets, Cell, Grid, Heading, Picture, Text
+from prefermab.logs.fitting import Fit
+from prefermab.logs.heldout import HeldOut
+from prefermab.logs.reading import Log
+from prefermab.model import Model
+
+SHOWN = 40
+"""Rows of a table of transitions; the rest is in the data beside the report."""
+
+FEW = 30
+"""Transitions under an action in a state below which what acting does there is mostly assumed."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Learned:
+    """All that was learned from a log."""
+
+    log: Log
+    fit: Fit
+    model: Model
+    transitions: pl.DataFrame
+    effects: pl.DataFrame
+    held_out: HeldOut | None
+    comparison: pl.DataFrame
+
+
+def as_data(learned: Learned) -> dict[str, Any]:
+    """Everything in the report, as JSON can hold it."""
+    held, model = learned.held_out, learned.model
+    return {
+        "found": dataclasses.asdict(learned.log.found),
+        "states": list(model.state_names),
+        "actions": list(model.action_names),
+        "features": list(model.feature_names),
+        "costs": learned.log.meaning.costs.tolist(),
+        "rewards": learned.log.meaning.rewards.tolist(),
+        "n_arms": model.n_arms,
+        "budget": model.budget,
+        "transitions": learned.transitions.to_dicts(),
+        "effects": learned.effects.to_dicts(),
+        "held_out": None
+        if held is None
+        else {
+            "rounds": held.rounds,
+            "losses": held.losses.to_dicts(),
+            "calibration": held.calibration.to_dicts(),
+        },
+        "comparison": learned.comparison.to_dicts(),
+    }
+
+
+def blocks_of(learned: Learned) -> list[Block]:
+    """The report, block by block."""
+    return [
+        *_summary(learned),
+        *_data(learned.log),
+        *_estimates(learned),
+        *_held_out(learned.held_out),
+        *_comparison(learned),
+        *_assumptions(),
+    ]
+
+
+def card(learned: Learned) -> str:
+    """The card of a model that was learned from a log."""
+    model = learned.model
+    return (
+        f"# Learned from {learned.log.where}, recipe `{model.recipe}`\n\n"
+        f"States {', '.join(model.state_names)}; actions {', '.join(model.action_names)}; "
+        f"features {', '.join(model.feature_names)}.\n\n"
+        + "\n\n".join(block.text for block in _summary(learned))
+        + "\n"
+    )
+
+
+def _summary(learned: Learned) -> list[Text]:
+    log, model = learned.log, learned.model
+    rows = {row["policy"]: row for row in learned.comparison.iter_rows(named=True)}
+    own = rows["prefermab"]
+    others = "; ".join(
+        f"than {name} {_signed(rows[name]['gain'])} ({_signed(rows[name]['gain_low'])} to "
+        f"{_signed(rows[name]['gain_high'])})"
+        for name in ("none", "random", "as logged")
+    )
+    acted = int((log.transitions.action > 0).sum())
+    return [
+        Text(
+            f"{log.found.people:,} people, {len(log.transitions):,} transitions, {acted:,} of them "
+            f"under an action. For {model.n_arms:,} arms and a budget of {model.budget:g} a round, "
+            f"the model earns {own['mean']:.3f} per arm in 9 simulated rounds "
+            f"({own['low']:.3f} to {own['high']:.3f} in 90 % of the worlds that the log allows). "
+            f"That is more {others}."
+        )
+    ]
+
+
+def _data(log: Log) -> list[Block]:
+    found, meaning, seen = log.found, log.meaning, log.transitions
+    unit = "days" if found.dates else "in the time column"
+    counts = np.zeros(log.shape[:2], int)
+    np.add.at(counts, (seen.state, seen.action), 1)
+    rows = [
+        [Cell(f"{state} (reward {reward:g})"), *(Cell(f"{n:,}") for n in each)]
+        for state, reward, each in zip(meaning.states, meaning.rewards, counts, strict=True)
+    ]
+    head = [f"{a} (cost {c:g})" for a, c in zip(meaning.actions, meaning.costs, strict=True)]
+    unknown = np.isnan(log.features)
+    missing = [
+        f"`{name}`: unknown of {int(unknown[:, at].sum()):,} people"
+        for at, name in enumerate(log.feature_names)
+        if unknown[:, at].any()
+    ]
+    return [
+        Heading("Data found"),
+        Text(
+            f"{found.rows:,} rows from {found.first} to {found.last}: {found.people:,} people, "
+            f"{found.rounds:,} rounds, {found.apart} {unit} apart, {found.present:,.1f} people in "
+            f"a round on average; {len(seen):,} transitions between rounds that follow each other. "
+            f"Features: {', '.join(f'`{name}`' for name in log.feature_names)}."
+        ),
+        Text("Transitions from each state under each action:"),
+        Grid(["state", *head], rows),
+        Heading("Gaps"),
+        Bullets(
+            [
+                f"{found.gaps:,} gaps between two rows of a person, {found.missing_rounds:,} "
+                "rounds in all: no transition is made up across a gap",
+                f"{found.joined_later:,} people joined after the first round, "
+                f"{found.left_earlier:,} have no row in the last",
+                f"{found.single:,} people have one row only: they give features and no transition",
+                f"{found.unknown_states:,} rows have no state and {found.unknown_actions:,} no "
+                "action: transitions that need them are left out",
+                *missing,
+            ]
+        ),
+    ]
+
+
+def _estimates(learned: Learned) -> list[Block]:
+    kappa = float(np.exp(np.log(learned.fit.kappas).mean()))
+    few = [row for row in learned.effects.iter_rows(named=True) if row["n"] < FEW]
+    shown = learned.transitions.filter(pl.col("chance") >= 0.001)
+    rows = [
+        [Cell(f"{r['state']}, {r['action']} → {r['next']}"), Cell(f"{r['n']:,}"),
+         Cell(f"{r['chance']:.3f}"), Cell(f"{r['low']:.3f} to {r['high']:.3f}")]
+        for r in shown.head(SHOWN).iter_rows(named=True)
+    ]  # fmt: skip
+    effects = [
+        [Cell(f"{r['state']}, {r['action']}"), Cell(f"{r['n']:,}"), Cell(_signed(r["effect"])),
+         Cell(f"{_signed(r['low'])} to {_signed(r['high'])}")]
+        for r in learned.effects.head(SHOWN).iter_rows(named=True)
+    ]  # fmt: skip
+    warning = [
+        Text(
+            "**Few transitions**: "
+            + "; ".join(f"{row['action']} in {row['state']} ({row['n']})" for row in few)
+            + ". There the effect is mostly what other states and people suggest, shrunk towards "
+            "none."
+        )
+    ]
+    return [
+        Heading("What the log says"),
+        Text(
+            "Averages over the people of the log, with 90 % intervals over the worlds that the log "
+            "allows. A person's own chances scatter around what the features say as after "
+            f"{kappa:,.0f} transitions."
+        ),
+        Text("What an action changes in the reward of the next state:"),
+        Grid(["state and action", "seen", "effect", "90 % interval"], effects),
+        *(warning if few else []),
+        Text(
+            "Chances of the next state, those of at least 0.001"
+            + (f", the first {SHOWN}:" if len(shown) > SHOWN else ":")
+        ),
+        Grid(["from, under → to", "seen", "chance", "90 % interval"], rows),
+    ]
+
+
+def _held_out(held: HeldOut | None) -> list[Block]:
+    if held is None:
+        return [
+            Heading("Weeks held out"),
+            Text("The log has transitions in fewer than three rounds: none can be held out."),
+        ]
+    losses = [
+        [Cell(f"{r['where']}: {r['predictor']}"), Cell(f"{r['n']:,}"), Cell(_known(r["loss"])),
+         Cell("" if r["better"] is None else f"{r['better']:+.4f} ± {r['stderr']:.4f}")]
+        for r in held.losses.iter_rows(named=True)
+    ]  # fmt: skip
+    bins = [
+        [Cell(f"{r['predicted']:.3f}"), Cell(f"{r['observed']:.3f}"),
+         Cell(f"{r['low']:.3f} to {r['high']:.3f}"), Cell(f"{r['n']:,}")]
+        for r in held.calibration.iter_rows(named=True)
+    ]  # fmt: skip
+    return [
+        Heading("Weeks held out"),
+        Text(
+            f"The last {held.rounds} rounds were foretold from those before. The loss is the mean "
+            "of minus the log-probability of what came; `better` is how much lower it is than in "
+            "the row above, with its standard error (people are independent, weeks are not)."
+        ),
+        Grid(["foretold from", "n", "loss", "better"], losses),
+        Text(
+            "Calibration: every next state of every transition is a prediction; tenths of them by "
+            "size, what was foretold and how often it came (95 % interval)."
+        ),
+        Grid(["predicted", "observed", "interval", "n"], bins),
+        *_picture(held.calibration),
+    ]
+
+
+def _picture(bins: pl.DataFrame) -> Sequence[Block]:
+    """Predicted against observed, where pictures can be drawn."""
+    with contextlib.suppress(plots.NoPlotsError):
+        figure = plots.blank(3.6, 3.4)
+        panel = figure.subplots()
+        panel.plot([0, 1], [0, 1], color=plots.GREY, lw=1, ls="--")
+        reach = [bins["observed"] - bins["low"], bins["high"] - bins["observed"]]
+        panel.errorbar(
+            bins["predicted"], bins["observed"], yerr=np.clip(reach, 0, None), fmt="o", ms=4,
+            color=plots.BLUE, ecolor=plots.INK, lw=1,
+        )  # fmt: skip
+        panel.set_xlabel("predicted", fontsize=9)
+        panel.set_ylabel("observed", fontsize=9)
+        plots.plain(panel)
+        caption = "Chances foretold for the weeks held out, and how often it came so."
+        return [Picture("calibration", svg_of(figure, "calibration"), caption)]
+    return []
+
+
+def _comparison(learned: Learned) -> list[Block]:
+    frame, model = learned.comparison, learned.model
+    rows = [
+        [Cell(r["policy"]), Cell(f"{r['mean']:.3f}"), Cell(f"{r['low']:.3f} to {r['high']:.3f}"),
+         *([Cell(""), Cell("")] if r["policy"] == "prefermab" else
+           [Cell(f"{_signed(r['gain'])} ({_signed(r['gain_low'])} to {_signed(r['gain_high'])})"),
+            Cell(f"{r['ahead']:.0%}")]),
+         Cell(f"{r['spent']:.2f}")]
+        for r in frame.iter_rows(named=True)
+    ]  # fmt: skip
+    return [
+        Heading("Simulated comparison"),
+        Text(
+            f"Reward per arm over 9 rounds, {model.n_arms:,} arms, budget {model.budget:g}, in "
+            f"{frame['worlds'][0]} worlds that the log allows, {frame['trials'][0]} trials in "
+            "each: all policies meet the same people and luck. Intervals hold 90 % of the worlds. "
+            "`as logged` chooses as the log did in each state, with the same budget."
+        ),
+        Grid(
+            [
+                "policy",
+                "reward per arm",
+                "90 % of worlds",
+                "model earns more",
+                "in worlds",
+                "spent",
+            ],
+            rows,
+        ),
+    ]
+
+
+def _assumptions() -> list[Block]:
+    return [
+        Heading("What this takes for granted"),
+        Bullets(
+            [
+                "Whom the log's actions went to was decided by what is in the log, or by chance. "
+                "If it was decided by something else that also moves states, effects are off.",
+                "Where people go next depends on the present state, the action and the features "
+                "only, and stays so over time.",
+                "People do not influence each other.",
+                "The comparison is a simulation by what was learned here: it allows for what the "
+                "log leaves open, not for what the three points above get wrong.",
+            ]
+        ),
+    ]
+
+
+def _known(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.3f}"

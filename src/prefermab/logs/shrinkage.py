@@ -1,0 +1,195 @@
+"""Transitions as a multinomial logistic model whose coefficients are shrunk.
+
+For each state s the log-odds of the next states are linear in the terms x of a person's features:
+
+    logits[s, a] = C (base[s] x + [a > 0] effect[s, a] x)
+
+C spreads one coordinate fewer than there are states over all of them, evenly, so that no label is
+special. Coefficients are normal around 0. There are four scales, for the constant and for the
+other terms, of `base` and of `effect`; they are found by empirical Bayes, with the expectation
+and maximisation steps of MacKay's evidence framework, under a weak prior that expects effects to
+be small. So what is known of few is pulled towards what is known of many, and what acting does
+towards nothing, as far as the log says that this predicts better.
+"""
+
+import dataclasses
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.special import logsumexp
+
+from prefermab.errors import InputError
+
+LARGEST = 4000
+"""Coefficients of one state beyond which their covariance is too large to work with."""
+
+EXPECTED = np.array([1.5, 0.5, 0.5, 0.25])
+STRENGTH = 4.0
+"""The scales that are expected before the log is seen (constant and other terms of base, then of
+effect), and how many coefficients' worth of evidence that counts for."""
+
+MOST_TURNS = 50
+
+
+@dataclasses.dataclass(frozen=True)
+class Cells:
+    """Counts of what followed, from one state, for each person and action that there is."""
+
+    terms: np.ndarray
+    action: np.ndarray
+    counts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Normal:
+    """A normal approximation: coefficients (contrast, input), and the Cholesky factor of their
+    precision."""
+
+    mean: np.ndarray
+    factor: np.ndarray
+
+    def variance(self) -> np.ndarray:
+        """Of each coefficient."""
+        inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
+        return (inverse**2).sum(axis=0).reshape(self.mean.shape)
+
+    def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Coefficients (draw, contrast, input)."""
+        noise = rng.standard_normal((len(self.factor), n))
+        away = solve_triangular(self.factor, noise, lower=True, trans=1)
+        return self.mean + away.T.reshape(n, *self.mean.shape)
+
+
+def contrasts(n_states: int) -> np.ndarray:
+    """(state, state - 1): orthonormal columns that add up to 0.
+
+    >>> from prefermab.logs.shrinkage import contrasts
+    >>> contrasts(2).round(3).tolist()
+    [[0.707], [-0.707]]
+    """
+    steps = np.arange(1, n_states)
+    columns = np.tri(n_states, n_states - 1, -1) * 0.0
+    for place, size in enumerate(steps):
+        columns[: place + 1, place] = 1.0
+        columns[place + 1, place] = -size
+    return columns / np.sqrt(steps * (steps + 1))
+
+
+def inputs(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.ndarray:
+    """Terms for `base`, then again for the `effect` of each action, 0 where it was not taken."""
+    taken = action[:, None] == np.arange(1, n_actions)
+    effects = (taken[:, :, None] * terms[:, None, :]).reshape(len(terms), -1)
+    return np.concatenate([terms, effects], axis=1)
+
+
+def groups(n_terms: int, n_actions: int) -> np.ndarray:
+    """Which of the four scales each input has."""
+    constant = np.arange(n_terms) > 0
+    return np.concatenate([constant, np.tile(2 + constant, n_actions - 1)]).astype(int)
+
+
+def check_size(n_states: int, n_actions: int, n_terms: int) -> None:
+    """The coefficients of a state must not be too many."""
+    size = (n_states - 1) * n_actions * n_terms
+    if size > LARGEST:
+        raise InputError(
+            f"{n_states} states, {n_actions} actions and {n_terms - 1} features need {size:,} "
+            f"coefficients for each state, more than {LARGEST:,}: join labels or leave out "
+            "features."
+        )
+
+
+Shrunk = tuple[list[Normal], np.ndarray]
+"""The coefficients of every state, and the four scales they share."""
+
+
+def shrink(
+    cells: list[Cells],
+    weights: list[np.ndarray],
+    n_actions: int,
+    before: Shrunk | None = None,
+) -> Shrunk:
+    """Coefficients and scales, found in turn, from where they were `before`."""
+    n_states, n_terms = cells[0].counts.shape[1], cells[0].terms.shape[1]
+    check_size(n_states, n_actions, n_terms)
+    designs = [inputs(cell.terms, cell.action, n_actions) for cell in cells]
+    counts = [cell.counts * weight[:, None] for cell, weight in zip(cells, weights, strict=True)]
+    group = groups(n_terms, n_actions)
+    if before is None:
+        at, scales = [np.zeros((n_states - 1, len(group)))] * n_states, EXPECTED
+    else:
+        at, scales = [fit.mean for fit in before[0]], before[1]
+
+    def fitted(at: list[np.ndarray], scales: np.ndarray) -> list[Normal]:
+        precision = scales[group] ** -2.0
+        each = zip(designs, counts, at, strict=True)
+        return [likeliest(design, seen, precision, start) for design, seen, start in each]
+
+    fits = fitted(at, scales)
+    for _ in range(MOST_TURNS):
+        last, scales = scales, _scales(fits, group)
+        if np.abs(np.log(scales / last)).max() < 0.03:
+            break
+        fits = fitted([fit.mean for fit in fits], scales)
+    return fits, scales
+
+
+def _scales(fits: list[Normal], group: np.ndarray) -> np.ndarray:
+    """The scales under which these coefficients, with their uncertainty, are likeliest."""
+    sizes = [(fit.mean**2 + fit.variance()).sum(axis=0) for fit in fits]
+    total = np.bincount(group, weights=np.sum(sizes, axis=0), minlength=4)
+    number = np.bincount(group, minlength=4) * len(fits) * fits[0].mean.shape[0]
+    return np.sqrt((total + STRENGTH * EXPECTED**2) / (number + STRENGTH))
+
+
+def likeliest(
+    design: np.ndarray, counts: np.ndarray, precision: np.ndarray, start: np.ndarray
+) -> Normal:
+    """The likeliest coefficients by Newton's method, and the curvature there."""
+    at, value = start, _loss(design, counts, precision, start)
+    for _ in range(100):
+        slope, curvature = _derivatives(design, counts, precision, at)
+        factor = cho_factor(curvature, lower=True)
+        step = cho_solve(factor, slope.ravel()).reshape(at.shape)
+        gain = float((slope * step).sum())
+        if gain < 1e-8:
+            break
+        size = 1.0
+        while size > 1e-4:
+            tried = _loss(design, counts, precision, at - size * step)
+            if tried <= value - 1e-4 * size * gain:
+                break
+            size /= 2
+        else:
+            break
+        at, value = at - size * step, tried
+    _, curvature = _derivatives(design, counts, precision, at)
+    return Normal(at, np.linalg.cholesky(curvature))
+
+
+def log_chances(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """Log-probabilities (row, next state)."""
+    logits = design @ coefficients.T @ contrasts(coefficients.shape[0] + 1).T
+    return logits - logsumexp(logits, axis=1, keepdims=True)
+
+
+def _loss(design: np.ndarray, counts: np.ndarray, precision: np.ndarray, at: np.ndarray) -> float:
+    return float(-(counts * log_chances(design, at)).sum() + (precision * at**2).sum() / 2)
+
+
+def _derivatives(
+    design: np.ndarray, counts: np.ndarray, precision: np.ndarray, at: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    spread = contrasts(counts.shape[1])
+    chance, total = np.exp(log_chances(design, at)), counts.sum(axis=1)
+    slope = ((total[:, None] * chance - counts) @ spread).T @ design + precision * at
+    centred = chance @ spread
+    n, size = at.shape
+    curvature = np.empty((n, size, n, size))
+    for i in range(n):
+        for j in range(i + 1):
+            covariance = chance @ (spread[:, i] * spread[:, j]) - centred[:, i] * centred[:, j]
+            block = (design * (total * covariance)[:, None]).T @ design
+            curvature[i, :, j, :] = curvature[j, :, i, :] = block
+    flat = curvature.reshape(n * size, n * size)
+    return slope, flat + np.diag(np.tile(precision, n))
