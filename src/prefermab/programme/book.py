@@ -52,7 +52,7 @@ CREATE TABLE plans (
     versions TEXT NOT NULL,
     made TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
     closed TEXT,
-    summary TEXT NOT NULL,
+    facts TEXT NOT NULL,
     inputs BLOB NOT NULL,
     output BLOB NOT NULL,
     PRIMARY KEY (round, attempt)

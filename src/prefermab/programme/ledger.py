@@ -158,7 +158,7 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
     """The plan of a round: the one that holds, or an earlier attempt."""
     which = "status <> 'superseded'" if attempt is None else "attempt = ?"
     found = sql.execute(
-        "SELECT round, attempt, status, model, asked, versions, summary, inputs, output "
+        "SELECT round, attempt, status, model, asked, versions, facts, inputs, output "
         f"FROM plans WHERE round = ? AND {which}",
         (round,) if attempt is None else (round, attempt),
     ).fetchone()
@@ -178,7 +178,7 @@ def put_plan(sql: Connection, plan: Planned) -> None:
     """Keeps a plan; one of the same round that was not recorded is superseded by it."""
     sql.execute("UPDATE plans SET status = 'superseded' WHERE round = ?", (plan.round,))
     sql.execute(
-        "INSERT INTO plans (round, attempt, status, model, asked, versions, summary, inputs, "
+        "INSERT INTO plans (round, attempt, status, model, asked, versions, facts, inputs, "
         "output) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             plan.round,
