@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Bool, Float
 
-from prefermab.arms import Arms, TrialKeys
+from prefermab.arms import Arms, Key, TrialKeys
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
@@ -125,11 +125,16 @@ def trial_keys(seed: int, trials: int) -> TrialKeys:
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(trials))
 
 
+def opt_in_key(key: Key) -> Key:
+    """The stream of a trial that decides who is in; its world has `key` itself."""
+    return jax.random.fold_in(key, 1)
+
+
 def _schedules(
     keys: TrialKeys, rate: float | Streaming, n_arms: int, n_rounds: int
 ) -> Bool[Array, "trial round arm"]:
     """ξ for every trial: a fixed random share, or a stream of people."""
-    keys = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
+    keys = jax.vmap(opt_in_key)(keys)
     if isinstance(rate, Streaming):
         places = jax.vmap(lambda key: rate.occupants(key, n_arms, n_rounds))(keys)
         people = int(places.max()) + 1

@@ -5,7 +5,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from prefermab.arms import Arms, Costs, Key, Observation, States, hide_opted_out, reward_of_opted_in
+from prefermab.arms import (
+    Actions,
+    Arms,
+    Costs,
+    Key,
+    Observation,
+    States,
+    hide_opted_out,
+    reward_of_opted_in,
+)
 from prefermab.budget import cost_of
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
@@ -62,6 +71,20 @@ def observe(
     return Observation(state, features, opt_in, costs, budget, round)
 
 
+def come_in(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
+    """An arm starts anew in `world.start` when it comes in."""
+    return jnp.where(arrives, world.start, state)
+
+
+def advance(
+    domain: Domain, world: World, seen: Observation, actions: Actions, luck: Key
+) -> tuple[States, Float[Array, ""]]:
+    """The next states, and their reward: that of those who were in when it was decided."""
+    keys = jax.random.split(luck, seen.n_arms)
+    state = jax.vmap(domain.step)(keys, world.arms, seen.state, actions)
+    return state, reward_of_opted_in(seen.opt_in, jax.vmap(domain.reward_at)(world.arms, state))
+
+
 def play(
     policy: Policy,
     domain: Domain,
@@ -72,8 +95,7 @@ def play(
 ) -> Played:
     """Plays `policy` in `world` to the end of its opt-in schedule.
 
-    The reward of a decision is that of the next state. An arm starts anew in `world.start` when it
-    comes in.
+    The reward of a decision is that of the next state.
     """
     n_rounds, n_arms = world.opt_in.shape
     costs = jax.vmap(domain.costs)(world.arms)
@@ -83,14 +105,12 @@ def play(
     def one_round(carry, at):
         state, memory = carry
         now, opt_in, arrives, key_luck, key_policy = at
-        state = jnp.where(arrives, world.start, state)
+        state = come_in(world, arrives, state)
         seen = observe(domain, world.arms, costs, state, opt_in, budget, now)
         actions, memory = ready.act(seen, memory, key_policy)
         actions = _whole(actions, n_arms)
         sound = jnp.all((actions >= 0) & (actions < domain.n_actions))
-        keys = jax.random.split(key_luck, n_arms)
-        state = jax.vmap(domain.step)(keys, world.arms, seen.state, actions)
-        reward = reward_of_opted_in(opt_in, jax.vmap(domain.reward_at)(world.arms, state))
+        state, reward = advance(domain, world, seen, actions, key_luck)
         played = Played(reward, cost_of(actions, costs), jnp.sum(opt_in), sound)
         return (state, memory), played
 

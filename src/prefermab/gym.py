@@ -1,0 +1,217 @@
+"""Gymnasium environments for every domain (extra `gym`); importing this module registers them.
+
+An episode is a trial: `reset(seed=s)` begins trial 0 of `pm.evaluate(..., seed=s)`, with its arms,
+starts, opt-ins and luck, and every later `reset()` the next one. World i of a vector environment
+is a single one reset with seed s + i.
+
+>>> import gymnasium
+>>> import prefermab.gym
+>>> env = gymnasium.make("prefermab/Armman-v0", n_arms=5, budget=2)
+>>> seen, info = env.reset(seed=0)
+>>> seen, reward, terminated, truncated, info = env.step([1, 1, 1, 0, 0])
+>>> info["executed"].tolist(), info["projected"], info["spent"]
+([1, 1, 0, 0, 0], True, 2.0)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from prefermab import domains
+from prefermab.arms import Arms
+from prefermab.domains import ContinuousDomain, Domain
+from prefermab.episodes import Programme
+from prefermab.errors import InputError, count
+from prefermab.evaluation import ROUNDS
+from prefermab.opt_in import Streaming
+from prefermab.worlds import Seen, Worlds, as_actions, as_seed, programme_of
+
+try:
+    import gymnasium
+    from gymnasium import spaces
+    from gymnasium.vector import AutoresetMode, VectorEnv
+    from gymnasium.vector.utils import batch_space
+except ModuleNotFoundError:
+    raise InputError(
+        "prefermab.gym needs Gymnasium, which is not installed: pip install 'prefermab[gym]'."
+    ) from None
+
+LARGEST = float(np.finfo(np.float32).max)
+"""Bounds must be finite to pass Gymnasium's checker; features and costs have none of their own."""
+
+
+class AllocationEnv(gymnasium.Env):
+    """One world: `rounds` rounds of one budget for `n_arms` arms, then the episode is truncated.
+
+    `domain` is a Domain or the name of one, which takes `settings`. Left out, `n_arms` and
+    `budget` are the paper's for the domain. `opt_in` is a share of the arms or a `Streaming`
+    process; given `arms` are played in every episode. There is nothing to render.
+
+    >>> import prefermab as pm
+    >>> from prefermab.gym import AllocationEnv
+    >>> env = AllocationEnv(pm.domains.SIS(population=20), n_arms=3, budget=2)
+    >>> env.action_space
+    MultiDiscrete([3 3 3])
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012
+
+    def __init__(
+        self,
+        domain: Domain | str | None = None,
+        n_arms: int | None = None,
+        budget: float | None = None,
+        rounds: int = ROUNDS,
+        opt_in: float | Streaming = 1.0,
+        *,
+        arms: Arms | None = None,
+        render_mode: str | None = None,
+        **settings: Any,
+    ):
+        programme = programme_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
+        self.domain, self.render_mode = programme.domain, render_mode
+        self.observation_space = observation_space(programme)
+        self.action_space = action_space(programme)
+        self._worlds = Worlds(programme, 1)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Seen, dict[str, Any]]:
+        """Begins an episode: the first trial of `seed`, or the next one where it is left out."""
+        seed = as_seed(seed)
+        super().reset(seed=seed)
+        return _first(self._worlds.reset([seed], self.np_random)), {}
+
+    def step(self, action: Any) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
+        """Plays a round. The info says which actions were `executed`, whether they differ from
+        those asked for (`projected`), what they cost (`spent`), and the `budget`."""
+        asked = as_actions(action, self._worlds.programme, ())
+        seen, reward, info = self._worlds.step(asked[None])
+        told = {
+            "projected": bool(info["projected"][0]),
+            "executed": info["executed"][0],
+            "spent": float(info["spent"][0]),
+            "budget": float(info["budget"][0]),
+        }
+        return _first(seen), float(reward[0]), False, self._worlds.over, told
+
+
+class AllocationVectorEnv(VectorEnv):
+    """Many worlds at once, in one computation; the arguments are those of `AllocationEnv`.
+
+    All worlds end together, and the step after that begins a new episode in each, whatever the
+    actions (Gymnasium's next-step autoreset).
+
+    >>> from prefermab.gym import AllocationVectorEnv
+    >>> envs = AllocationVectorEnv(100, "synthetic", n_arms=5, budget=2)
+    >>> seen, infos = envs.reset(seed=0)
+    >>> seen["features"].shape
+    (100, 5, 4)
+    """
+
+    metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(
+        self,
+        num_envs: int,
+        domain: Domain | str | None = None,
+        n_arms: int | None = None,
+        budget: float | None = None,
+        rounds: int = ROUNDS,
+        opt_in: float | Streaming = 1.0,
+        *,
+        arms: Arms | None = None,
+        render_mode: str | None = None,
+        **settings: Any,
+    ):
+        programme = programme_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
+        self.domain, self.render_mode = programme.domain, render_mode
+        self.num_envs = count(num_envs, "num_envs")
+        self.single_observation_space = observation_space(programme)
+        self.single_action_space = action_space(programme)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._worlds = Worlds(programme, self.num_envs)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Seen, dict[str, Any]]:
+        """Begins an episode in every world: with `seed`, `seed` + 1 and so on, or given seeds."""
+        if options and "reset_mask" in options:
+            raise InputError("all worlds end together: they cannot be reset one by one.")
+        if isinstance(seed, int | np.integer):
+            seed = [int(seed) + i for i in range(self.num_envs)]
+        seeds = [as_seed(one) for one in ([None] * self.num_envs if seed is None else seed)]
+        if len(seeds) != self.num_envs:
+            raise InputError(f"seed must hold one for each of {self.num_envs} worlds.")
+        super().reset(seed=seeds[0])
+        return self._worlds.reset(seeds, self.np_random), {}
+
+    def step(self, actions: Any) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Plays a round in every world; the infos are those of a single one, stacked."""
+        never = np.zeros(self.num_envs, bool)
+        if self._worlds.over:
+            return self.reset()[0], np.zeros(self.num_envs), never, never.copy(), {}
+        asked = as_actions(actions, self._worlds.programme, (self.num_envs,))
+        seen, reward, infos = self._worlds.step(asked)
+        told = {f"_{name}": np.ones(self.num_envs, bool) for name in infos}
+        return seen, reward, never, np.full(self.num_envs, self._worlds.over), {**infos, **told}
+
+
+def observation_space(programme: Programme) -> spaces.Space:
+    """What is seen: the fields of `Observation`, features that are unknown apart as `known`."""
+    domain, n_arms = programme.domain, programme.n_arms
+    shape = (n_arms, len(domain.feature_names))
+    state = spaces.Box(-LARGEST, LARGEST, (n_arms,), np.float32)
+    if isinstance(domain, ContinuousDomain):
+        state = spaces.Box(0.0, 1.0, (n_arms,), np.float32)
+    elif jnp.issubdtype(domain.cells.dtype, jnp.integer):
+        state = spaces.MultiDiscrete(np.full(n_arms, domain.n_cells))
+    return spaces.Dict(
+        {
+            "state": state,
+            "features": spaces.Box(-LARGEST, LARGEST, shape, np.float32),
+            "known": spaces.MultiBinary(shape),
+            "opt_in": spaces.MultiBinary(n_arms),
+            "costs": spaces.Box(0.0, LARGEST, (n_arms, domain.n_actions), np.float32),
+            "budget": spaces.Box(0.0, LARGEST, (1,), np.float32),
+            "round": spaces.Discrete(programme.rounds + 1),
+        }
+    )
+
+
+def action_space(programme: Programme) -> spaces.Space:
+    """An action for each arm, affordable together or not."""
+    return spaces.MultiDiscrete(np.full(programme.n_arms, programme.domain.n_actions))
+
+
+def register() -> None:
+    """Makes `prefermab/Armman-v0` and the like known; `prefermab/Domain-v0` takes any Domain.
+
+    >>> import gymnasium
+    >>> import prefermab.gym
+    >>> prefermab.gym.register()
+    >>> gymnasium.spec("prefermab/SIS-v0").kwargs
+    {'domain': 'sis'}
+    """
+    named = {kind.__name__: {"domain": name} for name, kind in domains.BY_NAME.items()}
+    for name, kwargs in {**named, "Domain": {}}.items():
+        if f"prefermab/{name}-v0" not in gymnasium.registry:
+            gymnasium.register(
+                f"prefermab/{name}-v0",
+                entry_point="prefermab.gym:AllocationEnv",
+                vector_entry_point="prefermab.gym:AllocationVectorEnv",
+                kwargs=kwargs,
+            )
+
+
+def _first(seen: Seen) -> Seen:
+    return {name: values[0] for name, values in seen.items()}
+
+
+register()
