@@ -1,6 +1,7 @@
 """A trained model: what was learned, what it was learned on, and how to ask it."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,6 +138,23 @@ class Model:
         from prefermab.planning.plan import plan
 
         return plan(self, frame, budget, rules, waiting)
+
+    def what_if(
+        self, frame: Any, budgets: Sequence[float], rules: "Rules | None" = None
+    ) -> pl.DataFrame:
+        """What each of several budgets would do for a table of people: what is spent, how many are
+        chosen, the price, and the expected reward gained over doing nothing.
+
+        >>> import polars as pl
+        >>> import prefermab as pm
+        >>> people = pl.DataFrame({"id": [1, 2], "state": ["persuadable", "motivated"],
+        ...                        "feature_0": [0.3, 0.1]})
+        >>> pm.load("armman").what_if(people, budgets=[0, 1, 2])["chosen"].to_list()
+        [0, 1, 2]
+        """
+        from prefermab.planning.plan import what_if
+
+        return what_if(self, frame, budgets, rules)
 
     def save(self, path: str | Path) -> None:
         """Writes the model to a folder, whole or not at all."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 INK, BLUE, GREY = "#1b1f24", "#2563a8", "#9aa3ad"
+OTHERS = ("#c8642c", "#3d8b63", "#e3b23c", "#8560a8", "#4f9bb0", "#a34a5e")
 
 
 class NoPlotsError(InputError):
@@ -78,6 +79,52 @@ def curves(history: pl.DataFrame) -> "Figure":
     return figure
 
 
+def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
+    """How a programme goes on under each policy, with two standard errors to either side.
+
+    `frame` is what `prefermab.simulate` returns.
+
+    >>> import prefermab as pm
+    >>> from prefermab import plots
+    >>> frame = pm.simulate(domain=pm.domains.Armman(), rounds=5, trials=20)
+    >>> figure = plots.programme(frame, "Armman", budget=7)
+    """
+    figure = blank(9, 5.8)
+    (engaged, there), (spent, reached) = figure.subplots(2, 2, sharex=True)
+    others = iter(OTHERS * frame.height)
+    for place, name in enumerate(frame["policy"].unique(maintain_order=True)):
+        rows = frame.filter(pl.col("policy") == name)
+        color = GREY if name == "none" else BLUE if place == 0 else next(others)
+        # The first is wide and lies below, so that one that runs along with it is seen as well.
+        style = {"color": color, "lw": 3.2 if place == 0 else 1.3}
+        for panel, what in ((engaged, "engagement"), (spent, "spent"), (reached, "reached_share")):
+            _band(panel, rows, what, {**style, "label": name})
+    one = frame.filter(pl.col("policy") == frame["policy"][0])
+    there.fill_between(one["round"], one["opted_in"], color=INK, alpha=0.12, lw=0)
+    there.plot(one["round"], one["opted_in"], color=INK, lw=1.4)
+    spent.axhline(budget, color=INK, ls=":", lw=1)
+    reached.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    for panel, says in (
+        (engaged, "Engagement: reward of the round, per person in"),
+        (there, "People in the programme"),
+        (spent, "Spent in the round (dotted: the budget)"),
+        (reached, "Acted on at least once, of all who ever joined"),
+    ):
+        panel.set_title(says, fontsize=9.5, color=INK, loc="left")
+        plain(panel)
+        panel.margins(x=0.01)
+        if panel is not engaged:
+            panel.set_ylim(bottom=-0.02 * panel.get_ylim()[1])
+    for panel in (spent, reached):
+        panel.set_xlabel("round", fontsize=9, color=INK)
+    lines = engaged.get_legend_handles_labels()
+    figure.legend(
+        *lines, loc="outside lower center", ncols=7, frameon=False, fontsize=9, labelcolor=INK
+    )
+    figure.suptitle(title, fontsize=12, color=INK, x=0.01, ha="left")
+    return figure
+
+
 def shaping(
     states: np.ndarray, rewards: np.ndarray, cells: np.ndarray, abstract: np.ndarray
 ) -> "Figure":
@@ -99,6 +146,29 @@ def shaping(
     return figure
 
 
+def budgets(found: pl.DataFrame) -> "Figure":
+    """What several budgets would do: expected gain, spending and price.
+
+    `found` is what `Model.what_if` returns.
+
+    >>> import polars as pl
+    >>> from prefermab import plots
+    >>> found = pl.DataFrame({"budget": [1.0, 2.0], "spent": [1.0, 2.0], "price": [0.5, 0.4],
+    ...                       "gain": [0.6, 1.0]})
+    >>> figure = plots.budgets(found)
+    """
+    told = {"gain": "expected gain in reward", "spent": "spent", "price": "price"}
+    shown = [name for name in told if found[name].null_count() < found.height]
+    figure = blank(1.2 + 2.8 * len(shown), 2.9)
+    for panel, name in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        panel.plot(found["budget"], found[name], color=BLUE, lw=1.6, marker=".", ms=4)
+        panel.set_xlabel("budget", fontsize=9, color=INK)
+        panel.set_title(told[name], fontsize=10, color=INK, loc="left")
+        panel.set_ylim(bottom=0)
+        plain(panel)
+    return figure
+
+
 def blank(width: float, height: float) -> "Figure":
     """An empty figure, in inches.
 
@@ -113,6 +183,14 @@ def plain(panel: Any) -> None:
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(GREY)
     panel.tick_params(labelsize=8, colors=INK)
+
+
+def _band(panel: Any, rows: pl.DataFrame, what: str, style: dict[str, Any]) -> None:
+    """A line along the rounds, and two standard errors to either side."""
+    rounds, mean = rows["round"].to_numpy(), rows[what].to_numpy()
+    width = 2 * rows[f"{what}_stderr"].to_numpy()
+    panel.plot(rounds, mean, **style)
+    panel.fill_between(rounds, mean - width, mean + width, color=style["color"], alpha=0.18, lw=0)
 
 
 def _panel(panel: Any, rows: pl.DataFrame) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.arms import Observation, hide_opted_out
-from prefermab.errors import count, number
+from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.planning.limits import ANY, EXCLUDED, OUT, RESTING, Limits, apply
 from prefermab.planning.reasons import reasons
@@ -118,6 +118,34 @@ def plan(
     return Plan(carried(laid_out(draft, actions, waiting), table), summary(draft, actions))
 
 
+def what_if(
+    model: Model,
+    frame: Any,
+    budgets: Sequence[float],
+    rules: Rules | None = None,
+    where: str = "the table",
+) -> pl.DataFrame:
+    """What other budgets would do; see `Model.what_if`."""
+    limits = [number(budget, "budget") for budget in budgets]
+    if not limits:
+        raise InputError("budgets must name at least one budget.")
+    draft = Draft.of(model, as_frame(frame), rules or Rules(), limits[0], where)
+    rows = []
+    for budget in limits:
+        draft = draft.judged(budget)
+        actions = draft.choose()
+        rows.append(
+            {
+                "budget": budget,
+                "spent": paid(actions, draft.roster.costs),
+                "chosen": int((actions > 0).sum()),
+                "price": draft.price,
+                "gain": draft.gained(actions),
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"gain": pl.Float64})
+
+
 @dataclasses.dataclass(frozen=True)
 class Draft:
     """All that a choice rests on."""
@@ -140,13 +168,18 @@ class Draft:
         """Reads the table and asks the model."""
         roster = read_roster(model, table, where)
         limits = apply(rules, model, roster, table, where)
-        seen = observation(model.policy, roster, limits.may, budget)
-        judged = _judge(model.policy, seen)
+        blank = cls(model, table, where, rules, budget, roster, limits, 0.0, np.zeros((0, 0)))
+        return blank.judged(budget)
+
+    def judged(self, budget: float) -> "Draft":
+        """The same people at another budget."""
+        model, roster, out = self.model, self.roster, ~self.limits.may
+        judged = _judge(model.policy, observation(model.policy, roster, ~out, budget))
         gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
-        if rules.named() and not limits.may.all():
+        if self.rules.named() and out.any():
             # What a rule costs is what those would gain whom it keeps out.
-            gains[~limits.may] = useful_gains(model, roster, ~limits.may, price)
-        return cls(model, table, where, rules, budget, roster, limits, price, gains)
+            gains[out] = useful_gains(model, roster, out, price)
+        return dataclasses.replace(self, budget=budget, price=price, gains=gains)
 
     @property
     def per_cost(self) -> bool:
@@ -262,7 +295,7 @@ def laid_out(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
     best = np.where(actions > 0, actions, net.argmax(axis=1) + 1)
     raw = gains_of(draft.model, roster.states, roster.features, draft.price)
     scores = raw[np.arange(size), best].astype(float)
-    prices = own_prices(draft.model, roster)
+    prices = own_prices(draft.model, roster, draft.price, raw)
     may = draft.limits.may
     order = np.lexsort(
         (np.arange(size), -(scores if prices is None else prices), ~(actions > 0), ~may)

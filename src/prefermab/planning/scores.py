@@ -14,7 +14,7 @@ from prefermab.model import Model
 from prefermab.planning.roster import Roster, columns_of
 from prefermab.policies.learned import CHUNK, BySweep, Learned
 
-PROBES = 8
+PROBES = 4
 """Prices that are tried in search of a person's own."""
 
 SAMPLED_STATES = 12
@@ -63,49 +63,52 @@ def padded(array: np.ndarray) -> np.ndarray:
     return np.pad(array, fill)
 
 
-def own_prices(model: Model, roster: Roster) -> np.ndarray | None:
-    """The highest price at which each person would still be acted on, 0 where at none.
+def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) -> np.ndarray | None:
+    """The highest price at which each person would still be acted on, 0 where at none, found from
+    what their actions gain at the going price.
 
     None for a recipe whose network has no such price.
     """
     if not isinstance(model.policy, BySweep):
         return None
     highest = float(model.policy.worth.perception.highest_price)
+    costs = np.maximum(roster.costs[:, 1:], 1e-9)
 
-    def net(roots: np.ndarray) -> np.ndarray:
-        prices = (roots**2).astype(np.float32)
-        gains = gains_of(model, roster.states, roster.features, prices)
-        return (gains - prices[:, None] * roster.costs)[:, 1:].max(axis=1)
+    def net(prices: np.ndarray) -> np.ndarray:
+        found = gains_of(model, roster.states, roster.features, prices)[:, 1:]
+        return (found - prices[:, None] * costs).max(axis=1)
 
-    return last_positive(net, roster.size, np.sqrt(highest)) ** 2
+    first = (gains[:, 1:] - price * costs).max(axis=1)
+    steepest = costs.max(axis=1)
+    return crossing(net, np.full(roster.size, price), first, -steepest, highest)
 
 
-def last_positive(net: Callable[[np.ndarray], np.ndarray], size: int, highest: float) -> np.ndarray:
-    """For each of several falling functions at once, where it crosses 0 in [0, highest], by a
-    straight line between the ends that are known (the one that stays is halved: Illinois).
+def crossing(
+    net: Callable[[np.ndarray], np.ndarray],
+    start: np.ndarray,
+    at_start: np.ndarray,
+    slope: np.ndarray,
+    highest: float,
+) -> np.ndarray:
+    """Where several falling functions cross 0 in [0, highest], by secants, all at once. `slope` is
+    a guess that is used where two points are too close to tell.
 
     >>> import numpy as np
-    >>> from prefermab.planning.scores import last_positive
-    >>> last_positive(lambda x: np.array([4.0, -1.0]) - x**2, 2, 10.0).round(2)
+    >>> from prefermab.planning.scores import crossing
+    >>> line = lambda x: np.array([4.0, -1.0]) - 2 * x
+    >>> crossing(line, np.ones(2), line(np.ones(2)), -np.ones(2), 10.0).round(3)
     array([2., 0.])
     """
-    low, high = np.zeros(size), np.full(size, highest)
-    at_low, at_high = net(low).astype(float), net(high).astype(float)
-    never, always = at_low <= 0, at_high > 0
-    side = np.zeros(size, int)
-    for probe in range(PROBES):
-        spread = np.where(at_low - at_high > 0, at_low - at_high, 1.0)
-        middle = low + (high - low) * np.clip(at_low / spread, 0.02, 0.98)
-        # What a budget leads to is far below the highest price: begin there.
-        middle = np.where(probe == 0, low + (high - low) / 8, middle)
-        value = net(middle)
-        up = value > 0
-        at_high = np.where(up & (side == 1), at_high / 2, at_high)
-        at_low = np.where(~up & (side == -1), at_low / 2, at_low)
-        low, at_low = np.where(up, middle, low), np.where(up, value, at_low)
-        high, at_high = np.where(up, high, middle), np.where(up, at_high, value)
-        side = np.where(up, 1, -1)
-    return np.where(never, 0.0, np.where(always, highest, (low + high) / 2))
+    before, value_before = start.astype(float), at_start.astype(float)
+    here = np.clip(before - value_before / slope, 0.0, highest)
+    for _ in range(PROBES):
+        value = net(here)
+        step, change = here - before, value - value_before
+        steep = np.where(np.abs(step) > 1e-6, change / np.where(step == 0, 1.0, step), slope)
+        steep = np.where(steep < slope * 0.05, steep, slope)
+        before, value_before = here, value
+        here = np.clip(here - value / steep, 0.0, highest)
+    return here
 
 
 def effects(
