@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from prefermab.model import Model
     from prefermab.planning.plan import Plan
     from prefermab.planning.rules import Rules
+    from prefermab.programme import Programme
+    from prefermab.simulation import simulate
     from prefermab.storage import load
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
     from prefermab.tuning import ddlpo, finetune
@@ -32,6 +34,7 @@ _NAMES = {
     "Model": "model",
     "Observation": "arms",
     "Plan": "planning.plan",
+    "Programme": "programme",
     "Rules": "planning.rules",
     "TrainingError": "training",
     "ddlpo": "tuning",
@@ -40,6 +43,7 @@ _NAMES = {
     "load": "storage",
     "pretrain": "training",
     "pretrain_seeds": "training",
+    "simulate": "simulation",
 }
 
 __all__ = [
@@ -48,6 +52,7 @@ __all__ = [
     "Model",
     "Observation",
     "Plan",
+    "Programme",
     "Rules",
     "TrainingError",
     "budget",
@@ -62,6 +67,7 @@ __all__ = [
     "policies",
     "pretrain",
     "pretrain_seeds",
+    "simulate",
 ]
 
 

@@ -1,0 +1,132 @@
+"""Verbs for a table of people: this round's list, and what other budgets would do."""
+
+import json
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from prefermab import cli, plots
+from prefermab.commands.shared import use_compilation_cache
+from prefermab.errors import InputError
+from prefermab.planning.plan import plan as make_plan
+from prefermab.planning.plan import what_if as compare
+from prefermab.planning.rules import Rules
+from prefermab.storage import load
+from prefermab.tables import check_table_path, read_table
+
+MOST_BUDGETS = 1000
+
+
+def plan(options: cli.Plan) -> None:
+    """Writes the list and prints its summary."""
+    use_compilation_cache()
+    check_table_path(options.out)
+    model = load(options.model)
+    table = read_table(options.arms)
+    made = make_plan(
+        model, table, options.budget, rules_of(options.rules), options.waiting, str(options.arms)
+    )
+    made.write(options.out)
+    if options.json:
+        print(made.as_json())
+        return
+    shown(made.frame)
+    print(f"\n{made.summary}\nwritten to {options.out}")
+
+
+def what_if(options: cli.WhatIf) -> None:
+    """Prints and draws what each budget would do."""
+    use_compilation_cache()
+    if options.plot is not None:
+        plots.check_target(options.plot)
+    model = load(options.model)
+    found = compare(
+        model, read_table(options.arms), budgets_of(options.budgets), rules_of(options.rules),
+        str(options.arms),
+    )  # fmt: skip
+    if options.json:
+        print(json.dumps(found.to_dicts(), indent=2))
+    else:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for heading in ("budget", "spent", "chosen", "price", "expected gain"):
+            table.add_column(heading, justify="right")
+        for row in found.iter_rows(named=True):
+            gain = "" if row["gain"] is None else f"{row['gain']:.4g}"
+            table.add_row(
+                f"{row['budget']:g}", f"{row['spent']:g}", str(row["chosen"]),
+                f"{row['price']:.3g}", gain,
+            )  # fmt: skip
+        Console().print(table)
+        print("Expected gain: reward over what doing nothing would bring.")
+    if options.plot is not None:
+        plots.save(plots.budgets(found), options.plot)
+
+
+def shown(frame: pl.DataFrame, rows: int = 10) -> None:
+    """The first of the list, in the terminal."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("rank", "id", "action", "price", "reason"):
+        table.add_column(heading, overflow="fold")
+    chosen = frame.filter(pl.col("list") == "chosen").sort("rank")
+    for row in chosen.head(rows).iter_rows(named=True):
+        price = "" if row["price"] is None else f"{row['price']:.3f}"
+        table.add_row(str(row["rank"]), str(row["id"]), row["action"], price, row["reason"])
+    Console().print(table)
+    if chosen.height > rows:
+        print(f"and {chosen.height - rows} more")
+
+
+def rules_of(options: cli.RuleOptions) -> Rules:
+    """The rules as they were typed."""
+    return Rules(
+        exclude=options.exclude,
+        exclude_ids=options.exclude_ids,
+        lock=options.lock,
+        lock_ids=options.lock_ids,
+        cooldown=options.cooldown,
+        last=options.last,
+        group=options.group,
+        min_share=_numbers(options.min_share, "--min-share"),
+        max_share=_numbers(options.max_share, "--max-share"),
+        worker=options.worker,
+        budgets=_numbers(options.budgets, "--worker-budgets"),
+    )
+
+
+def budgets_of(text: str) -> list[float]:
+    """first:last:step, or numbers with commas between them.
+
+    >>> from prefermab.commands.plan import budgets_of
+    >>> budgets_of("100:300:100"), budgets_of("5,7.5")
+    ([100.0, 200.0, 300.0], [5.0, 7.5])
+    """
+    parts = text.split(":") if ":" in text else text.split(",")
+    try:
+        numbers = [float(part) for part in parts]
+    except ValueError:
+        numbers = []
+    if ":" not in text and numbers:
+        return numbers
+    if len(numbers) != 3 or not numbers[0] <= numbers[1] or not numbers[2] > 0:
+        raise InputError(
+            f"--budgets takes first:last:step, such as 100:2000:100, or 100,200, not '{text}'."
+        )
+    first, last, step = numbers
+    steps = (last - first) / step
+    if not steps < MOST_BUDGETS:
+        raise InputError(f"--budgets {text} are more than {MOST_BUDGETS} budgets.")
+    return [first + step * i for i in range(int(steps + 1e-9) + 1)]
+
+
+def _numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{option} takes name=number, such as north=0.3, not '{pair}'.")
+    return found
