@@ -49,7 +49,7 @@ def read_history(sql: Connection, model: Any) -> History:
     states = sql.execute("SELECT round, id, state FROM states ORDER BY round, id").fetchall()
     rounds, ids, places = zip(*states, strict=True) if states else [()] * 3
     plans = sql.execute(
-        "SELECT round, attempt, status, asked ->> 'budget', "
+        "SELECT round, attempt, status, json_extract(asked, '$.budget'), "
         "(SELECT sum(cost) FROM actions a WHERE a.round = p.round AND a.attempt = p.attempt), "
         "(SELECT count(*) FROM actions a WHERE a.round = p.round AND a.attempt = p.attempt), "
         "model, made, closed FROM plans p ORDER BY round, attempt"

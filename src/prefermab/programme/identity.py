@@ -4,26 +4,11 @@ import hashlib
 import json
 import sys
 from importlib import metadata
-from typing import Any, Protocol
-
-import polars as pl
+from typing import Any
 
 from prefermab.errors import InputError
 
 PACKAGES = ("prefermab", "jax", "jaxlib", "numpy", "polars")
-
-
-class Planner(Protocol):
-    """What a programme asks of a model: `prefermab.Model` is one."""
-
-    state_names: tuple[str, ...]
-    action_names: tuple[str, ...]
-    feature_names: tuple[str, ...]
-    costs: tuple[float, ...] | None
-
-    def plan(self, frame: pl.DataFrame, budget: float, **asked: Any) -> Any:
-        """Who gets what in a round."""
-        ...
 
 
 def fingerprint(model: Any) -> str:

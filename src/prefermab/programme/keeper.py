@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from sqlite3 import Connection
-from typing import Any, Self
+from typing import Any
 
 import polars as pl
 
@@ -12,7 +12,7 @@ from prefermab.programme.asking import ask, change, check_replay, question, sinc
 from prefermab.programme.book import Book
 from prefermab.programme.deeds import deeds
 from prefermab.programme.history import History, read_history
-from prefermab.programme.identity import Planner, check_model, fingerprint, versions
+from prefermab.programme.identity import check_model, fingerprint, versions
 from prefermab.programme.ledger import Planned
 from prefermab.programme.people import ids_of, read_details, read_ids, read_states
 from prefermab.tables import as_frame, column
@@ -40,7 +40,7 @@ class Programme:
     """
 
     def __init__(
-        self, path: str | Path, model: Planner, *, change_model: bool = False, wait: float = 60.0
+        self, path: str | Path, model: Any, *, change_model: bool = False, wait: float = 60.0
     ):
         """Begins a programme in a new file, or goes on with the one that is there.
 
@@ -58,11 +58,11 @@ class Programme:
             raise
 
     @classmethod
-    def open(cls, path: str | Path, model: Planner, **options: Any) -> Self:
+    def open(cls, path: str | Path, model: Any, **options: Any) -> "Programme":
         """The same as `Programme(path, model)`."""
         return cls(path, model, **options)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Programme":
         return self
 
     def __exit__(self, *_: object) -> None:

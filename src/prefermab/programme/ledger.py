@@ -86,11 +86,13 @@ def set_meta(sql: Connection, key: str, value: Any) -> None:
 
 def present(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
     """Which of these people are in now; their ids must be of the kind that all others have."""
+    if not len(ids):
+        return pl.Series(dtype=pl.Boolean)
     kind = get_meta(sql, "ids")
     new = "text" if ids.dtype == pl.String else "whole numbers"
     if kind is None:
         set_meta(sql, "ids", new)
-    elif kind != new and len(ids):
+    elif kind != new:
         raise InputError(f"{where}: ids are {kind} in this programme, but {ids[0]!r} is not.")
     inside = [row[0] for row in sql.execute("SELECT id FROM stays WHERE gone IS NULL")]
     return ids.is_in(pl.Series(inside, dtype=ids.dtype).implode())

@@ -20,7 +20,7 @@ SINCE_ACTION, SINCE_SEEN = "rounds_since_action", "rounds_since_seen"
 def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
     """Ids as whole numbers or text: none missing, none twice."""
     ids = column(frame, "id", where).alias("id")
-    if ids.dtype.is_integer() or _is_whole(ids):
+    if ids.dtype.is_integer() or _is_whole(ids) or not len(ids):
         ids = ids.cast(pl.Int64)
     elif isinstance(ids.dtype, pl.Categorical | pl.Enum):
         ids = ids.cast(pl.String)
