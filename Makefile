@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test lint types unit weights results paper clean
+.PHONY: setup demo test lint types unit docs weights results paper clean
 
 setup: $(READY)
 
@@ -29,6 +29,14 @@ types: $(READY)
 unit: $(READY)
 	$(BIN)/pytest --numprocesses 2
 
+# The site, from docs/ and the docstrings; nothing in it is loaded from elsewhere.
+docs: $(READY)
+	rm -rf site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
+	@! grep -rnE --include='*.html' '<(script|link|img|iframe)[^>]+(src|href)="([a-z]+:)?//' site
+	@! grep -rnE --include='*.css' '(url\(|@import)[^;]*//' site
+	@echo "The site is in site/index.html."
+
 # Retrains and measures the models that ship in src/prefermab/weights.
 weights: $(READY)
 	$(BIN)/python -m prefermab.shipping
@@ -42,4 +50,4 @@ paper: $(READY)
 	$(BIN)/prefermab reproduce --out docs/paper
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache dist
+	rm -rf .venv .pytest_cache .ruff_cache dist site

@@ -1,9 +1,14 @@
 """Every Python block in the README and the docs runs as printed."""
 
+import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+import prefermab as pm
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -41,3 +46,26 @@ def test_the_machines_of_the_docs_do_what_they_say():
     np.testing.assert_allclose(table[2, 1], [0, 0.1, 0.9, 0], rtol=1e-5)  # 0.5 · (1 - 0.8)
     np.testing.assert_allclose(table[2, 2], [0, 0, 0.1, 0.9], rtol=1e-5)
     np.testing.assert_allclose(machines.costs(jnp.array([0.5, 0.8, 0.9, 1.5])), [0, 1, 6])
+
+
+def test_all_that_is_public_is_in_the_reference():
+    public = {name: getattr(pm, name) for name in pm.__all__}
+    modules = {name: found for name, found in public.items() if inspect.ismodule(found)}
+    for name in [*modules, "gym"]:
+        page = (ROOT / "docs" / "api" / f"{name}.md").read_text()
+        assert f".. automodule:: prefermab.{name}\n   :members:" in page
+    for name, module in {**modules, "prefermab": pm}.items():
+        for public_name in getattr(module, "__all__", []):
+            assert inspect.getdoc(getattr(module, public_name)), f"{name}.{public_name}"
+
+
+def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
+    build = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+    done = subprocess.run([*build, ROOT / "docs", tmp_path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "api" / "prefermab.html").read_text()
+    assert all(f'id="prefermab.{name}"' in reference for name in ("evaluate", "load", "Model.act"))
+    elsewhere = re.compile(r'<(script|link|img|iframe)[^>]+(src|href)="([a-z]+:)?//')
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > 10
+    assert not [page.name for page in pages if elsewhere.search(page.read_text())]

@@ -1,6 +1,6 @@
 """Trials that someone outside decides for, one round a call.
 
-The rules are those of `rollout`. An episode shows as many arms as the programme has places; where
+The rules are those of `rollout`. An episode shows as many arms as there are places; where
 people come and go, a place shows whoever holds it, and a dummy while nobody does. A set of actions
 that costs too much is not refused: what does not fit is left out.
 """
@@ -19,7 +19,7 @@ from prefermab.oracles.lagrangian import joins
 from prefermab.rollout import World, advance, come_in, draw_world, observe
 
 
-class Programme(eqx.Module):
+class Setup(eqx.Module):
     """What all episodes have in common. `arms` are drawn anew for each unless they are given."""
 
     domain: Domain
@@ -71,36 +71,36 @@ def project(
 
 
 @eqx.filter_jit
-def begin(programme: Programme, keys: TrialKeys) -> tuple[Episode, Observation]:
+def begin(setup: Setup, keys: TrialKeys) -> tuple[Episode, Observation]:
     """A new episode for each key, and what is seen first."""
 
     def one_world(key: Key) -> tuple[Episode, Observation]:
-        places, opt_in = _who_is_in(programme, opt_in_key(key))
-        world = draw_world(key, programme.domain, opt_in, programme.arms)
-        costs = jax.vmap(programme.domain.costs)(world.arms)
+        places, opt_in = _who_is_in(setup, opt_in_key(key))
+        world = draw_world(key, setup.domain, opt_in, setup.arms)
+        costs = jax.vmap(setup.domain.costs)(world.arms)
         episode = Episode(world, places, costs, world.start, jnp.zeros((), int))
-        return episode, _by_place(episode, _look(programme, episode))
+        return episode, _by_place(episode, _look(setup, episode))
 
     return jax.vmap(one_world)(keys)
 
 
 @eqx.filter_jit
 def step(
-    programme: Programme, episodes: Episode, asked: Int[Array, "world arm"]
+    setup: Setup, episodes: Episode, asked: Int[Array, "world arm"]
 ) -> tuple[Episode, Outcome]:
     """One round of every episode."""
 
     def one_world(episode: Episode, asked: Actions) -> tuple[Episode, Outcome]:
-        people = _look(programme, episode)
+        people = _look(setup, episode)
         seen = _by_place(episode, people)
         executed = project(asked, seen.costs, seen.budget, seen.opt_in)
         holder = _holders(episode)
         nobody = jnp.where(holder < 0, people.n_arms, holder)
         actions = jnp.zeros(people.n_arms, executed.dtype).at[nobody].set(executed, mode="drop")
-        luck = jax.random.split(episode.world.luck, programme.rounds)[episode.round]
-        state, reward = advance(programme.domain, episode.world, people, actions, luck)
+        luck = jax.random.split(episode.world.luck, setup.rounds)[episode.round]
+        state, reward = advance(setup.domain, episode.world, people, actions, luck)
         after = Episode(episode.world, episode.places, episode.costs, state, episode.round + 1)
-        seen_next = _by_place(after, _look(programme, after))
+        seen_next = _by_place(after, _look(setup, after))
         spent = cost_of(executed, seen.costs)
         return after, Outcome(seen_next, reward, executed, spent, jnp.any(executed != asked))
 
@@ -108,28 +108,26 @@ def step(
 
 
 def _who_is_in(
-    programme: Programme, key: Key
+    setup: Setup, key: Key
 ) -> tuple[Int[Array, "round arm"], Bool[Array, "round person"]]:
     """Who holds each place, and who of all that ever come is in."""
-    n_arms, rounds = programme.n_arms, programme.rounds
-    if isinstance(programme.opt_in, Streaming):
-        places = programme.opt_in.occupants(key, n_arms, rounds)
+    n_arms, rounds = setup.n_arms, setup.rounds
+    if isinstance(setup.opt_in, Streaming):
+        places = setup.opt_in.occupants(key, n_arms, rounds)
         return places, in_place(places, n_arms * rounds)
-    share = fixed_share(key, n_arms, opted_in_count(programme.opt_in, n_arms))
+    share = fixed_share(key, n_arms, opted_in_count(setup.opt_in, n_arms))
     places = jnp.broadcast_to(jnp.arange(n_arms), (rounds, n_arms))
     return places, jnp.broadcast_to(share, (rounds, n_arms))
 
 
-def _look(programme: Programme, episode: Episode) -> Observation:
+def _look(setup: Setup, episode: Episode) -> Observation:
     """What is to be seen of everyone who ever comes; after the last round nobody comes in."""
-    world, last = episode.world, programme.rounds - 1
+    world, last = episode.world, setup.rounds - 1
     now = jnp.minimum(episode.round, last)
     arrives = joins(world.opt_in)[now] & (episode.round <= last)
     state: States = come_in(world, arrives, episode.state)
-    opt_in, budget = world.opt_in[now], programme.budget
-    return observe(
-        programme.domain, world.arms, episode.costs, state, opt_in, budget, episode.round
-    )
+    opt_in, budget = world.opt_in[now], setup.budget
+    return observe(setup.domain, world.arms, episode.costs, state, opt_in, budget, episode.round)
 
 
 def _holders(episode: Episode) -> Int[Array, "arm"]:

@@ -22,11 +22,11 @@ import numpy as np
 from prefermab import domains
 from prefermab.arms import Arms
 from prefermab.domains import ContinuousDomain, Domain
-from prefermab.episodes import Programme
+from prefermab.episodes import Setup
 from prefermab.errors import InputError, count
 from prefermab.evaluation import ROUNDS
 from prefermab.opt_in import Streaming
-from prefermab.worlds import Seen, Worlds, as_actions, as_seed, programme_of
+from prefermab.worlds import Seen, Worlds, as_actions, as_seed, setup_of
 
 try:
     import gymnasium
@@ -38,8 +38,8 @@ except ModuleNotFoundError:
         "prefermab.gym needs Gymnasium, which is not installed: pip install 'prefermab[gym]'."
     ) from None
 
-LARGEST = float(np.finfo(np.float32).max)
-"""Bounds must be finite to pass Gymnasium's checker; features and costs have none of their own."""
+# Bounds must be finite to pass Gymnasium's checker; features and costs have none of their own.
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 class AllocationEnv(gymnasium.Env):
@@ -70,11 +70,11 @@ class AllocationEnv(gymnasium.Env):
         render_mode: str | None = None,
         **settings: Any,
     ):
-        programme = programme_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
-        self.domain, self.render_mode = programme.domain, render_mode
-        self.observation_space = observation_space(programme)
-        self.action_space = action_space(programme)
-        self._worlds = Worlds(programme, 1)
+        setup = setup_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
+        self.domain, self.render_mode = setup.domain, render_mode
+        self.observation_space = observation_space(setup)
+        self.action_space = action_space(setup)
+        self._worlds = Worlds(setup, 1)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ class AllocationEnv(gymnasium.Env):
     def step(self, action: Any) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
         """Plays a round. The info says which actions were `executed`, whether they differ from
         those asked for (`projected`), what they cost (`spent`), and the `budget`."""
-        asked = as_actions(action, self._worlds.programme, ())
+        asked = as_actions(action, self._worlds.setup, ())
         seen, reward, info = self._worlds.step(asked[None])
         told = {
             "projected": bool(info["projected"][0]),
@@ -126,14 +126,14 @@ class AllocationVectorEnv(VectorEnv):
         render_mode: str | None = None,
         **settings: Any,
     ):
-        programme = programme_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
-        self.domain, self.render_mode = programme.domain, render_mode
+        setup = setup_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
+        self.domain, self.render_mode = setup.domain, render_mode
         self.num_envs = count(num_envs, "num_envs")
-        self.single_observation_space = observation_space(programme)
-        self.single_action_space = action_space(programme)
+        self.single_observation_space = observation_space(setup)
+        self.single_action_space = action_space(setup)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self._worlds = Worlds(programme, self.num_envs)
+        self._worlds = Worlds(setup, self.num_envs)
 
     def reset(
         self,
@@ -157,17 +157,17 @@ class AllocationVectorEnv(VectorEnv):
         never = np.zeros(self.num_envs, bool)
         if self._worlds.over:
             return self.reset()[0], np.zeros(self.num_envs), never, never.copy(), {}
-        asked = as_actions(actions, self._worlds.programme, (self.num_envs,))
+        asked = as_actions(actions, self._worlds.setup, (self.num_envs,))
         seen, reward, infos = self._worlds.step(asked)
         told = {f"_{name}": np.ones(self.num_envs, bool) for name in infos}
         return seen, reward, never, np.full(self.num_envs, self._worlds.over), {**infos, **told}
 
 
-def observation_space(programme: Programme) -> spaces.Space:
+def observation_space(setup: Setup) -> spaces.Space:
     """What is seen: the fields of `Observation`, features that are unknown apart as `known`."""
-    domain, n_arms = programme.domain, programme.n_arms
+    domain, n_arms = setup.domain, setup.n_arms
     shape = (n_arms, len(domain.feature_names))
-    state = spaces.Box(-LARGEST, LARGEST, (n_arms,), np.float32)
+    state = spaces.Box(-_LARGEST, _LARGEST, (n_arms,), np.float32)
     if isinstance(domain, ContinuousDomain):
         state = spaces.Box(0.0, 1.0, (n_arms,), np.float32)
     elif jnp.issubdtype(domain.cells.dtype, jnp.integer):
@@ -175,19 +175,19 @@ def observation_space(programme: Programme) -> spaces.Space:
     return spaces.Dict(
         {
             "state": state,
-            "features": spaces.Box(-LARGEST, LARGEST, shape, np.float32),
+            "features": spaces.Box(-_LARGEST, _LARGEST, shape, np.float32),
             "known": spaces.MultiBinary(shape),
             "opt_in": spaces.MultiBinary(n_arms),
-            "costs": spaces.Box(0.0, LARGEST, (n_arms, domain.n_actions), np.float32),
-            "budget": spaces.Box(0.0, LARGEST, (1,), np.float32),
-            "round": spaces.Discrete(programme.rounds + 1),
+            "costs": spaces.Box(0.0, _LARGEST, (n_arms, domain.n_actions), np.float32),
+            "budget": spaces.Box(0.0, _LARGEST, (1,), np.float32),
+            "round": spaces.Discrete(setup.rounds + 1),
         }
     )
 
 
-def action_space(programme: Programme) -> spaces.Space:
+def action_space(setup: Setup) -> spaces.Space:
     """An action for each arm, affordable together or not."""
-    return spaces.MultiDiscrete(np.full(programme.n_arms, programme.domain.n_actions))
+    return spaces.MultiDiscrete(np.full(setup.n_arms, setup.domain.n_actions))
 
 
 def register() -> None:

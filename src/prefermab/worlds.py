@@ -13,7 +13,7 @@ import numpy as np
 from prefermab import domains
 from prefermab.arms import Arms, Observation, TrialKeys
 from prefermab.domains import Domain
-from prefermab.episodes import Episode, Programme, begin, step
+from prefermab.episodes import Episode, Setup, begin, step
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import how_many
 from prefermab.opt_in import Streaming, opted_in_count
@@ -22,7 +22,7 @@ Seen = dict[str, Any]
 """The fields of an `Observation` as arrays, and `known` for features."""
 
 
-def programme_of(
+def setup_of(
     domain: Domain | str | None,
     n_arms: int | None,
     budget: float | None,
@@ -30,7 +30,7 @@ def programme_of(
     opt_in: float | Streaming,
     arms: Arms | None,
     **settings: Any,
-) -> Programme:
+) -> Setup:
     """The arguments of an environment, checked."""
     if isinstance(domain, str):
         domain = domains.get(domain, **settings)
@@ -47,14 +47,14 @@ def programme_of(
             raise InputError("people come and go in a stream: it cannot be played with given arms.")
     elif opted_in_count(opt_in, n_arms) == 0:
         raise InputError(f"at opt_in {opt_in:g} none of {n_arms} arms is in: nothing to decide.")
-    return Programme(domain, jnp.asarray(money), n_arms, count(rounds, "rounds"), opt_in, arms)
+    return Setup(domain, jnp.asarray(money), n_arms, count(rounds, "rounds"), opt_in, arms)
 
 
 class Worlds:
     """Worlds that run in step: their seeds, which trial of each is on, and where it stands."""
 
-    def __init__(self, programme: Programme, size: int):
-        self.programme, self.size = programme, size
+    def __init__(self, setup: Setup, size: int):
+        self.setup, self.size = setup, size
         self.seeds: list[int | None] = [None] * size
         self.trials = np.zeros(size, np.int32)
         self.episodes: Episode | None = None
@@ -63,7 +63,7 @@ class Worlds:
     @property
     def over(self) -> bool:
         """Whether the last round has been played."""
-        return self.round >= self.programme.rounds
+        return self.round >= self.setup.rounds
 
     def reset(self, seeds: Sequence[int | None], spare: np.random.Generator) -> Seen:
         """A seed begins its trials; without one the next trial comes, or, at first, any."""
@@ -74,7 +74,7 @@ class Worlds:
                 self.seeds[i] = int(spare.integers(2**32)) if seed is None else seed
                 self.trials[i] = 0
         keys = _keys(np.array(self.seeds, np.uint32), self.trials)
-        self.episodes, seen = begin(self.programme, keys)
+        self.episodes, seen = begin(self.setup, keys)
         self.round = 0
         return _as_numpy(seen)
 
@@ -84,13 +84,13 @@ class Worlds:
             raise InputError("an environment must be reset before its first step.")
         if self.over:
             raise InputError(f"the episode ended after {self.round} rounds: reset it first.")
-        self.episodes, outcome = step(self.programme, self.episodes, jnp.asarray(asked))
+        self.episodes, outcome = step(self.setup, self.episodes, jnp.asarray(asked))
         self.round += 1
         info = {
             "projected": np.array(outcome.projected),
             "executed": np.array(outcome.executed, np.int64),
             "spent": np.array(outcome.spent, np.float64),
-            "budget": np.full(self.size, float(self.programme.budget)),
+            "budget": np.full(self.size, float(self.setup.budget)),
         }
         return _as_numpy(outcome.seen), np.array(outcome.reward, np.float64), info
 
@@ -104,10 +104,10 @@ def as_seed(seed: int | None) -> int | None:
     return int(seed)
 
 
-def as_actions(actions: Any, programme: Programme, worlds: tuple[int, ...]) -> np.ndarray:
+def as_actions(actions: Any, setup: Setup, worlds: tuple[int, ...]) -> np.ndarray:
     """Actions of each arm, of each of so many worlds, that exist."""
-    given, wanted = np.asarray(actions), (*worlds, programme.n_arms)
-    top = programme.domain.n_actions - 1
+    given, wanted = np.asarray(actions), (*worlds, setup.n_arms)
+    top = setup.domain.n_actions - 1
     if given.shape != wanted:
         raise InputError(f"actions must have the shape {wanted}, not {given.shape}.")
     if given.dtype.kind not in "iu" or given.min() < 0 or given.max() > top:
