@@ -55,6 +55,11 @@ def pages_that_are_there(app: Any, docname: str, source: list[str]) -> None:
         )
 
 
+def anchors(_app: Any, _docname: str, source: list[str]) -> None:
+    """An anchor in HTML, which Markdown knows everywhere, as one that links are checked against."""
+    source[0] = re.sub(r'^<a id="([\w-]+)"></a>$', r"(\1)=", source[0], flags=re.MULTILINE)
+
+
 def plain_text(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: Any) -> None:
     """A bar or a star in a docstring is one; reStructuredText would read them as markup."""
     example = False
@@ -95,6 +100,7 @@ def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("include-read", links_from_the_root)
     app.connect("source-read", pages_that_are_there)
+    app.connect("source-read", anchors)
     app.connect("autodoc-process-docstring", plain_text)
     app.connect("autodoc-process-signature", short_types)
     app.connect("doctree-read", short_properties)
