@@ -90,7 +90,9 @@ def evaluate(
         earned, spent = {}, {}
         for name, policy in players.items():
             each = report.each(list(zip(batches, prices, strict=True)), name)
-            played = [_play(name, policy, domain, batch, money, price) for batch, price in each]
+            played = [
+                play_checked(name, policy, domain, batch, money, price) for batch, price in each
+            ]
             earned[name] = _joined([reward_per_arm(p) for p in played], len(keys))
             spent[name] = float(_joined([p.spent for p in played], len(keys)).mean())
         rows += _rows(_label(rate, rates), earned, spent, limits)
@@ -153,11 +155,13 @@ def batches_of(
     keys: TrialKeys,
     n_rounds: int = ROUNDS,
     arms: Arms | None = None,
+    largest: int | None = None,
 ) -> list[Trials]:
-    """Trials in equal batches (the last filled up) whose transition tables fit in memory."""
+    """Trials in equal batches (the last filled up) whose transition tables fit in memory, of at
+    most `largest` trials."""
     opt_in = _schedules(keys, rate, n_arms, n_rounds)
     table = 4 * opt_in.shape[2] * domain.n_cells**2 * domain.n_actions
-    size = max(1, min(len(keys), TABLE_BYTES // table))
+    size = max(1, min(len(keys), TABLE_BYTES // table, largest or len(keys)))
     padded = np.arange(-(-len(keys) // size) * size) % len(keys)
     return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
 
@@ -231,14 +235,15 @@ def play_trials(
     return jax.vmap(one_trial)(trials.keys, trials.opt_in, prices)
 
 
-def _play(
+def play_checked(
     name: str,
     policy: Policy,
     domain: Domain,
     trials: Trials,
     budget: Float[Array, ""],
-    prices: Float[Array, "trial round"] | None,
+    prices: Float[Array, "trial round"] | None = None,
 ) -> Played:
+    """Plays a policy in every trial; what it may not do is an error that names it."""
     try:
         played = play_trials(policy, domain, trials, budget, prices)
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):

@@ -32,12 +32,14 @@ class World(eqx.Module):
 
 
 class Played(eqx.Module):
-    """What came of a trial, round by round. `sound` is false where an action does not exist."""
+    """What came of a trial, round by round. `sound` is false where an action does not exist, and
+    `reached` counts the different arms acted on so far while they were in."""
 
     reward: Float[Array, "*round"]
     spent: Float[Array, "*round"]
     opted_in: Int[Array, "*round"]
     sound: Bool[Array, "*round"]
+    reached: Int[Array, "*round"]
 
 
 def reward_per_arm(played: Played) -> Float[Array, "*trials"]:
@@ -103,7 +105,7 @@ def play(
     ready = policy.prepare(problem)
 
     def one_round(carry, at):
-        state, memory = carry
+        state, memory, reached = carry
         now, opt_in, arrives, key_luck, key_policy = at
         state = come_in(world, arrives, state)
         seen = observe(domain, world.arms, costs, state, opt_in, budget, now)
@@ -111,8 +113,10 @@ def play(
         actions = _whole(actions, n_arms)
         sound = jnp.all((actions >= 0) & (actions < domain.n_actions))
         state, reward = advance(domain, world, seen, actions, key_luck)
-        played = Played(reward, cost_of(actions, costs), jnp.sum(opt_in), sound)
-        return (state, memory), played
+        reached |= opt_in & (actions > 0)
+        spent, there = cost_of(actions, costs), jnp.sum(opt_in)
+        played = Played(reward, spent, there, sound, jnp.sum(reached))
+        return (state, memory, reached), played
 
     rounds = (
         jnp.arange(n_rounds),
@@ -121,7 +125,8 @@ def play(
         jax.random.split(world.luck, n_rounds),
         jax.random.split(key, n_rounds),
     )
-    _, played = jax.lax.scan(one_round, (world.start, ready.memory(n_arms)), rounds)
+    begin = world.start, ready.memory(n_arms), jnp.zeros(n_arms, bool)
+    _, played = jax.lax.scan(one_round, begin, rounds)
     return played
 
 
