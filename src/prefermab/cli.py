@@ -268,6 +268,27 @@ class Reproduce:
 
 
 @dataclasses.dataclass(frozen=True)
+class Example:
+    """Write the tables of a made-up programme, to try things on."""
+
+    out: Positional[Path]
+    """Folder to write people.csv and log.csv to."""
+    people: int = 400
+    """How many people there are."""
+    weeks: int = 26
+    """How many weeks the log tells of."""
+    seed: int = 0
+    """Where all randomness starts."""
+
+    def run(self) -> None:
+        """Runs the verb."""
+        from prefermab.example import write_example
+
+        write_example(self.out, self.people, self.weeks, self.seed)
+        print(f"wrote {self.out / 'people.csv'} and {self.out / 'log.csv'}")
+
+
+@dataclasses.dataclass(frozen=True)
 class RuleOptions:
     """Rules that the plan must keep."""
 
@@ -351,7 +372,19 @@ class WhatIf:
         what_if(self)
 
 
-Verb = Demo | Models | Pretrain | Learn | Finetune | Evaluate | Simulate | Plan | WhatIf | Reproduce
+Verb = (
+    Demo
+    | Models
+    | Example
+    | Learn
+    | Plan
+    | WhatIf
+    | Simulate
+    | Pretrain
+    | Finetune
+    | Evaluate
+    | Reproduce
+)
 
 
 def main() -> None:

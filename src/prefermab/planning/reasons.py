@@ -8,6 +8,10 @@ from prefermab.planning.limits import EXCLUDED, OUT, RESTING, Limits
 from prefermab.planning.roster import Roster
 from prefermab.planning.scores import effects
 
+WORTH_SAYING = 0.1
+"""A second thing that moves somebody up is named if it does at least so much of what the first
+does."""
+
 KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
 
 
@@ -25,15 +29,18 @@ def reasons(
     found = effects(model, roster, price, action, gains)
     names = list(found)
     sizes = np.stack([found[name] for name in names])
-    up, down = sizes.argmax(axis=0), sizes.argmin(axis=0)
-    rises, falls = sizes.max(axis=0) > 0, sizes.min(axis=0) < 0
     told = [shown(model, table, roster, name) for name in names]
-    raised = picked(told, up)
-    lowered = picked(told, down)
+    order = np.argsort(-sizes, axis=0, kind="stable")
+    most, least = np.take_along_axis(sizes, order, axis=0)[[0, -1]]
+    raised, lowered = picked(told, order[0], most > 0), picked(told, order[-1], least < 0)
+    also = picked(told, order[0], np.zeros(roster.size, bool))
+    if len(names) > 1:
+        second = np.take_along_axis(sizes, order[1:2], axis=0)[0]
+        also = picked(told, order[1], second > WORTH_SAYING * most)
     text = pl.select(
         pl.concat_str(
-            pl.when(pl.lit(pl.Series(rises))).then("moved up by " + pl.lit(raised)),
-            pl.when(pl.lit(pl.Series(falls))).then("moved down by " + pl.lit(lowered)),
+            "moved up by " + pl.lit(raised) + (" and " + pl.lit(also)).fill_null(""),
+            "moved down by " + pl.lit(lowered),
             separator="; ",
             ignore_nulls=True,
         )
@@ -60,10 +67,10 @@ def shown(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Se
     return f"{name} " + values.cast(pl.String).fill_null("unknown")
 
 
-def picked(told: list[pl.Series], which: np.ndarray) -> pl.Series:
-    """From several columns of text, one cell of each row."""
-    found = np.empty(len(which), object)
+def picked(told: list[pl.Series], which: np.ndarray, where: np.ndarray) -> pl.Series:
+    """From several columns of text, one cell of each row; null where there is nothing to say."""
+    found = np.full(len(which), None, object)
     for place, column in enumerate(told):
-        rows = np.flatnonzero(which == place)
+        rows = np.flatnonzero((which == place) & where)
         found[rows] = column.gather(rows).to_numpy()
-    return pl.Series(found, dtype=pl.String)
+    return pl.Series(found.tolist(), dtype=pl.String)
