@@ -2,10 +2,12 @@
 
 import inspect
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import prefermab as pm
@@ -69,3 +71,22 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path):
     pages = list(tmp_path.rglob("*.html"))
     assert len(pages) > 10
     assert not [page.name for page in pages if elsewhere.search(page.read_text())]
+
+
+def test_the_commands_of_the_tutorial_run_as_printed(tmp_path):
+    page = (ROOT / "docs" / "tutorial.md").read_text()
+    commands = re.findall(r"^```sh\n(.*?)\n```", page, flags=re.DOTALL | re.MULTILINE)
+    assert len(commands) >= 5
+    for command in commands:
+        assert command.startswith("prefermab ")
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}\n{done.stderr}"
+    plan = pl.read_csv(tmp_path / "clinic" / "plan.csv").filter(pl.col("list") == "chosen")
+    assert len(plan) == 30
+    assert (plan["region"] == "north").mean() >= 0.34
+    assert (plan["nurse"] == "Ana").sum() <= 12
+    assert (plan["do_not_call"] == "no").all()
+    assert (plan["rounds_since_action"].fill_null(99) > 2).all()
+    for made in ("report/index.html", "budgets.svg"):
+        assert (tmp_path / "clinic" / made).stat().st_size > 1000

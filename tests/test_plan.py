@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prefermab as pm
+from prefermab.planning.bound import gain_bound
 from prefermab.planning.limits import Limits
 from prefermab.planning.plan import what_if
 from prefermab.planning.scores import gains_of
@@ -268,6 +269,8 @@ def test_every_rule_holds_on_random_tables(data):
     except pm.InputError:
         return
     assert keeps(actions, costs, budget, limits)
+    bound = gain_bound(gains, costs, budget, limits, np.zeros(size, int), 0.5)
+    assert gains[np.arange(size), actions].sum() <= bound + 1e-6
 
 
 def test_the_choice_under_shares_is_the_best_there_is():
@@ -290,6 +293,21 @@ def test_the_choice_under_shares_is_the_best_there_is():
         )
         assert actions.sum() == 4
         assert gains[actions > 0, 1].sum() == pytest.approx(best)
+        bound = gain_bound(gains, costs, 4.0, limits, np.zeros(size, int), 0.5)
+        assert best - 1e-9 <= bound <= best + gains.max()
+
+
+def test_the_bound_of_a_large_table_is_one_too(monkeypatch):
+    gains = np.array([[0, 3.0], [0, 2.0], [0, 1.0]])
+    costs = np.tile([0.0, 1.0], (3, 1))
+    limits = limits_of([-1] * 3, [], [], [-1] * 3, [], np.ones(3, bool))
+    exact = gain_bound(gains, costs, 2.0, limits, np.zeros(3, int), 1.5)
+    assert exact == pytest.approx(5.0)
+    monkeypatch.setattr("prefermab.planning.bound.LARGEST", 1)
+    # (3 - 1.5) + (2 - 1.5) + 0 at the price 1.5, and twice that for the budget of 2.
+    assert gain_bound(gains, costs, 2.0, limits, np.zeros(3, int), 1.5) == pytest.approx(5.0)
+    locked = np.array([0, 0, 1])
+    assert gain_bound(gains, costs, 2.0, limits, locked, 1.5) == pytest.approx(1 + 2 + 1.5)
 
 
 def test_what_a_rule_costs_is_what_is_gained_without_it():

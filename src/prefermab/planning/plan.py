@@ -14,6 +14,7 @@ import polars as pl
 from prefermab.arms import Observation, hide_opted_out
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
+from prefermab.planning.bound import gain_bound
 from prefermab.planning.limits import ANY, EXCLUDED, OUT, RESTING, Limits, apply
 from prefermab.planning.reasons import reasons
 from prefermab.planning.roster import Roster, read_roster
@@ -36,6 +37,8 @@ class Summary:
     left: float
     price: float
     gain: float | None
+    bound: float | None
+    """No plan that keeps the budget and the rules gains more."""
     one_more: float | None
     """What one more unit of budget would gain."""
     opted_out: int
@@ -57,8 +60,8 @@ class Summary:
         ]
         if self.gain is not None and self.one_more is not None:
             lines.append(
-                f"expected gain {self.gain:.4g}; one more unit of budget would gain "
-                f"{self.one_more:.3g}"
+                f"expected gain {self.gain:.4g}, at best {self.bound:.4g} under the same rules; "
+                f"one more unit of budget would gain {self.one_more:.3g}"
             )
         apart = {
             "opted out": self.opted_out,
@@ -256,8 +259,11 @@ def summary(draft: Draft, actions: np.ndarray) -> Summary:
     roster, standing = draft.roster, draft.limits.standing
     gain, spent = draft.gained(actions), paid(actions, roster.costs)
     names = draft.model.action_names
-    one_more = None
+    one_more = bound = None
     if gain is not None:
+        bound = gain_bound(
+            draft.gains, roster.costs, draft.budget, draft.limits, draft.locked, draft.price
+        )
         more = dataclasses.replace(draft, budget=draft.budget + 1)
         one_more = (more.gained(more.choose()) or 0.0) - gain
     costs = {}
@@ -277,6 +283,7 @@ def summary(draft: Draft, actions: np.ndarray) -> Summary:
         left=draft.budget - spent,
         price=draft.price,
         gain=gain,
+        bound=bound,
         one_more=one_more,
         opted_out=int((standing == OUT).sum()),
         excluded=int((standing == EXCLUDED).sum()),
