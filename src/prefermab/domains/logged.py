@@ -14,8 +14,8 @@ from prefermab.arms import Arm, Key, State
 from prefermab.domains.base import FiniteDomain
 from prefermab.errors import count, share
 from prefermab.features import FeatureMap
-from prefermab.logs.fitting import DRAWS, Fit, fit_log
-from prefermab.logs.pool import draw_pool
+from prefermab.logs.fitting import Fit, fit_log
+from prefermab.logs.pool import WORLDS, draw_pool
 from prefermab.logs.reading import Log, read_log
 from prefermab.tables import read_table
 
@@ -44,9 +44,12 @@ class Logged(FiniteDomain):
 
     name: ClassVar[str] = "logged"
 
-    def __init__(self, log: Log, fit: Fit, seed: int = 0, newcomers: float = 0.5):
+    def __init__(
+        self, log: Log, fit: Fit, seed: int = 0, newcomers: float = 0.5, worlds: int = WORLDS
+    ):
         rng = np.random.default_rng(count(seed, "seed", at_least=0))
-        pool = draw_pool(rng, log, fit, share(newcomers, "newcomers"))
+        self.worlds = min(count(worlds, "worlds"), len(fit.draws))
+        pool = draw_pool(rng, log, fit, share(newcomers, "newcomers"), self.worlds)
         self.feature_map = FeatureMap("identity")
         self.table = jnp.asarray(pool.table, jnp.float32)
         self.feature_table = jnp.asarray(pool.features, jnp.float32)
@@ -58,7 +61,6 @@ class Logged(FiniteDomain):
         # As arrays: logs that differ in these only can then share compiled code.
         self.present = jnp.asarray(log.found.present, jnp.float32)
         self.spent = jnp.asarray(log.spent, jnp.float32)
-        self.worlds = len(fit.draws)
 
     @property
     def usual_arms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -72,9 +74,12 @@ class Logged(FiniteDomain):
 
     def world(self, number: int) -> "Logged":
         """The arms of one of the worlds only: all of them obey the same coefficients."""
-        parts = [x[number :: self.worlds] for x in (self.table, self.feature_table, self.starts)]
-        return eqx.tree_at(lambda it: (it.table, it.feature_table, it.starts, it.worlds), self,
-                           (*parts, 1))  # fmt: skip
+        several = (self.table, self.feature_table, self.starts)
+        # NumPy takes them out: JAX would compile for each world.
+        own = (jnp.asarray(np.asarray(part)[number :: self.worlds]) for part in several)
+        return eqx.tree_at(
+            lambda it: (it.table, it.feature_table, it.starts, it.worlds), self, (*own, 1)
+        )
 
     def draw(self, key: Key) -> Arm:
         return jax.random.randint(key, (), 0, self.table.shape[0])
@@ -103,11 +108,11 @@ def from_log(
     state: str = "state",
     action: str = "action",
     features: Sequence[str] | None = None,
-    costs: Mapping[Any, float] | Sequence[float] | None = None,
-    rewards: Mapping[Any, float] | None = None,
+    costs: Mapping[Any, Any] | Sequence[Any] | None = None,
+    rewards: Mapping[Any, Any] | None = None,
     *,
     passive: Any = None,
-    draws: int = DRAWS,
+    worlds: int = WORLDS,
     seed: int = 0,
 ) -> Logged:
     """Arms like those of a log: a frame, or a CSV or Parquet file, with one row for each person
@@ -118,12 +123,12 @@ def from_log(
     state. `costs` are by action, or in the order of the actions' names; the passive action is the
     one that costs 0. Left out, `passive` (or the action 0) costs 0 and the others 1.
 
-    What the log leaves open is kept as `draws` worlds that it allows.
+    What the log leaves open is kept as `worlds` that it allows.
 
     >>> import prefermab as pm
     >>> from prefermab.logs.simulation import simulate
     >>> log = simulate(pm.domains.Armman(), people=60, rounds=10, share=0.2)
-    >>> domain = pm.domains.from_log(log, costs={"none": 0, "call": 1}, draws=8,
+    >>> domain = pm.domains.from_log(log, costs={"none": 0, "call": 1},
     ...     rewards={"motivated": 1, "persuadable": 0.5, "lost cause": 0})
     >>> domain.action_names, domain.n_cells, domain.usual_arms
     (('none', 'call'), 3, 60)
@@ -132,4 +137,4 @@ def from_log(
     if isinstance(frame, str | Path):
         where, frame = str(frame), read_table(Path(frame))
     log = read_log(frame, id, time, state, action, features, costs, rewards, passive, where)
-    return Logged(log, fit_log(log, draws, seed), seed)
+    return Logged(log, fit_log(log, seed=seed), seed, worlds=worlds)

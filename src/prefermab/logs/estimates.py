@@ -6,8 +6,9 @@ import polars as pl
 from prefermab.logs.fitting import Fit, tables
 from prefermab.logs.reading import Log
 
-MOST_PEOPLE = 1000
-"""People over whom population figures are averaged; where there are more, these many of them."""
+NUMBERS = 1 << 28
+"""Chances that are worked out at most; where more are needed, figures are averaged over some of
+the people only."""
 
 
 def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -17,7 +18,8 @@ def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
     expected reward of the next state less that without acting, low, high. Averages are over the
     people of the log as their features are.
     """
-    people = np.random.default_rng(0).permutation(len(log.features))[:MOST_PEOPLE]
+    most = max(1000, NUMBERS // (len(fit.draws) * int(np.prod(log.shape))))
+    people = np.random.default_rng(0).permutation(len(log.features))[:most]
     known = fit.terms(log.features[people])
     worlds = np.stack([tables(draw, known).mean(axis=0) for draw in fit.draws])
     counts = np.zeros(log.shape, int)

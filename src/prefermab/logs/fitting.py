@@ -10,7 +10,10 @@ from prefermab.logs.reading import Log, Transitions
 from prefermab.logs.shrinkage import Cells, Normal, contrasts, inputs, log_chances, shrink
 from prefermab.logs.terms import Terms
 
-DRAWS = 64
+DRAWS, NUMBERS = 512, 1 << 25
+"""Draws of the coefficients: enough for the ends of a 90 % interval; and the most numbers that all
+may have together: fewer draws where states are many."""
+
 TURNS = 2
 """How often coefficients and κ are found in turn; each depends little on the other."""
 
@@ -70,6 +73,7 @@ def fit_log(
         fits, scales = shrink(cells, weights, n_actions, (fits, scales))
     likely = _kappa_weights(cells, fits, n_actions)
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
+    number = min(number, max(64, NUMBERS // (fits[0].mean.size * len(fits))))
     drawn = np.stack([fit.draw(rng, number) for fit in fits], axis=1)
     return Fit(
         terms,

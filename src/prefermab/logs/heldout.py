@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 
-from prefermab.logs.fitting import DRAWS, Fit, fit_log
+from prefermab.logs.fitting import Fit, fit_log
 from prefermab.logs.people import LEAST
 from prefermab.logs.reading import Log, Transitions
 
@@ -31,7 +31,7 @@ class HeldOut:
     calibration: pl.DataFrame
 
 
-def hold_out(log: Log, draws: int = DRAWS, seed: int = 0) -> HeldOut | None:
+def hold_out(log: Log, draws: int = 64, seed: int = 0) -> HeldOut | None:
     """Fits all but the last rounds and foretells those; None where the log is too short."""
     times = np.unique(log.transitions.round)
     n_out = max(1, round(SHARE * len(times)))

@@ -24,8 +24,8 @@ class Meaning:
 def meaning_of(
     states: Sequence[str],
     actions: Sequence[str],
-    costs: Mapping[Any, float] | Sequence[float] | None,
-    rewards: Mapping[Any, float] | None,
+    costs: Mapping[Any, Any] | Sequence[Any] | None,
+    rewards: Mapping[Any, Any] | None,
     passive: Any,
     where: str,
 ) -> Meaning:
@@ -59,7 +59,7 @@ def meaning_of(
 
 
 def _rewards(
-    rewards: Mapping[Any, float] | None, states: Sequence[str], where: str
+    rewards: Mapping[Any, Any] | None, states: Sequence[str], where: str
 ) -> dict[str, float]:
     if not isinstance(rewards, Mapping):
         raise InputError(f"rewards must give a number for each state: {', '.join(states)}.")
@@ -71,7 +71,7 @@ def _rewards(
 
 
 def _costs(
-    costs: Mapping[Any, float] | Sequence[float] | None,
+    costs: Mapping[Any, Any] | Sequence[Any] | None,
     actions: Sequence[str],
     passive: Any,
     where: str,

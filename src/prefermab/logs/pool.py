@@ -9,6 +9,9 @@ from prefermab.logs.people import LEAST
 from prefermab.logs.reading import Log
 from prefermab.logs.terms import Terms
 
+WORLDS = 64
+"""Draws of a fit that arms are drawn in."""
+
 MOST, NUMBERS = 1 << 14, 1 << 24
 """Arms that are drawn in advance, and the most numbers that their tables may have together."""
 
@@ -26,10 +29,9 @@ class Pool:
     starts: np.ndarray
 
 
-def draw_pool(rng: np.random.Generator, log: Log, fit: Fit, newcomers: float) -> Pool:
-    """For each world as many people, each with a table drawn from what their features, and their
-    own past, leave open."""
-    worlds = len(fit.draws)
+def draw_pool(rng: np.random.Generator, log: Log, fit: Fit, newcomers: float, worlds: int) -> Pool:
+    """For each of the first worlds of a fit as many people, each with a table drawn from what their
+    features, and their own past, leave open."""
     size = max(2, min(MOST, NUMBERS // int(np.prod(log.shape))) // worlds)
     person = rng.integers(0, len(log.features), (size, worlds))
     new = rng.random((size, worlds)) < newcomers

@@ -104,8 +104,8 @@ def read_log(
     state: str = "state",
     action: str = "action",
     features: Sequence[str] | None = None,
-    costs: Mapping[Any, float] | Sequence[float] | None = None,
-    rewards: Mapping[Any, float] | None = None,
+    costs: Mapping[Any, Any] | Sequence[Any] | None = None,
+    rewards: Mapping[Any, Any] | None = None,
     passive: Any = None,
     where: str = "the log",
 ) -> Log:

@@ -90,9 +90,13 @@ def _summary(learned: Learned) -> list[Text]:
     rows = {row["policy"]: row for row in learned.comparison.iter_rows(named=True)}
     own = rows["prefermab"]
     others = "; ".join(
-        f"than {name} {_signed(rows[name]['gain'])} ({_signed(rows[name]['gain_low'])} to "
+        f"to {told} {_signed(rows[name]['gain'])} ({_signed(rows[name]['gain_low'])} to "
         f"{_signed(rows[name]['gain_high'])})"
-        for name in ("none", "random", "as logged")
+        for name, told in (
+            ("none", "no action"),
+            ("random", "random actions"),
+            ("as logged", "the logged policy"),
+        )
     )
     acted = int((log.transitions.action > 0).sum())
     return [
@@ -101,14 +105,14 @@ def _summary(learned: Learned) -> list[Text]:
             f"under an action. For {model.n_arms:,} arms and a budget of {model.budget:g} a round, "
             f"the model earns {own['mean']:.3f} per arm in 9 simulated rounds "
             f"({own['low']:.3f} to {own['high']:.3f} in 90 % of the worlds that the log allows). "
-            f"That is more {others}."
+            f"The difference {others}."
         )
     ]
 
 
 def _data(log: Log) -> list[Block]:
     found, meaning, seen = log.found, log.meaning, log.transitions
-    unit = "days" if found.dates else "in the time column"
+    unit = "days apart" if found.dates else "apart in the time column"
     counts = np.zeros(log.shape[:2], int)
     np.add.at(counts, (seen.state, seen.action), 1)
     rows = [
@@ -126,7 +130,7 @@ def _data(log: Log) -> list[Block]:
         Heading("Data found"),
         Text(
             f"{found.rows:,} rows from {found.first} to {found.last}: {found.people:,} people, "
-            f"{found.rounds:,} rounds, {found.apart} {unit} apart, {found.present:,.1f} people in "
+            f"{found.rounds:,} rounds, {found.apart} {unit}, {found.present:,.1f} people in "
             f"a round on average; {len(seen):,} transitions between rounds that follow each other. "
             f"Features: {', '.join(f'`{name}`' for name in log.feature_names)}."
         ),
@@ -174,8 +178,8 @@ def _estimates(learned: Learned) -> list[Block]:
         Heading("What the log says"),
         Text(
             "Averages over the people of the log, with 90 % intervals over the worlds that the log "
-            "allows. A person's own chances scatter around what the features say as after "
-            f"{kappa:,.0f} transitions."
+            "allows. People with the same features differ as if the chances of each were known "
+            f"from {kappa:,.0f} transitions: the more, the more alike they are."
         ),
         Text("What an action changes in the reward of the next state:"),
         Grid(["state and action", "seen", "effect", "90 % interval"], effects),

@@ -15,15 +15,14 @@ towards nothing, as far as the log says that this predicts better.
 import dataclasses
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.special import logsumexp
+from scipy.linalg import cho_factor, cho_solve
 
 from prefermab.errors import InputError
 
 LARGEST = 4000
 """Coefficients of one state beyond which their covariance is too large to work with."""
 
-EXPECTED = np.array([1.5, 0.5, 0.5, 0.25])
+EXPECTED = np.array([1.5, 0.5, 1.0, 0.35])
 STRENGTH = 4.0
 """The scales that are expected before the log is seen (constant and other terms of base, then of
 effect), and how many coefficients' worth of evidence that counts for."""
@@ -50,13 +49,14 @@ class Normal:
 
     def variance(self) -> np.ndarray:
         """Of each coefficient."""
-        inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
-        return (inverse**2).sum(axis=0).reshape(self.mean.shape)
+        return (np.linalg.inv(self.factor) ** 2).sum(axis=0).reshape(self.mean.shape)
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Coefficients (draw, contrast, input)."""
-        noise = rng.standard_normal((len(self.factor), n))
-        away = solve_triangular(self.factor, noise, lower=True, trans=1)
+        """Coefficients (draw, contrast, input), two and two on opposite sides of the mean, which
+        they then have whatever their number."""
+        half = rng.standard_normal((len(self.factor), -(-n // 2)))
+        noise = np.stack([half, -half], axis=2).reshape(len(self.factor), -1)[:, :n]
+        away = np.linalg.solve(self.factor.T, noise)
         return self.mean + away.T.reshape(n, *self.mean.shape)
 
 
@@ -170,7 +170,8 @@ def likeliest(
 def log_chances(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Log-probabilities (row, next state)."""
     logits = design @ coefficients.T @ contrasts(coefficients.shape[0] + 1).T
-    return logits - logsumexp(logits, axis=1, keepdims=True)
+    logits = logits - logits.max(axis=1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 
 
 def _loss(design: np.ndarray, counts: np.ndarray, precision: np.ndarray, at: np.ndarray) -> float:

@@ -1,11 +1,11 @@
 """Logs of a programme that never was: for tests and studies, where the truth must be known."""
 
+import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from prefermab.arms import Arms
+from prefermab.arms import Arms, Key
 from prefermab.domains.base import FiniteDomain
 from prefermab.errors import count
 from prefermab.errors import share as checked
@@ -33,34 +33,37 @@ def simulate(
     (6, 8)
     """
     n, length = count(people, "people"), count(rounds, "rounds", at_least=2)
-    key_arms, key_start, key_act, key_luck = jax.random.split(jax.random.key(seed), 4)
+    rng = np.random.default_rng(count(seed, "seed", at_least=0))
+    key_arms, key_start = jax.random.split(jax.random.key(seed))
     if arms is None:
         arms = domain.draw_arms(key_arms, n)
-    acted = jax.random.bernoulli(key_act, checked(share, "share"), (length, n))
-    which = jax.random.randint(jax.random.fold_in(key_act, 1), (length, n), 1, domain.n_actions)
-    actions = jnp.where(acted, which, 0)
-    start = jax.vmap(domain.start)(jax.random.split(key_start, n), arms)
-
-    def one_round(state, at):
-        key, action = at
-        after = jax.vmap(domain.step)(jax.random.split(key, n), arms, state, action)
-        return after, state
-
-    keys = jax.random.split(key_luck, length)
-    states = np.asarray(jax.lax.scan(one_round, start, (keys, actions))[1])
-    features = np.asarray(domain.features(arms), float)
+    table, features, state = (np.asarray(x) for x in _seen(domain, arms, n, key_start))
+    acted = rng.random((length, n)) < checked(share, "share")
+    actions = np.where(acted, rng.integers(1, domain.n_actions, (length, n)), 0)
+    states = np.empty((length, n), int)
+    for now in range(length):
+        states[now] = state
+        reached = np.cumsum(table[np.arange(n), state, actions[now]], axis=1)
+        state = (reached <= rng.random((n, 1)) * reached[:, -1:]).sum(axis=1)
     person, time = np.meshgrid(np.arange(n), np.arange(length))
-    kept = _present(np.random.default_rng(seed), n, length, stay, missing)
+    kept = _present(rng, n, length, stay, missing)
     frame = pl.DataFrame(
         {
             "id": person[kept],
             "time": time[kept],
             "state": np.array(domain.state_names)[states[kept]],
-            "action": np.array(domain.action_names)[np.asarray(actions)[kept]],
+            "action": np.array(domain.action_names)[actions[kept]],
         }
     )
-    seen = dict(zip(domain.feature_names, features[person[kept]].T, strict=True))
+    seen = dict(zip(domain.feature_names, features[person[kept]].T.astype(float), strict=True))
     return frame.with_columns(**seen).fill_nan(None).sort("id", "time")
+
+
+@eqx.filter_jit
+def _seen(domain: FiniteDomain, arms: Arms, n_arms: int, key: Key):
+    """Transitions, features and first states of arms."""
+    start = jax.vmap(domain.start)(jax.random.split(key, n_arms), arms)
+    return jax.vmap(domain.transitions)(arms), domain.features(arms), start
 
 
 def _present(

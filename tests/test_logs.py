@@ -1,0 +1,525 @@
+"""From a log to a model: reading, fitting, worlds, held-out weeks, the verb `learn`."""
+
+import datetime
+import json
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import prefermab as pm
+from prefermab import cli
+from prefermab.arms import Observation
+from prefermab.logs.comparison import AsLogged
+from prefermab.logs.estimates import estimates
+from prefermab.logs.fitting import cells_of, fit_log
+from prefermab.logs.heldout import hold_out
+from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
+from prefermab.logs.pool import dirichlet
+from prefermab.logs.reading import read_log
+from prefermab.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
+from prefermab.logs.terms import Terms
+
+REWARDS = {"bad": 0, "good": 1}
+
+TINY = pl.DataFrame(
+    {
+        "id": [1, 1, 1, 1, 2, 2, 2, 3],
+        "time": [1, 2, 3, 5, 1, 2, 3, 2],
+        "state": ["bad", "bad", "good", "good", "bad", "good", "bad", "good"],
+        "action": ["none", "call", "none", "none", "none", "none", "call", "none"],
+        "age": [30, 30, 31, None, 50, 50, 50, None],
+        "region": ["north", "north", "north", None, "south", "south", "south", "north"],
+    }
+)
+
+
+def tiny(**changes):
+    return read_log(TINY.with_columns(**changes), passive="none", rewards=REWARDS)
+
+
+def walked(tables, features, rounds, share, rng):
+    """People who move by tables (person, state, action, next state), acted on at random."""
+    n = len(tables)
+    state, parts = rng.integers(0, tables.shape[1], n), []
+    for now in range(rounds):
+        action = np.where(rng.random(n) < share, 1, 0)
+        parts.append(pl.DataFrame({"id": np.arange(n), "time": now, "state": state,
+                                   "action": action, **features}))  # fmt: skip
+        reached = np.cumsum(tables[np.arange(n), state, action], axis=1)
+        state = (reached < rng.random((n, 1))).sum(axis=1)
+    return pl.concat(parts)
+
+
+def two_regions(people, rng):
+    """Half of the people in each region, with different tables (state, action, next state)."""
+    north = np.array([[[0.8, 0.2], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]])
+    south = np.array([[[0.6, 0.4], [0.5, 0.5]], [[0.9, 0.1], [0.3, 0.7]]])
+    is_north = np.arange(people) % 2 == 0
+    return np.where(is_north[:, None, None, None], north, south), {
+        "region": np.where(is_north, "north", "south"),
+        "age": rng.normal(40, 10, people),
+    }
+
+
+def read_walked(tables, features, rounds, share, rng):
+    frame = walked(tables, features, rounds, share, rng)
+    return read_log(frame, rewards={state: state for state in range(tables.shape[1])})
+
+
+# Reading
+
+
+def test_transitions_go_from_a_week_to_the_next_and_never_across_a_gap():
+    log = tiny()
+    seen = log.transitions
+    # Person 1: bad none bad, bad call good, then a gap in week 4; person 2: bad none good none bad.
+    assert seen.person.tolist() == [0, 0, 1, 1]
+    assert seen.state.tolist() == [0, 0, 0, 1]
+    assert seen.action.tolist() == [0, 1, 0, 0]
+    assert seen.following.tolist() == [0, 1, 1, 0]
+    assert (log.found.gaps, log.found.missing_rounds, log.found.single) == (1, 1, 1)
+    assert (log.found.joined_later, log.found.left_earlier) == (1, 2)
+    assert (log.first_state.tolist(), log.last_state.tolist()) == ([0, 0, 1], [1, 0, 1])
+    assert log.meaning.actions == ("none", "call")
+    assert log.meaning.costs.tolist() == [0, 1]
+
+
+def test_features_are_the_last_known_and_named_as_the_planner_reads_them():
+    log = tiny()
+    assert log.feature_names == ("age", "region=north", "region=south")
+    np.testing.assert_array_equal(log.features, [[31, 1, 0], [50, 0, 1], [np.nan, 1, 0]])
+    terms = Terms.of(log.columns, log.features)
+    # Ages 31 and 50 have mean 40.5 and spread 9.5; two of three are in the north.
+    np.testing.assert_allclose(
+        terms(log.features),
+        [[1, -1, 1 / 3, -1 / 3, 0], [1, 1, -2 / 3, 2 / 3, 0], [1, 0, 1 / 3, -1 / 3, 1]],
+    )
+
+
+def test_an_unknown_category_is_unknown_in_all_its_features():
+    log = tiny(region=pl.Series(["north"] * 4 + ["south"] * 3 + [None]))
+    np.testing.assert_array_equal(log.features[2], [np.nan] * 3)
+
+
+def test_weeks_of_dates_may_be_early_or_late_and_differ_between_people():
+    first = datetime.date(2026, 1, 5)
+    days = [0, 7, 15, 21, 42, 3, 10, 17]  # person 2 on another weekday
+    dates = [first + datetime.timedelta(days=d) for d in days]
+    frame = TINY.with_columns(
+        id=pl.Series([1, 1, 1, 1, 1, 2, 2, 2]),
+        action=pl.Series(["none", "call"] * 4),
+        time=pl.Series(dates),
+    )
+    log = read_log(frame, passive="none", rewards=REWARDS)
+    assert (log.found.apart, log.found.dates, log.found.gaps) == (7, True, 1)
+    assert len(log.transitions) == 3 + 2
+    as_text = read_log(
+        frame.with_columns(pl.col("time").cast(pl.String)), passive="none", rewards=REWARDS
+    )
+    assert as_text.transitions.following.tolist() == log.transitions.following.tolist()
+
+
+def test_labels_are_the_same_as_numbers_and_as_text():
+    frame = TINY.with_columns(
+        action=pl.Series([0.0, 1.0, 0.0, None, 0.0, 0.0, 1.0, 0.0]),
+        state=pl.Series([0, 0, 1, 1, 0, 1, 0, 1]),
+    )
+    log = read_log(frame, rewards={1: 2.0, 0: -1}, costs={0: 0, 1: 2.5})
+    assert log.meaning.states == ("1", "0")
+    assert log.meaning.rewards.tolist() == [2, -1]
+    assert (log.meaning.actions, log.meaning.costs.tolist()) == (("0", "1"), [0, 2.5])
+    assert log.found.unknown_actions == 1
+    in_order = read_log(frame, rewards={1: 2.0, 0: -1}, costs=[2.0, 0.0])
+    assert (in_order.meaning.actions, in_order.meaning.costs.tolist()) == (("1", "0"), [0, 2])
+
+
+def test_rows_may_come_in_any_order_and_from_pandas():
+    pandas = pytest.importorskip("pandas")
+    shuffled = TINY.sample(fraction=1, shuffle=True, seed=1)
+    log = read_log(shuffled, passive="none", rewards=REWARDS)
+    assert log.transitions.following.tolist() == [0, 1, 1, 0]
+    frame = pandas.DataFrame({name: TINY[name].to_list() for name in TINY.columns})
+    same = read_log(frame, passive="none", rewards=REWARDS)
+    np.testing.assert_array_equal(same.features, log.features)
+
+
+NO_ROWS = TINY.clear()
+WRONG = [
+    (NO_ROWS, {}, "there are no rows"),
+    (TINY.drop("state"), {}, "the column 'state' is missing; found id, time, action"),
+    (TINY.select("id"), {}, "only one column was found, 'id'; the separator may be wrong"),
+    (TINY.with_columns(time=pl.Series([1, 1, 3, 5, 1, 2, 3, 2])), {},
+     "1 has two rows in one week, row 1 and row 2 (time 1)"),
+    (TINY.with_columns(time=10 * pl.col("time") + pl.Series([0, 0, -7, 0, 0, 0, 0, 0])), {},
+     "two rows in one week, row 2 and row 3 (time 20 and 23, where rounds are 10 apart)"),
+    (TINY.with_columns(time=pl.Series(["1", "2", "3rd", "5", "1", "2", "3", "2"])), {},
+     "the column 'time' must hold whole numbers or dates such as 2026-01-31, but row 3 holds"),
+    (TINY.with_columns(time=pl.col("time") + 0.5), {}, "but row 1 holds 1.5"),
+    (TINY.with_columns(time=pl.Series([1, None, 3, 5, 1, 2, 3, 2])), {}, "row 2 has no time"),
+    (TINY.with_columns(id=pl.Series([1, 1, 1, None, 2, 2, 2, 3])), {}, "row 4 has no id"),
+    (TINY.with_columns(state=pl.lit("bad")), {}, "there is only the state 'bad'"),
+    (TINY.with_columns(action=pl.lit("none")), {"costs": {"none": 0, "call": 1}},
+     "only the action 'none': nothing can be learned about 'call'"),
+    (TINY.unique("id", keep="first"), {}, "no person has two rows"),
+    (TINY.with_columns(action=pl.Series([None] * 3 + ["none"] + [None] * 2 + ["call", None])), {},
+     "no person has known states in two weeks"),
+    (TINY.filter(pl.col("id") != 1), {}, "no transition under the action 'call' can be used"),
+    (TINY, {"costs": {"none": 0, "call": 1, "visit": 3}}, "costs name the action 'visit'"),
+    (TINY, {"costs": {"none": 0}}, "costs must give a number for the action 'call'"),
+    (TINY, {"costs": {"none": 1, "call": 1}, "passive": None}, "must cost 0, but none does"),
+    (TINY, {"costs": {"none": 0, "call": 0}, "passive": None}, "not none and call: name it"),
+    (TINY, {"costs": [0, 1, 2]}, "costs must have a number for each of call, none, in this order"),
+    (TINY, {"costs": {"none": 0, "call": -1}}, "the cost of 'call' must be a finite number of at"),
+    (TINY, {"passive": None}, "costs or passive must say which action costs nothing: call, none"),
+    (TINY, {"passive": "call", "costs": {"none": 0, "call": 1}}, "'call' must cost 0, not 1"),
+    (TINY, {"rewards": {"bad": 0, "god": 1}}, "rewards must give a number for the state 'good'"),
+    (TINY, {"rewards": {**REWARDS, "best": 2}}, "rewards name the state 'best'"),
+    (TINY, {"rewards": {"bad": 1, "good": 1}}, "rewards are the same for every state"),
+    (TINY, {"rewards": {"bad": "low", "good": 1}}, "the reward of 'bad' must be a finite number"),
+    (TINY, {"rewards": None}, "rewards must give a number for each state: bad, good"),
+    (TINY, {"features": []}, "there is no feature column"),
+    (TINY, {"features": ["age", "height"]}, "the column 'height' is missing"),
+    (TINY, {"features": ["age", "age"]}, "features must be different columns"),
+    (TINY, {"state": "action"}, "action and state are both the column 'action'"),
+    (TINY.with_columns(age=pl.lit(None, pl.Int64)), {}, "'age' has no known value"),
+    (TINY.with_columns(age=pl.Series([np.inf] * 8)), {}, "'age' must hold finite numbers"),
+    (TINY.rename({"age": "a=b"}), {}, "'a=b' must not have = in its name"),
+    (TINY.with_columns(age=pl.date(2026, 1, 1)), {}, "'age' holds Date values"),
+    (TINY.with_columns(state=pl.col("state").replace({"good": "Bad"})), {}, "upper and lower case"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("frame", "changes", "message"), WRONG, ids=[m for _, _, m in WRONG])
+def test_a_bad_log_is_refused_in_one_sentence(frame, changes, message):
+    with pytest.raises(pm.InputError) as caught:
+        read_log(frame, **{"passive": "none", "rewards": REWARDS, **changes})
+    told = str(caught.value)
+    assert message in told
+    assert told.endswith(".")
+    assert "\n" not in told
+
+
+def test_a_name_is_no_category():
+    frame = pl.concat([TINY.with_columns(id=pl.col("id") + 10 * i) for i in range(20)])
+    frame = frame.with_columns(region=pl.concat_str(pl.lit("name "), "id"))
+    with pytest.raises(pm.InputError, match="60 different texts; a category has at most 50"):
+        read_log(frame, passive="none", rewards=REWARDS)
+
+
+# Fitting
+
+
+def test_contrasts_are_orthonormal_and_add_up_to_nothing():
+    spread = contrasts(5)
+    np.testing.assert_allclose(spread.T @ spread, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(spread.sum(axis=0), 0, atol=1e-12)
+
+
+def test_cells_count_what_followed_by_person_and_action():
+    log = tiny()
+    bad, good = cells_of(log, Terms.of(log.columns, log.features), log.transitions)
+    assert bad.action.tolist() == [0, 1, 0]
+    assert bad.counts.tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert good.counts.tolist() == [[1, 0]]
+
+
+def test_no_shrinkage_gives_the_shares_seen_and_all_of_it_none():
+    terms, action = np.ones((2, 1)), np.array([0, 1])
+    design, counts = inputs(terms, action, 2), np.array([[6.0, 2.0, 0.5], [1.0, 3.0, 4.0]])
+    free = likeliest(design, counts, np.full(2, 1e-9), np.zeros((2, 2)))
+    np.testing.assert_allclose(
+        np.exp(log_chances(design, free.mean)), counts / counts.sum(axis=1)[:, None], atol=1e-5
+    )
+    bound = likeliest(design, counts, np.full(2, 1e9), np.zeros((2, 2)))
+    np.testing.assert_allclose(np.exp(log_chances(design, bound.mean)), 1 / 3, atol=1e-6)
+    # The effect alone held down: both actions share what is seen of both, 7 + 5 + 4.5 of 16.5.
+    pooled = likeliest(design, counts, np.array([1e-9, 1e9]), np.zeros((2, 2)))
+    both = np.exp(log_chances(design, pooled.mean))
+    np.testing.assert_allclose(both, [[7 / 16.5, 5 / 16.5, 4.5 / 16.5]] * 2, atol=1e-5)
+
+
+def test_the_likeliest_coefficients_are_those_of_another_package():
+    rng = np.random.default_rng(0)
+    design = rng.normal(size=(300, 4))
+    label = (rng.random(300) < 1 / (1 + np.exp(-design[:, 0]))) + (design[:, 1] > 0.7).astype(int)
+    ours = likeliest(design, np.eye(3)[label], np.full(4, 2.0), np.zeros((2, 4)))
+    theirs = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-8, max_iter=1000)
+    theirs.fit(design, label)
+    np.testing.assert_allclose(
+        np.exp(log_chances(design, ours.mean)), theirs.predict_proba(design), atol=2e-4
+    )
+
+
+def test_the_curvature_is_the_slope_of_the_slope():
+    rng = np.random.default_rng(0)
+    design, counts = rng.normal(size=(20, 3)), rng.integers(0, 5, (20, 4)).astype(float)
+    found = likeliest(design, counts, np.ones(3), np.zeros((3, 3)))
+
+    def loss(at):
+        return -(counts * log_chances(design, at)).sum() + (at**2).sum() / 2
+
+    direction, step = rng.normal(size=(3, 3)), 1e-4
+    ahead, behind = loss(found.mean + step * direction), loss(found.mean - step * direction)
+    second = (ahead + behind - 2 * loss(found.mean)) / step**2
+    precision = found.factor @ found.factor.T
+    np.testing.assert_allclose(direction.ravel() @ precision @ direction.ravel(), second, rtol=1e-4)
+    np.testing.assert_allclose(
+        found.variance().ravel(), np.diag(np.linalg.inv(precision)), rtol=1e-9
+    )
+
+
+def test_a_large_log_gives_the_true_chances_of_each_region():
+    rng = np.random.default_rng(1)
+    tables, features = two_regions(3000, rng)
+    fit = fit_log(read_walked(tables, features, 12, 0.3, rng), draws=20)
+    chances = fit.chances(np.array([[1.0, 0.0, 40.0], [0.0, 1.0, 40.0]]))
+    np.testing.assert_allclose(chances, tables[:2], atol=0.03)
+    assert fit.kappas.min() > 100
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say():
+    hits = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        tables, features = two_regions(80, rng)
+        log = read_walked(tables, features, 8, 0.15, rng)
+        found, _ = estimates(log, fit_log(log, seed=seed))
+        truth = tables.mean(axis=0)[..., 0]
+        low, high = (found[end].to_numpy().reshape(2, 2, 2)[..., 0] for end in ("low", "high"))
+        hits.append((low <= truth) & (truth <= high))
+    assert 0.8 < np.mean(hits) < 0.98
+
+
+def test_draws_scatter_around_the_likeliest_coefficients_and_shrink_with_the_log():
+    rng = np.random.default_rng(2)
+    tables, features = two_regions(60, rng)
+    log = read_walked(tables, features, 10, 0.2, rng)
+    fit = fit_log(log)
+    spread = fit.draws.std(axis=0)
+    np.testing.assert_allclose(fit.draws.mean(axis=0), fit.mean, atol=1e-9)
+    more = fit_log(read_walked(np.tile(tables, (20, 1, 1, 1)), {
+        name: np.tile(values, 20) for name, values in features.items()
+    }, 10, 0.2, rng))  # fmt: skip
+    assert (more.draws.std(axis=0)[..., 0] < 0.5 * spread[..., 0]).all()
+
+
+def test_kappa_says_how_alike_people_are():
+    rng = np.random.default_rng(3)
+    chances = np.full((2000, 3), 1 / 3)
+    for kappa in (4.0, 64.0):
+        own = dirichlet(rng, np.full((2000, 3), kappa / 3))
+        counts = np.stack([rng.multinomial(12, p) for p in own])
+        likely = kappa_weights(chances, counts)
+        assert kappa / 1.5 < np.exp(likely @ np.log(GRID)) < kappa * 1.5
+    assert kappa_weights(chances, np.eye(3)[rng.integers(0, 3, 2000)]) == pytest.approx(1 / 13)
+    # With κ = 3 the variance of 5 from one person is (5 + 3) / (1 + 3) = 2 times that of 5 people.
+    assert how_much_each_counts(np.array([5.0]), 3.0) == pytest.approx(0.5)
+
+
+def test_people_who_differ_make_the_population_less_certain():
+    widths = []
+    for kappa in (1e6, 1.0):
+        rng = np.random.default_rng(4)
+        tables = dirichlet(rng, kappa * np.full((150, 2, 2, 2), 0.5))
+        log = read_walked(tables, {"age": rng.normal(size=150)}, 20, 0.3, rng)
+        found, _ = estimates(log, fit_log(log))
+        widths.append((found["high"] - found["low"]).mean())
+    assert widths[1] > 1.3 * widths[0]
+
+
+def test_too_many_coefficients_are_refused():
+    with pytest.raises(pm.InputError, match="join labels or leave out features"):
+        check_size(200, 4, 30)
+
+
+# Worlds
+
+
+def test_a_person_with_a_long_past_is_drawn_as_that_past_was():
+    rng = np.random.default_rng(5)
+    tables = dirichlet(rng, np.full((40, 2, 2, 2), 0.5))
+    log = read_walked(tables, {"age": np.arange(40.0)}, 200, 0.5, rng)
+    domain = pm.domains.Logged(log, fit_log(log, draws=8), newcomers=0.0)
+    who = np.asarray(domain.feature_table[:, 0]).astype(int)
+    assert np.abs(np.asarray(domain.table) - tables[who]).mean() < 0.06
+    np.testing.assert_allclose(domain.table.sum(axis=-1), 1, rtol=1e-5)
+    # Half of a start's little share for any state goes to the other one.
+    last = log.last_state[np.argsort(log.features[:, 0])][who]
+    np.testing.assert_allclose(domain.starts[np.arange(len(who)), last], 0.99, rtol=1e-5)
+
+
+def test_newcomers_have_no_past_and_numbers_of_their_own():
+    rng = np.random.default_rng(5)
+    tables = np.broadcast_to([[[0.5, 0.5], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]], (60, 2, 2, 2))
+    log = read_walked(tables, {"age": rng.normal(size=60)}, 10, 0.3, rng)
+    domain = pm.domains.Logged(log, fit_log(log, draws=8), newcomers=1.0)
+    ages = np.asarray(domain.feature_table[:, 0])
+    assert not np.isin(ages, log.features[:, 0].astype(np.float32)).any()
+    # Scott's rule for 60 people and one number: 60 ** (-1/5) = 0.44 spreads.
+    spread = log.features.std()
+    np.testing.assert_allclose(ages.std(), spread * np.sqrt(1 + 60**-0.4), rtol=0.05)
+
+
+def test_a_world_holds_the_arms_of_one_draw():
+    rng = np.random.default_rng(6)
+    tables, features = two_regions(60, rng)
+    log = read_walked(tables, features, 5, 0.2, rng)
+    fit = fit_log(log, draws=4)
+    domain = pm.domains.Logged(log, fit, newcomers=1.0)
+    assert domain.table.shape[0] == 4 * domain.world(0).table.shape[0]
+    for number in range(4):
+        own = fit.terms(np.asarray(domain.world(number).feature_table, float))
+        logits = np.tensordot(own, fit.draws[number], axes=(1, -1))
+        expected = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        gap = np.asarray(domain.world(number).table).mean(axis=0) - expected.mean(axis=0)
+        assert np.abs(gap).max() < 0.02
+
+
+# Held-out weeks and the logged policy
+
+
+def test_features_and_the_own_past_foretell_where_they_matter():
+    rng = np.random.default_rng(7)
+    tables, features = two_regions(400, rng)
+    held = hold_out(read_walked(tables, features, 15, 0.2, rng), draws=16)
+    assert held is not None
+    assert held.rounds == 3  # of 14 that lead to another
+    every = held.losses.filter(pl.col("where") == "all")
+    assert every["better"][1] > 3 * every["stderr"][1]
+    bins = held.calibration
+    assert (
+        (bins["low"] - 0.03 < bins["predicted"]) & (bins["predicted"] < bins["high"] + 0.03)
+    ).all()
+    assert bins["n"].sum() == 2 * every["n"][0]
+
+    own = dirichlet(rng, np.full((400, 2, 2, 2), 0.5))
+    held = hold_out(read_walked(own, features, 15, 0.2, rng), draws=16)
+    assert held is not None
+    every = held.losses.filter(pl.col("where") == "all")
+    assert every["better"][2] > 3 * every["stderr"][2]
+
+
+def test_a_log_of_two_weeks_has_none_to_hold_out():
+    rng = np.random.default_rng(8)
+    tables, features = two_regions(40, rng)
+    assert hold_out(read_walked(tables, features, 3, 0.5, rng)) is None
+
+
+def test_the_logged_policy_acts_where_the_log_did_and_spends_the_budget():
+    rng = np.random.default_rng(9)
+    frame = walked(np.full((300, 3, 2, 3), 1 / 3), {"age": np.zeros(300)}, 10, 0.0, rng)
+    acted = (frame["state"] == 1) & (frame["time"] % 2 == 0) | (frame["state"] == 2)
+    log = read_log(frame.with_columns(action=acted.cast(pl.Int8)), rewards={0: 0, 1: 1, 2: 2})
+    policy = AsLogged.of(log)
+    np.testing.assert_allclose(policy.chances[:, 1], [0, 0.5, 1], atol=0.07)
+    state = jnp.array([0, 1, 2] * 30)
+    seen = Observation(
+        state, jnp.zeros((90, 1)), jnp.ones(90, bool), jnp.tile(jnp.array([0.0, 1.0]), (90, 1)),
+        jnp.array(15.0), jnp.array(0),
+    )  # fmt: skip
+    act = jax.jit(jax.vmap(lambda key: policy.act(seen, None, key)[0]))
+    actions = np.asarray(act(jax.random.split(jax.random.key(0), 200)))
+    assert (actions.sum(axis=1) == 15).all()
+    shares = [actions[:, np.asarray(state) == s].mean() for s in range(3)]
+    assert shares[0] == 0
+    assert 1.3 < shares[2] / shares[1] < 2.2
+
+
+# Files, models and the verb
+
+
+def learn(monkeypatch, capsys, *arguments):
+    monkeypatch.setattr(sys, "argv", ["prefermab", "learn", *map(str, arguments)])
+    status = 0
+    try:
+        cli.main()
+    except SystemExit as stop:
+        status = stop.code
+    told = capsys.readouterr()
+    return status, told.out, told.err
+
+
+def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
+    rng = np.random.default_rng(10)
+    tables, features = two_regions(40, rng)
+    frame = walked(tables, features, 8, 0.3, rng).rename({"time": "week"})
+    frame = frame.with_columns(age=pl.when(pl.col("id") == 3).then(None).otherwise("age"))
+    frame.write_parquet(tmp_path / "log.parquet")
+    out = tmp_path / "runs" / "mine"
+    status, printed, errors = learn(
+        monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
+        "--rewards", "0=0", "1=1", "--n-arms", 6, "--budget", 2, "--exact.steps", 20,
+        "--exact.arms", 32, "--json",
+    )  # fmt: skip
+    assert status == 0, errors
+    told = json.loads(printed)
+    assert told["found"]["people"] == 40
+    assert {row["policy"] for row in told["comparison"]} == {
+        "prefermab", "none", "random", "as logged"
+    }  # fmt: skip
+    assert all(row["gain_low"] <= row["gain"] <= row["gain_high"] for row in told["comparison"])
+    assert len(told["transitions"]) == 8
+    page = (out / "report" / "index.html").read_text()
+    assert "Calibration" in page
+    assert "<svg" in page
+    assert (out / "report" / "figures" / "calibration.svg").exists()
+    assert "40 people" in (out / "report" / "README.md").read_text()
+
+    model = pm.load(out)
+    assert model.domain is None
+    assert model.domain_name == "logged"
+    assert model.feature_names == ("region=north", "region=south", "age")
+    assert (model.n_arms, model.budget, model.costs) == (6, 2, (0.0, 1.0))
+    assert "features region=north" in model.card
+    people = np.array([[1, 0, 40.0], [0, 1, np.nan], [np.nan, np.nan, 30.0]])
+    assert model.act([0, 1, 1], people, budget=1).sum() <= 1
+
+    status, printed, errors = learn(
+        monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
+        "--rewards", "0=0", "1=", "--passive", "0",
+    )  # fmt: skip
+    assert (status, printed) == (2, "")
+    assert "--rewards takes label=number, such as call=1, not '1='" in errors
+    assert pm.load(out).feature_names == model.feature_names
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("log.xlsx", b"id,time", "expected a file that ends in .csv"),
+        ("log.csv", b"", "the file is empty"),
+        ("log.csv", b"id,time,state,action,age\n", "there are no rows"),
+        ("log.csv", b"id;time;state;action;age\n1;1;bad;0;3\n", "only one column was found"),
+        ("log.csv", "id,time,state,action,age\n1,1,schön,0,3\n".encode("latin-1"), "UTF-8"),
+        ("log.parquet", b"id,time", "not a Parquet file"),
+        ("log.csv", b"id,time,state,action,age\n1,one,bad,0,3\n1,2,good,1,3\n", "row 1 holds"),
+    ],
+)
+def test_a_bad_file_is_one_sentence_and_exit_status_2(
+    tmp_path, monkeypatch, capsys, name, content, message
+):
+    (tmp_path / name).write_bytes(content)
+    status, printed, errors = learn(
+        monkeypatch, capsys, tmp_path / name, "--out", tmp_path / "m", "--rewards", "bad=0",
+        "good=1",
+    )  # fmt: skip
+    assert (status, printed) == (2, "")
+    assert message in errors
+    assert name in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_from_log_reads_a_file(tmp_path):
+    TINY.write_csv(tmp_path / "log.csv")
+    domain = pm.domains.from_log(
+        tmp_path / "log.csv", features=["region"], passive="none", rewards=REWARDS, worlds=4
+    )
+    assert domain.feature_names == ("region=north", "region=south")
+    assert domain.usual_arms == 2  # 8 rows in 4 rounds
+    assert domain.usual_budget == pytest.approx(2 / 4)
