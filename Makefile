@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: setup demo test lint types unit docs weights results paper clean
+.PHONY: setup demo test lint types unit docs bench weights results paper clean
 
 setup: $(READY)
 
@@ -40,6 +40,10 @@ docs: $(READY)
 # Retrains and measures the models that ship in src/prefermab/weights.
 weights: $(READY)
 	$(BIN)/python -m prefermab.shipping
+
+# How fast it is; on an otherwise idle machine.
+bench: $(READY)
+	$(BIN)/prefermab bench
 
 # Measures again what docs/results says.
 results: $(READY)

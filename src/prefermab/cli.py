@@ -372,6 +372,30 @@ class WhatIf:
         what_if(self)
 
 
+@dataclasses.dataclass(frozen=True)
+class Bench:
+    """Measure how fast this machine trains, decides and plans, beside what it could do at most."""
+
+    only: tuple[str, ...] = ()
+    """train, evaluate, act, plan, whittle, bound; all if left out."""
+    largest: int = 1_000_000
+    """The most arms at once; 10000000 needs about 4 GB."""
+    out: Path | None = None
+    """Where to write the figures as JSON."""
+    compare: Path | None = None
+    """Figures of an earlier run to compare with."""
+    threshold: float = 1.5
+    """How many times the seconds of before are too many."""
+    json: Annotated[bool, FlagCreatePairsOff] = False
+    """Print JSON and nothing else on standard output."""
+
+    def run(self) -> None:
+        """Runs the verb."""
+        from prefermab.commands.bench import bench
+
+        bench(self)
+
+
 Verb = (
     Demo
     | Models
@@ -384,6 +408,7 @@ Verb = (
     | Finetune
     | Evaluate
     | Reproduce
+    | Bench
 )
 
 

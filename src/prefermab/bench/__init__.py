@@ -1,0 +1,1 @@
+"""Repeatable measurements of speed, each beside what the machine can do."""

@@ -1,0 +1,184 @@
+"""What is measured: training, evaluation, deciding, plans, Whittle indices and the bound."""
+
+import contextlib
+import io
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+
+from prefermab import domains, oracles, policies
+from prefermab.bench.measuring import Case
+from prefermab.config import Exact, Paper, Sweep
+from prefermab.evaluation import evaluate
+from prefermab.model import Model
+from prefermab.storage import load
+from prefermab.training import pretrain_seeds
+
+EPOCHS, STEPS = 8, 300
+"""Of the trainings that are timed; a whole one has more of the same."""
+
+DISCOUNT: Any = 0.9
+
+REFERENCE_ARMS = 200
+"""Arms that the other package works out one by one; its time for more is in proportion."""
+
+
+def cases(largest: int) -> Iterator[Case]:
+    """All cases, with at most `largest` arms at once."""
+    yield from training(largest)
+    yield from evaluation()
+    yield from deciding(largest)
+    yield from planning(largest)
+    yield from indices()
+    yield from bounds()
+
+
+def training(largest: int) -> Iterator[Case]:
+    """Arm-steps a second: an arm's round that is played and learned from, or an arm of a batch."""
+    domain = domains.Armman()
+    for n_arms, seeds in ((21, 1), (21, 8), (21, 64), (96, 1), (1000, 1), (10_000, 1)):
+        if n_arms * seeds > largest:
+            continue
+        work = EPOCHS * Paper.rounds * n_arms * seeds
+        yield Case(
+            "train",
+            f"paper, {n_arms} arms, {seeds} seeds",
+            "arm-steps",
+            work,
+            lambda n=n_arms, s=seeds: _trained(
+                domain, n, s, "paper", epochs=EPOCHS, freeze=0, rounds=Paper.rounds
+            ),
+            # Acting once; then actor and critic forwards and backwards in every pass.
+            flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
+        )
+    for recipe, config in (("sweep", Sweep()), ("exact", Exact())):
+        for seeds in (1, 8):
+            yield Case(
+                "train",
+                f"{recipe}, {config.arms} arms a step, {seeds} seeds",
+                "arm-steps",
+                STEPS * config.arms * seeds,
+                lambda r=recipe, s=seeds: _trained(domain, 25, s, r, steps=STEPS),
+                flops=_network(config.width, config.depth, 16, 2) * 3,
+            )
+
+
+def evaluation() -> Iterator[Case]:
+    """Decisions a second in comparisons: one for each arm, round and trial."""
+    model, trials = load("armman"), 1000
+    for name, policy in (("exact", model), ("whittle", policies.Whittle())):
+        yield Case(
+            "evaluate",
+            f"{name}, 25 arms, {trials} trials",
+            "decisions",
+            25 * 9 * trials,
+            lambda p=policy: evaluate(
+                domains.Armman(), {"it": p}, 25, 7, trials=trials, bound=False
+            )["mean"].to_list(),
+        )
+
+
+def deciding(largest: int) -> Iterator[Case]:
+    """Arms a second in `act`, and in one plain pass of the network beside it."""
+    model = load("armman")
+    for size in _sizes(largest):
+        state, features, _ = _people(model, size)
+        passing = jax.jit(
+            lambda s, f: jax.lax.map(
+                lambda arm: model.policy.gain(arm[0], arm[1], jnp.float32(0.5)),
+                (s, f),
+                batch_size=1 << 16,
+            )
+        )
+        on_device = jnp.asarray(state), jnp.asarray(features)
+        flops = _network(64, 2, 16, 2)
+        yield Case(
+            "act", f"one pass, {size:,} arms", "arms", size,
+            lambda p=passing, a=on_device: p(*a), flops,
+        )  # fmt: skip
+        yield Case(
+            "act", f"act, {size:,} arms", "arms", size,
+            lambda s=state, f=features: model.act(s, f, budget=len(s) / 10), flops,
+        )  # fmt: skip
+
+
+def planning(largest: int) -> Iterator[Case]:
+    """People a second in `plan`, reasons and all."""
+    model = load("armman")
+    for size in _sizes(min(largest, 1_000_000)):
+        state, features, names = _people(model, size)
+        frame = pl.DataFrame(
+            {"id": np.arange(size), "state": state}
+            | {name: features[:, i] for i, name in enumerate(names)}
+        )
+        yield Case(
+            "plan", f"plan, {size:,} people", "people", size,
+            lambda f=frame: model.plan(f, budget=f.height / 10).summary.spent,
+        )  # fmt: skip
+
+
+def indices() -> Iterator[Case]:
+    """Whittle indices beside markovianbandit-pkg, which works arm by arm."""
+    rng = np.random.default_rng(0)
+    for n_states, n_arms in ((2, 100_000), (3, 100_000), (10, 10_000), (50, 200), (150, 10)):
+        table = rng.dirichlet(np.ones(n_states), (n_arms, n_states, 2)).astype(np.float32)
+        rewards = rng.random((n_arms, n_states)).astype(np.float32)
+        yield Case(
+            "whittle", f"ours, {n_states} states", "arms", n_arms,
+            lambda t=table, r=rewards: oracles.whittle_indices(t, r, discount=DISCOUNT),
+        )  # fmt: skip
+        few = min(n_arms, REFERENCE_ARMS)
+        if find_spec("markovianbandit") is None:
+            continue
+        yield Case(
+            "whittle", f"markovianbandit-pkg, {n_states} states", "arms", few,
+            lambda t=table[:few], r=rewards[:few]: _one_by_one(t, r),
+        )  # fmt: skip
+
+
+def bounds() -> Iterator[Case]:
+    """Trials a second of the Lagrangian bound."""
+    for name, trials in (("armman", 500), ("sis", 5)):
+        domain = domains.get(name)
+        yield Case(
+            "bound", f"{name}, {domain.usual_arms} arms", "trials", trials,
+            lambda d=domain, t=trials: evaluate(
+                d, {"none": policies.NoAction()}, trials=t
+            )["bound"].to_list(),
+        )  # fmt: skip
+
+
+def _sizes(largest: int) -> list[int]:
+    return [size for size in (10_000, 100_000, 1_000_000, 10_000_000) if size <= largest]
+
+
+def _network(width: int, depth: int, inputs: int, outputs: int) -> float:
+    """Operations of one arm's way through a network."""
+    return 2.0 * (inputs * width + (depth - 1) * width**2 + width * outputs)
+
+
+def _people(model: Model, size: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((size, len(model.feature_names)), np.float32) / 2
+    return rng.integers(0, len(model.state_names), size), features, model.feature_names
+
+
+def _trained(domain, n_arms: int, seeds: int, recipe: str, **settings):
+    models = pretrain_seeds(domain, range(seeds), n_arms, n_arms / 3, recipe, **settings)
+    return jax.tree.leaves(models[0].network.perception.mean)
+
+
+def _one_by_one(table: np.ndarray, rewards: np.ndarray) -> list[np.ndarray]:
+    import markovianbandit
+
+    found = []
+    with contextlib.redirect_stdout(io.StringIO()):
+        for transitions, reward in zip(table.astype(float), rewards.astype(float), strict=True):
+            arm = markovianbandit.RestlessBandit(transitions, np.stack([reward, reward], axis=1))
+            found.append(arm.whittle_indices(discount=DISCOUNT))
+    return found
