@@ -21,6 +21,7 @@ from prefermab.logs.heldout import hold_out
 from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
 from prefermab.logs.pool import dirichlet
 from prefermab.logs.reading import read_log
+from prefermab.logs.report import _unseen
 from prefermab.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
 from prefermab.logs.terms import Terms
 
@@ -337,6 +338,18 @@ def test_too_many_coefficients_are_refused():
         check_size(200, 4, 30)
 
 
+def test_a_state_that_nobody_was_seen_to_leave_stays_open():
+    rng = np.random.default_rng(0)
+    frame = walked(np.full((60, 2, 2, 2), 0.5), {"age": rng.normal(size=60)}, 4, 0.3, rng)
+    last = frame.filter(pl.col("time") == 3).with_columns(time=4, state=2, action=None)
+    log = read_log(pl.concat([frame, last], how="vertical_relaxed"), rewards={0: 0, 1: 1, 2: 2})
+    found, _ = estimates(log, fit_log(log))
+    ends = found.filter(pl.col("state") == "2")
+    assert ends["n"].sum() == 0
+    assert (ends["high"] - ends["low"]).min() > 0.5
+    assert _unseen(log) == ["0 in 2", "1 in 2"]
+
+
 # Worlds
 
 
@@ -453,8 +466,8 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     out = tmp_path / "runs" / "mine"
     status, printed, errors = learn(
         monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
-        "--rewards", "0=0", "1=1", "--n-arms", 6, "--budget", 2, "--exact.steps", 20,
-        "--exact.arms", 32, "--json",
+        "--features", "region", "age", "--rewards", "0=0", "1=1", "--n-arms", 6,
+        "--budget", 2, "--exact.steps", 20, "--exact.arms", 32, "--json",
     )  # fmt: skip
     assert status == 0, errors
     told = json.loads(printed)

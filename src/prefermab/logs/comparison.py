@@ -29,10 +29,9 @@ class AsLogged(Policy):
     the action was taken in the arm's state, until the budget is spent.
 
     >>> import jax.numpy as jnp
-    >>> import prefermab as pm
     >>> from prefermab.logs.comparison import AsLogged
-    >>> only_good = AsLogged(jnp.array([[1.0, 0.0], [0.7, 0.3]]))
-    >>> frame = pm.evaluate(pm.domains.Synthetic(), {"as logged": only_good}, trials=10)
+    >>> AsLogged(jnp.array([[1.0, 0.0], [0.7, 0.3]]))  # never acts in state 0
+    AsLogged(chances=f32[2,2])
     """
 
     chances: Float[Array, "state act"]

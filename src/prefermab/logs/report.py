@@ -154,7 +154,7 @@ def _data(log: Log) -> list[Block]:
 
 def _estimates(learned: Learned) -> list[Block]:
     kappa = float(np.exp(np.log(learned.fit.kappas).mean()))
-    few = [row for row in learned.effects.iter_rows(named=True) if row["n"] < FEW]
+    few = [row for row in learned.effects.iter_rows(named=True) if 0 < row["n"] < FEW]
     shown = learned.transitions.filter(pl.col("chance") >= 0.001)
     rows = [
         [Cell(f"{r['state']}, {r['action']} → {r['next']}"), Cell(f"{r['n']:,}"),
@@ -166,13 +166,13 @@ def _estimates(learned: Learned) -> list[Block]:
          Cell(f"{_signed(r['low'])} to {_signed(r['high'])}")]
         for r in learned.effects.head(SHOWN).iter_rows(named=True)
     ]  # fmt: skip
-    warning = [
-        Text(
-            "**Few transitions**: "
-            + "; ".join(f"{row['action']} in {row['state']} ({row['n']})" for row in few)
-            + ". There the effect is mostly what other states and people suggest, shrunk towards "
-            "none."
-        )
+    warnings = [
+        ("**Nothing seen**: ", _unseen(learned.log), "What follows there is assumed, not learned."),
+        (
+            "**Few transitions**: ",
+            [f"{row['action']} in {row['state']} ({row['n']})" for row in few],
+            "There the effect is mostly what other states and people suggest, shrunk towards none.",
+        ),
     ]
     return [
         Heading("What the log says"),
@@ -183,13 +183,21 @@ def _estimates(learned: Learned) -> list[Block]:
         ),
         Text("What an action changes in the reward of the next state:"),
         Grid(["state and action", "seen", "effect", "90 % interval"], effects),
-        *(warning if few else []),
+        *(Text(f"{head}{'; '.join(cells)}. {tail}") for head, cells, tail in warnings if cells),
         Text(
             "Chances of the next state, those of at least 0.001"
             + (f", the first {SHOWN}:" if len(shown) > SHOWN else ":")
         ),
         Grid(["from, under → to", "seen", "chance", "90 % interval"], rows),
     ]
+
+
+def _unseen(log: Log) -> list[str]:
+    """States and actions of which no transition was seen."""
+    seen = np.zeros(log.shape[:2], bool)
+    seen[log.transitions.state, log.transitions.action] = True
+    meaning = log.meaning
+    return [f"{meaning.actions[a]} in {meaning.states[s]}" for s, a in np.argwhere(~seen)]
 
 
 def _held_out(held: HeldOut | None) -> list[Block]:

@@ -78,7 +78,9 @@ def contrasts(n_states: int) -> np.ndarray:
 def inputs(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.ndarray:
     """Terms for `base`, then again for the `effect` of each action, 0 where it was not taken."""
     taken = action[:, None] == np.arange(1, n_actions)
-    effects = (taken[:, :, None] * terms[:, None, :]).reshape(len(terms), -1)
+    effects = (taken[:, :, None] * terms[:, None, :]).reshape(
+        len(terms), (n_actions - 1) * terms.shape[1]
+    )
     return np.concatenate([terms, effects], axis=1)
 
 
