@@ -6,9 +6,9 @@ import polars as pl
 from prefermab.logs.fitting import Fit, tables
 from prefermab.logs.reading import Log
 
-NUMBERS = 1 << 28
-"""Chances that are worked out at most; where more are needed, figures are averaged over some of
-the people only."""
+NUMBERS, LEAST = 1 << 26, 64
+"""Chances that are worked out, about; and the draws that are used at least. Where both cannot be
+had for everybody, figures are averaged over some of the people only."""
 
 
 def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -18,10 +18,12 @@ def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
     expected reward of the next state less that without acting, low, high. Averages are over the
     people of the log as their features are.
     """
-    most = max(1000, NUMBERS // (len(fit.draws) * int(np.prod(log.shape))))
-    people = np.random.default_rng(0).permutation(len(log.features))[:most]
+    size = int(np.prod(log.shape))
+    some = max(1000, 4 * NUMBERS // (LEAST * size))
+    people = np.random.default_rng(0).permutation(len(log.features))[:some]
+    draws = fit.draws[: max(LEAST, NUMBERS // (len(people) * size))]
     known = fit.terms(log.features[people])
-    worlds = np.stack([tables(draw, known).mean(axis=0) for draw in fit.draws])
+    worlds = np.stack([tables(draw, known).mean(axis=0) for draw in draws])
     counts = np.zeros(log.shape, int)
     seen = log.transitions
     np.add.at(counts, (seen.state, seen.action, seen.following), 1)

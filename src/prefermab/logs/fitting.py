@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from prefermab.errors import count
 from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
@@ -47,6 +48,8 @@ def tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray:
     return odds / odds.sum(axis=-1, keepdims=True)
 
 
+# On matrices as small as these, threads wait for each other more than they work.
+@threadpool_limits.wrap(limits=1, user_api="blas")
 def fit_log(
     log: Log, draws: int = DRAWS, seed: int = 0, transitions: Transitions | None = None
 ) -> Fit:

@@ -196,7 +196,9 @@ def _rows(main: pl.DataFrame, roles: dict[str, str], where: str) -> pl.DataFrame
         }
     ).sort("person", "time", "row")
     since = pl.col("time").diff().over("person")
-    rows = rows.with_columns(since=since, shown=main["time"].cast(pl.String).gather(rows["row"]))
+    shown = main["time"]
+    shown = (shown.cast(pl.Date) if shown.dtype.is_temporal() else shown).cast(pl.String)
+    rows = rows.with_columns(since=since, shown=shown.gather(rows["row"]))
     gaps = rows["since"].drop_nulls()
     if gaps.is_empty():
         raise InputError(f"{where}: no person has two rows; expected one for each week.")

@@ -6,16 +6,16 @@ For each state s the log-odds of the next states are linear in the terms x of a 
 
 C spreads one coordinate fewer than there are states over all of them, evenly, so that no label is
 special. Coefficients are normal around 0. There are four scales, for the constant and for the
-other terms, of `base` and of `effect`; they are found by empirical Bayes, with the expectation
-and maximisation steps of MacKay's evidence framework, under a weak prior that expects effects to
-be small. So what is known of few is pulled towards what is known of many, and what acting does
-towards nothing, as far as the log says that this predicts better.
+other terms, of `base` and of `effect`; they are found by empirical Bayes, by the fixed point of
+MacKay's evidence framework, under a weak prior that expects effects to be small. So what is known
+of few is pulled towards what is known of many, and what acting does towards nothing, as far as the
+log says that this predicts better.
 """
 
 import dataclasses
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from prefermab.errors import InputError
 
@@ -28,6 +28,8 @@ STRENGTH = 4.0
 effect), and how many coefficients' worth of evidence that counts for."""
 
 MOST_TURNS = 50
+NUMBERS = 1 << 22
+"""Of the products of inputs that are held at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,18 +131,18 @@ def shrink(
 
     fits = fitted(at, scales)
     for _ in range(MOST_TURNS):
-        last, scales = scales, _scales(fits, group)
-        if np.abs(np.log(scales / last)).max() < 0.03:
+        last, scales = scales, _scales(fits, group, scales)
+        if np.abs(np.log(scales / last)).max() < 0.02:
             break
         fits = fitted([fit.mean for fit in fits], scales)
     return fits, scales
 
 
-def _scales(fits: list[Normal], group: np.ndarray) -> np.ndarray:
-    """The scales under which these coefficients, with their uncertainty, are likeliest."""
-    sizes = [(fit.mean**2 + fit.variance()).sum(axis=0) for fit in fits]
-    total = np.bincount(group, weights=np.sum(sizes, axis=0), minlength=4)
-    number = np.bincount(group, minlength=4) * len(fits) * fits[0].mean.shape[0]
+def _scales(fits: list[Normal], group: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Better scales: the size of the coefficients over how many of them the log determines."""
+    size = np.sum([(fit.mean**2).sum(axis=0) for fit in fits], axis=0)
+    known = np.sum([1 - fit.variance() / scales[group] ** 2 for fit in fits], axis=(0, 1))
+    total, number = (np.bincount(group, weights=each, minlength=4) for each in (size, known))
     return np.sqrt((total + STRENGTH * EXPECTED**2) / (number + STRENGTH))
 
 
@@ -149,24 +151,20 @@ def likeliest(
 ) -> Normal:
     """The likeliest coefficients by Newton's method, and the curvature there."""
     at, value = start, _loss(design, counts, precision, start)
-    for _ in range(100):
+    while True:
         slope, curvature = _derivatives(design, counts, precision, at)
-        factor = cho_factor(curvature, lower=True)
-        step = cho_solve(factor, slope.ravel()).reshape(at.shape)
+        factor = np.linalg.cholesky(curvature)
+        step = cho_solve((factor, True), slope.ravel()).reshape(at.shape)
         gain = float((slope * step).sum())
-        if gain < 1e-8:
-            break
         size = 1.0
-        while size > 1e-4:
+        while size > 1e-4 and gain > 1e-8:
             tried = _loss(design, counts, precision, at - size * step)
             if tried <= value - 1e-4 * size * gain:
                 break
             size /= 2
         else:
-            break
+            return Normal(at, factor)
         at, value = at - size * step, tried
-    _, curvature = _derivatives(design, counts, precision, at)
-    return Normal(at, np.linalg.cholesky(curvature))
 
 
 def log_chances(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
@@ -186,13 +184,16 @@ def _derivatives(
     spread = contrasts(counts.shape[1])
     chance, total = np.exp(log_chances(design, at)), counts.sum(axis=1)
     slope = ((total[:, None] * chance - counts) @ spread).T @ design + precision * at
-    centred = chance @ spread
     n, size = at.shape
-    curvature = np.empty((n, size, n, size))
-    for i in range(n):
-        for j in range(i + 1):
-            covariance = chance @ (spread[:, i] * spread[:, j]) - centred[:, i] * centred[:, j]
-            block = (design * (total * covariance)[:, None]).T @ design
-            curvature[i, :, j, :] = curvature[j, :, i, :] = block
-    flat = curvature.reshape(n * size, n * size)
-    return slope, flat + np.diag(np.tile(precision, n))
+    flat = np.zeros((n * n, size * size))
+    rows = max(1, NUMBERS // (n * n + size * size))
+    for first in range(0, len(design), rows):
+        part = slice(first, first + rows)
+        centred = chance[part] @ spread
+        covariance = np.einsum("rt,ti,tj->rij", chance[part], spread, spread, optimize=True)
+        covariance -= centred[:, :, None] * centred[:, None, :]
+        covariance *= total[part, None, None]
+        products = design[part, :, None] * design[part, None, :]
+        flat += covariance.reshape(-1, n * n).T @ products.reshape(-1, size * size)
+    curvature = flat.reshape(n, n, size, size).swapaxes(1, 2).reshape(n * size, n * size)
+    return slope, curvature + np.diag(np.tile(precision, n))
