@@ -63,6 +63,7 @@ def tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
         panel.fill_between(samples, low, high, color=COLOURS[name], alpha=0.15, lw=0)
     panel.axhline(1.0, color=INK, lw=0.8, ls="--")
     panel.set_xscale("symlog", linthresh=20)
+    panel.set_xlim(left=0)
     panel.set_xlabel("samples of each arm", fontsize=9)
     panel.set_ylabel("share of DDLPO's final reward", fontsize=9)
     panel.yaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
