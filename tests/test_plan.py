@@ -180,7 +180,7 @@ def test_exclusion_cooldown_locks_and_opting_out():
     counts = made.summary
     assert (counts.excluded, counts.resting, counts.opted_out, counts.locked) == (2, 2, 2, 2)
     assert set(counts.rules) == {"exclude", "lock", "cooldown"}
-    assert counts.rules["exclude"] >= 0
+    assert (counts.rules["exclude"] or 0.0) >= 0
 
 
 @pytest.mark.parametrize(
