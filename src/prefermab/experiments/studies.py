@@ -21,7 +21,7 @@ from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, t
 from prefermab.experiments.log_study import log
 from prefermab.experiments.pages import Cell, Grid, as_markdown
 from prefermab.experiments.tables import Setting
-from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred
+from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred, curves
 from prefermab.files import write_atomically
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
@@ -149,7 +149,12 @@ def uncertainty() -> str:
         frame = evaluate(seen, compared, 21, 7, seed=EVALUATION_SEED, bound=False)
         noise_rows.append([f"{noise:g}", *by_recipe(frame)])
     head = ["`exact`", "`sweep`", "difference", "Bayes", "Whittle"]
+    svg = curves([row[1:] for row in hidden_rows[:5]], noise_rows)
+    write_atomically(RESULTS / "figures/uncertainty.svg", lambda draft: draft.write_text(svg))
     return (
+        "![Reward against what is hidden of the features, and against noise on them]"
+        "(figures/uncertainty.svg)\n\n"
+        "*Synthetic with identity features: the two recipes beside Bayes.*\n\n"
         "Reward per arm at 100 % opt-in, (21, 7), mean of 4 training seeds, 1,000 paired trials. "
         "The difference is `exact` - `sweep` with its standard error over paired seeds and trials. "
         "Bayes decides by the exact mean worth of all arms that look alike (Synthetic with "

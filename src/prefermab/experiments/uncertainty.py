@@ -6,6 +6,7 @@ Deciding by that mean is the best that a rule for a single arm and a price can d
 remembering what an arm did before.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,11 +15,13 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int
 
+from prefermab import plots
 from prefermab.arms import Actions, Arm, Key, Observation, State
 from prefermab.budget import by_price, cost_of, lowest_price, preferred
 from prefermab.config import Exact
 from prefermab.domains import Domain, Synthetic
 from prefermab.domains.base import FiniteDomain, bounds
+from prefermab.experiments.figures import svg_of
 from prefermab.features import FeatureMap
 from prefermab.policies.base import Memory, Policy
 from prefermab.recipes.exact import worths_of_arm
@@ -122,3 +125,30 @@ def blurred(domain: Domain, **how: Any) -> Blurred:
     """A domain with features seen less well."""
     assert isinstance(domain, FiniteDomain)
     return Blurred(domain, **how, feature_map=FeatureMap("identity"))
+
+
+def curves(hidden: Sequence[Sequence[str]], noisy: Sequence[Sequence[str]]) -> str:
+    """Reward against what is hidden of Synthetic's features, and against the noise on them, as SVG.
+
+    Rows are those of the study's tables: what varies, then `exact`, `sweep`, their difference, and
+    Bayes.
+    """
+    figure = plots.blank(8, 3)
+    panels = zip(
+        figure.subplots(1, 2, sharey=True),
+        ((hidden, "features hidden, of 4"), (noisy, "noise on every feature")),
+        strict=True,
+    )
+    for panel, (rows, what) in panels:
+        along = [float(row[0].split("/")[0]) for row in rows]
+        for column, name, style in (
+            (1, "exact", {"color": plots.BLUE, "marker": "o", "ms": 5}),
+            (2, "sweep", {"color": plots.GREY, "marker": "s", "ms": 4}),
+            (4, "Bayes", {"color": plots.INK, "ls": "--", "lw": 1}),
+        ):
+            panel.plot(along, [float(row[column]) for row in rows], label=name, **style)
+        panel.set_xlabel(what, fontsize=9)
+        plots.plain(panel)
+        panel.legend(fontsize=8, frameon=False)
+    figure.supylabel("reward per arm", fontsize=9)
+    return svg_of(figure, "uncertainty")
