@@ -12,17 +12,17 @@ from rich.console import Console
 from rich.table import Table
 
 import prefermab
-from prefermab import cli
 from prefermab.bench.cases import cases
 from prefermab.bench.measuring import Machine, Measured, machine, measure
 from prefermab.commands.shared import progress
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.files import write_atomically
+from prefermab.verbs import studies as verbs
 
 GROUPS = ("train", "evaluate", "act", "plan", "whittle", "bound")
 
 
-def bench(options: cli.Bench) -> None:
+def bench(options: verbs.Bench) -> None:
     """Measures, prints, writes and compares."""
     for group in options.only:
         if group not in GROUPS:

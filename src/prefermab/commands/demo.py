@@ -6,7 +6,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from prefermab import cli, domains, opt_in, plots, policies
+from prefermab import domains, opt_in, plots, policies
 from prefermab.commands.shared import progress, table, use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.evaluation import evaluate as compare
@@ -14,9 +14,10 @@ from prefermab.model import Model
 from prefermab.oracles.lagrangian import joins
 from prefermab.rollout import draw_world, play
 from prefermab.storage import load
+from prefermab.verbs import studies as verbs
 
 
-def demo(options: cli.Demo) -> None:
+def demo(options: verbs.Demo) -> None:
     """Runs a streaming programme with the shipped model, then compares and draws."""
     use_compilation_cache()
     picture = plots.check_target(options.out)

@@ -4,7 +4,6 @@ import dataclasses
 import json
 from pathlib import Path
 
-from prefermab import cli
 from prefermab.commands.shared import progress, use_compilation_cache
 from prefermab.commands.train import check_folder
 from prefermab.domains.logged import Logged
@@ -21,9 +20,10 @@ from prefermab.model import Model
 from prefermab.storage import save
 from prefermab.tables import read_table
 from prefermab.training import pretrain
+from prefermab.verbs import programmes as verbs
 
 
-def learn(options: cli.Learn) -> None:
+def learn(options: verbs.Learn) -> None:
     """Reads, fits, trains, compares; then writes the model and the report."""
     use_compilation_cache()
     log = read_log(
@@ -53,7 +53,7 @@ def learn(options: cli.Learn) -> None:
     print(f"The model is in {options.out}, the report in {folder / 'index.html'}.")
 
 
-def learned_from(log: Log, options: cli.Learn) -> Learned:
+def learned_from(log: Log, options: verbs.Learn) -> Learned:
     """The fit, the model that was trained on it, and how both do."""
     fit = fit_log(log, seed=options.seed)
     domain = Logged(log, fit, options.seed)

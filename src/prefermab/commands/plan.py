@@ -6,7 +6,7 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from prefermab import cli, plots
+from prefermab import plots
 from prefermab.commands.shared import use_compilation_cache
 from prefermab.errors import InputError
 from prefermab.planning.plan import plan as make_plan
@@ -14,11 +14,12 @@ from prefermab.planning.plan import what_if as compare
 from prefermab.planning.rules import Rules
 from prefermab.storage import load
 from prefermab.tables import check_table_path, read_table
+from prefermab.verbs import programmes as verbs
 
 MOST_BUDGETS = 1000
 
 
-def plan(options: cli.Plan) -> None:
+def plan(options: verbs.Plan) -> None:
     """Writes the list and prints its summary."""
     use_compilation_cache()
     check_table_path(options.out)
@@ -35,7 +36,7 @@ def plan(options: cli.Plan) -> None:
     print(f"\n{made.summary}\nwritten to {options.out}")
 
 
-def what_if(options: cli.WhatIf) -> None:
+def what_if(options: verbs.WhatIf) -> None:
     """Prints and draws what each budget would do."""
     use_compilation_cache()
     if options.plot is not None:
@@ -77,7 +78,7 @@ def shown(frame: pl.DataFrame, rows: int = 10) -> None:
         print(f"and {chosen.height - rows} more")
 
 
-def rules_of(options: cli.RuleOptions) -> Rules:
+def rules_of(options: verbs.RuleOptions) -> Rules:
     """The rules as they were typed."""
     return Rules(
         exclude=options.exclude,

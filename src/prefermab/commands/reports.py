@@ -5,7 +5,7 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from prefermab import cli, plots, policies
+from prefermab import plots, policies
 from prefermab.commands.shared import (
     model_and_domain,
     progress,
@@ -17,9 +17,10 @@ from prefermab.domains import Domain
 from prefermab.errors import unknown
 from prefermab.evaluation import evaluate as compare
 from prefermab.storage import describe, load, shipped_models
+from prefermab.verbs import models as verbs
 
 
-def models(options: cli.Models) -> None:
+def models(options: verbs.Models) -> None:
     """Lists what ships, or prints a card."""
     if options.name is not None:
         model = load(options.name)
@@ -39,7 +40,7 @@ def models(options: cli.Models) -> None:
     print("\nA model's card: prefermab models NAME")
 
 
-def evaluate(options: cli.Evaluate) -> None:
+def evaluate(options: verbs.Evaluate) -> None:
     """Compares a model and policies on a domain; prints a table or JSON, and draws on request."""
     use_compilation_cache()
     if options.plot is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
-from prefermab import cli, plots
+from prefermab import plots
 from prefermab.commands.shared import progress, use_compilation_cache
 from prefermab.errors import InputError, count, unknown
 from prefermab.experiments import report
@@ -17,11 +17,12 @@ from prefermab.experiments.pages import Picture, as_html, as_markdown
 from prefermab.experiments.results import Results
 from prefermab.experiments.tables import chosen
 from prefermab.files import write_atomically
+from prefermab.verbs import studies as verbs
 
 QUICK = Scale(seeds=2, trials=20, quick=True)
 
 
-def reproduce(options: cli.Reproduce) -> None:
+def reproduce(options: verbs.Reproduce) -> None:
     """Works out what is missing, then writes the report."""
     use_compilation_cache()
     parts = chosen(options.only, report.PARTS)
@@ -82,7 +83,7 @@ def check_out(out: Path) -> None:
     (out / "index.html.try").unlink()
 
 
-def command_of(options: cli.Reproduce) -> str:
+def command_of(options: verbs.Reproduce) -> str:
     """The command that makes the same report."""
     words = ["prefermab", "reproduce"]
     if options.only:

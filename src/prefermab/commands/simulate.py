@@ -11,19 +11,20 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from prefermab import cli, plots, policies
+from prefermab import plots, policies
 from prefermab.commands.shared import model_and_domain, settings, use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.errors import unknown
 from prefermab.opt_in import Streaming
 from prefermab.simulation import Tally, at_random, programmes, usual_policies
+from prefermab.verbs import programmes as verbs
 
 BARS = "▁▂▃▄▅▆▇█"
 NARROW, WIDE, REST = 8, 26, 70
 """Characters that the course of a programme takes at least and at most, and the rest of a line."""
 
 
-def simulate(options: cli.Simulate) -> None:
+def simulate(options: verbs.Simulate) -> None:
     """Plays programmes while a table is kept up to date, then draws on request."""
     use_compilation_cache()
     if options.plot is not None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from prefermab import cli, domains, plots
+from prefermab import domains, plots
 from prefermab.commands.shared import model_and_domain, progress, settings, use_compilation_cache
 from prefermab.config import RECIPES
 from prefermab.errors import InputError, count, unknown
@@ -17,9 +17,10 @@ from prefermab.model import Model
 from prefermab.storage import check_place
 from prefermab.training import TrainingError, pretrain_seeds
 from prefermab.tuning import finetune as tune
+from prefermab.verbs import models as verbs
 
 
-def pretrain(options: cli.Pretrain) -> None:
+def pretrain(options: verbs.Pretrain) -> None:
     """Trains and saves; what was learned so far outlives an interruption."""
     use_compilation_cache()
     domain = domains.get(options.domain, **settings(options.settings))
@@ -71,7 +72,7 @@ def pretrain(options: cli.Pretrain) -> None:
     print(f"See how good it is: prefermab evaluate {folders[0]}")
 
 
-def finetune(options: cli.Finetune) -> None:
+def finetune(options: verbs.Finetune) -> None:
     """Learns further from arms drawn from the model's domain, and saves."""
     use_compilation_cache()
     model, domain = model_and_domain(options.model, settings(options.settings))

@@ -39,7 +39,7 @@ EVALUATION_SEED = 1
 
 APART = (
     "bench", "cli.py", "commands", "episodes.py", "example.py", "experiments", "gym.py", "logs",
-    "planning", "plots.py", "programme", "shipping.py", "simulation.py", "tables.py", "weights",
+    "planning", "plots.py", "programme", "shipping.py", "simulation.py", "tables.py", "verbs",
     "worlds.py",
 )  # fmt: skip
 """Source that no result depends on."""
