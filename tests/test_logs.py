@@ -497,7 +497,7 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
         "--rewards", "0=0", "1=", "--passive", "0",
     )  # fmt: skip
     assert (status, printed) == (2, "")
-    assert "--rewards takes label=number, such as call=1, not '1='" in errors
+    assert "--rewards takes name=number, such as call=1, not '1='" in errors
     assert pm.load(out).feature_names == model.feature_names
 
 

@@ -349,9 +349,12 @@ def test_edges_one_person_everyone_out_and_more_budget_than_needed():
         (lambda t: t.drop(MODEL.feature_names), "none of the model's features"),
         (lambda t: pl.concat([t, t.slice(1, 1)]), "the id p1 is in row 2 and again in row 5"),
         (lambda t: t.with_columns(id=pl.lit(None)), "row 1 has no id"),
-        (lambda t: t.with_columns(state=pl.lit("happy")), "row 1 has the state 'happy'; expected"),
-        (lambda t: t.with_columns(state=pl.lit(7)), "row 1 has the state '7'"),
-        (lambda t: t.with_columns(state=pl.lit(0.5)), "row 1 has the state '0.5'"),
+        (
+            lambda t: t.with_columns(state=pl.lit("happy")),
+            "id p0, has the state 'happy'; expected",
+        ),
+        (lambda t: t.with_columns(state=pl.lit(7)), "row 1, id p0, has the state '7'"),
+        (lambda t: t.with_columns(state=pl.lit(0.5)), "row 1, id p0, has the state '0.5'"),
         (lambda t: t.with_columns(state=pl.lit(None)), "row 1 has no state"),
         (lambda t: t.with_columns(feature_0=pl.lit("tall")), "must hold numbers, but row 1 holds"),
         (lambda t: t.with_columns(feature_0=pl.lit(np.inf)), "must hold finite numbers"),
@@ -362,6 +365,14 @@ def test_edges_one_person_everyone_out_and_more_budget_than_needed():
 def test_bad_tables_are_refused_with_row_and_column(change, message):
     with pytest.raises(pm.InputError, match=message):
         MODEL.plan(change(people(4)), budget=2)
+
+
+def test_somebody_who_is_out_needs_no_state():
+    """A gap makes a column of whole numbers one of floating-point ones."""
+    table = people(4).with_columns(
+        pl.Series("state", [1.0, 0.0, None, 2.0]), pl.Series("opt_in", [1, 1, 0, 1])
+    )
+    assert MODEL.plan(table, budget=1).summary.opted_out == 1
 
 
 def test_bad_budgets_and_frames_are_refused():

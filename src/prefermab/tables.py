@@ -112,6 +112,38 @@ def as_numbers(values: pl.Series, where: str) -> pl.Series:
     return cast.fill_nan(None)
 
 
+def as_labels(values: pl.Series) -> pl.Series:
+    """Labels as text; 3.0 is the label 3.
+
+    >>> import polars as pl
+    >>> from prefermab.tables import as_labels
+    >>> as_labels(pl.Series([3.0, None])).to_list()
+    ['3', None]
+    """
+    if is_whole(values):
+        values = values.cast(pl.Int64)
+    return values.cast(pl.String).str.strip_chars()
+
+
+def is_whole(values: pl.Series) -> bool:
+    """Whether floating-point numbers are whole ones, as a column with gaps is often read."""
+    return values.dtype.is_float() and bool((values.is_null() | (values == values.round())).all())
+
+
+def check_ids(ids: pl.Series, where: str) -> None:
+    """No id is missing, and none stands twice."""
+    if ids.null_count():
+        row = int(ids.is_null().arg_max() or 0)
+        raise InputError(f"{where}: row {row + 1} has no id.")
+    twice = ids.is_duplicated()
+    if twice.any():
+        rows = (twice & (ids == ids[int(twice.arg_max() or 0)])).arg_true()
+        raise InputError(
+            f"{where}: the id {ids[int(rows[0])]} is in row {rows[0] + 1} and again in row "
+            f"{rows[1] + 1}; expected one row for each person."
+        )
+
+
 TRUE, FALSE = ("true", "yes", "y", "1", "1.0", "t"), ("false", "no", "n", "0", "0.0", "f")
 
 

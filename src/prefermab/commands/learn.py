@@ -4,7 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from prefermab.commands.shared import progress, use_compilation_cache
+from prefermab.commands.shared import numbers, progress, use_compilation_cache
 from prefermab.commands.train import check_folder
 from prefermab.domains.logged import Logged
 from prefermab.errors import InputError
@@ -33,8 +33,8 @@ def learn(options: verbs.Learn) -> None:
         options.state,
         options.action,
         options.features,
-        pairs(options.costs, "--costs") or None,
-        pairs(options.rewards, "--rewards") or None,
+        numbers(options.costs, "--costs") or None,
+        numbers(options.rewards, "--rewards") or None,
         options.passive,
         where=str(options.log),
     )
@@ -58,7 +58,7 @@ def learned_from(log: Log, options: verbs.Learn) -> Learned:
     fit = fit_log(log, seed=options.seed)
     domain = Logged(log, fit, options.seed)
     held_out = hold_out(log, seed=options.seed)
-    hyper = {**dataclasses.asdict(options.exact), "seed": options.seed}
+    hyper = dataclasses.asdict(options.exact)
     del hyper["seed"]
     with progress() as report:
         model: Model = pretrain(
@@ -82,17 +82,3 @@ def write_report(learned: Learned, folder: Path) -> None:
     texts |= {f"figures/{b.name}.svg": b.svg for b in blocks if isinstance(b, Picture)}
     for name, text in texts.items():
         write_atomically(folder / name, lambda draft, text=text: draft.write_text(text))
-
-
-def pairs(given: tuple[str, ...], option: str) -> dict[str, float]:
-    """label=number pairs; a label may itself hold an equals sign."""
-    found = {}
-    for pair in given:
-        label, equals, value = pair.rpartition("=")
-        try:
-            found[label] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or not label:
-            raise InputError(f"{option} takes label=number, such as call=1, not '{pair}'.")
-    return found

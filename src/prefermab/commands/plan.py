@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from prefermab import plots
-from prefermab.commands.shared import use_compilation_cache
+from prefermab.commands.shared import numbers, use_compilation_cache
 from prefermab.errors import InputError
 from prefermab.planning.plan import plan as make_plan
 from prefermab.planning.plan import what_if as compare
@@ -88,10 +88,10 @@ def rules_of(options: verbs.RuleOptions) -> Rules:
         cooldown=options.cooldown,
         last=options.last,
         group=options.group,
-        min_share=_numbers(options.min_share, "--min-share"),
-        max_share=_numbers(options.max_share, "--max-share"),
+        min_share=numbers(options.min_share, "--min-share"),
+        max_share=numbers(options.max_share, "--max-share"),
         worker=options.worker,
-        budgets=_numbers(options.budgets, "--worker-budgets"),
+        budgets=numbers(options.budgets, "--worker-budgets"),
     )
 
 
@@ -104,30 +104,17 @@ def budgets_of(text: str) -> list[float]:
     """
     parts = text.split(":") if ":" in text else text.split(",")
     try:
-        numbers = [float(part) for part in parts]
+        given = [float(part) for part in parts]
     except ValueError:
-        numbers = []
-    if ":" not in text and numbers:
-        return numbers
-    if len(numbers) != 3 or not numbers[0] <= numbers[1] or not numbers[2] > 0:
+        given = []
+    if ":" not in text and given:
+        return given
+    if len(given) != 3 or not given[0] <= given[1] or not given[2] > 0:
         raise InputError(
             f"--budgets takes first:last:step, such as 100:2000:100, or 100,200, not '{text}'."
         )
-    first, last, step = numbers
+    first, last, step = given
     steps = (last - first) / step
     if not steps < MOST_BUDGETS:
         raise InputError(f"--budgets {text} are more than {MOST_BUDGETS} budgets.")
     return [first + step * i for i in range(int(steps + 1e-9) + 1)]
-
-
-def _numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.rpartition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            equals = ""
-        if not equals or not name:
-            raise InputError(f"{option} takes name=number, such as north=0.3, not '{pair}'.")
-    return found

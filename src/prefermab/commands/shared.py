@@ -56,6 +56,25 @@ def settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
+def numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
+    """name=number pairs; a name may itself hold an equals sign.
+
+    >>> from prefermab.commands.shared import numbers
+    >>> numbers(("north=0.3", "call=1"), "--costs")
+    {'north': 0.3, 'call': 1.0}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{option} takes name=number, such as call=1, not '{pair}'.")
+    return found
+
+
 def table(frame: pl.DataFrame, title: str | None = None) -> Table:
     """A comparison as a table for the terminal."""
     shown = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))

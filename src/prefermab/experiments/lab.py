@@ -39,8 +39,8 @@ EVALUATION_SEED = 1
 
 APART = (
     "bench", "cli.py", "commands", "episodes.py", "example.py", "experiments", "gym.py", "logs",
-    "planning", "plots.py", "programme", "shipping.py", "simulation.py", "tables.py", "verbs",
-    "worlds.py",
+    "planning", "plots.py", "programme", "shipping.py", "simulation.py", "states.py", "tables.py",
+    "verbs", "worlds.py",
 )  # fmt: skip
 """Source that no result depends on."""
 

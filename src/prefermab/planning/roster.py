@@ -9,7 +9,8 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.tables import as_flags, as_numbers, column
+from prefermab.states import expected_state, is_continuous, state_numbers
+from prefermab.tables import as_flags, as_labels, as_numbers, check_ids, column
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,56 +59,28 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     """Checks every cell that the model needs; the first that is wrong is named."""
     if frame.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person.")
-    ids = read_ids(frame, where)
+    ids = column(frame, "id", where).alias("id")
+    check_ids(ids, where)
     present = np.ones(frame.height, bool)
     if "opt_in" in frame.columns:
         present = as_flags(frame["opt_in"], where, unknown=False).to_numpy()
     unknown: dict[str, int] = defaultdict(int)
     features = read_features(model, frame, where, unknown)
-    states = read_states(model, column(frame, "state", where), present, where)
+    states = read_states(model, column(frame, "state", where), ids, present, where)
     return Roster(ids, states, features, present, read_costs(model, frame, where), dict(unknown))
 
 
-def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
-    """Ids: none missing, none twice."""
-    ids = column(frame, "id", where).alias("id")
-    if ids.null_count():
-        row = int(ids.is_null().arg_max() or 0)
-        raise InputError(f"{where}: row {row + 1} has no id.")
-    twice = ids.is_duplicated()
-    if twice.any():
-        rows = (twice & (ids == ids[int(twice.arg_max() or 0)])).arg_true()
-        raise InputError(
-            f"{where}: the id {ids[int(rows[0])]} is in row {rows[0] + 1} and again in row "
-            f"{rows[1] + 1}; expected one row for each person."
-        )
-    return ids
-
-
-def read_states(model: Model, given: pl.Series, present: np.ndarray, where: str) -> np.ndarray:
-    """States by name or number; those who are out need none."""
+def read_states(
+    model: Model, given: pl.Series, ids: pl.Series, present: np.ndarray, where: str
+) -> np.ndarray:
+    """States as the model counts them; those who are out need none."""
     missing = given.is_null().to_numpy() & present
     if missing.any():
         row = int(missing.argmax())
-        raise InputError(f"{where}: row {row + 1} has no state; expected {_states(model)}.")
-    if model.network.perception.continuous:
-        numbers = as_numbers(given, where).fill_null(0.0).to_numpy()
-        wrong = (numbers < 0) | (numbers > 1)
-        states = numbers.astype(np.float32)
-    else:
-        names = {name.lower(): place for place, name in enumerate(model.state_names)}
-        numbers = {str(place): place for place in range(len(names))}
-        text = _labels(given).str.to_lowercase()
-        places = text.replace_strict({**numbers, **names}, default=-1, return_dtype=pl.Int32)
-        wrong = ((places < 0) & given.is_not_null()).fill_null(False).to_numpy()
-        states = places.fill_null(0).clip(0).to_numpy()
-    wrong &= present
-    if wrong.any():
-        row = int(wrong.argmax())
-        raise InputError(
-            f"{where}: row {row + 1} has the state '{given[row]}'; expected {_states(model)}."
-        )
-    return np.ascontiguousarray(states)
+        raise InputError(f"{where}: row {row + 1} has no state; expected {expected_state(model)}.")
+    numbers = state_numbers(model, given, ids, where, pl.Series(present)).fill_null(0)
+    kind = np.float32 if is_continuous(model) else np.int32
+    return np.where(present, numbers.to_numpy(), 0).astype(kind)
 
 
 def read_features(
@@ -131,7 +104,7 @@ def read_features(
             found[:, place[name]] = numbers.to_numpy()
             unknown[name] += numbers.null_count()
             continue
-        text = _labels(frame[name])
+        text = as_labels(frame[name])
         strange = ~text.is_in(known).fill_null(False).to_numpy()
         unknown[name] += int(strange.sum())
         for category in known:
@@ -165,18 +138,3 @@ def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
                 "model."
             )
     return costs
-
-
-def _labels(values: pl.Series) -> pl.Series:
-    """Labels as text; 3.0 is the label 3."""
-    if values.dtype.is_float():
-        whole = values.is_not_null().all() and (values == values.round()).all()
-        values = values.cast(pl.Int64) if whole else values
-    return values.cast(pl.String).str.strip_chars()
-
-
-def _states(model: Model) -> str:
-    if model.network.perception.continuous:
-        return "a number from 0 to 1"
-    names = model.state_names
-    return f"one of {', '.join(names)}" if len(names) <= 12 else f"{names[0]} to {names[-1]}"

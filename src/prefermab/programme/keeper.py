@@ -14,7 +14,8 @@ from prefermab.programme.deeds import deeds
 from prefermab.programme.history import History, read_history
 from prefermab.programme.identity import check_model, fingerprint, versions
 from prefermab.programme.ledger import Planned
-from prefermab.programme.people import ids_of, read_details, read_ids, read_states
+from prefermab.programme.people import ids_of, read_details, read_ids
+from prefermab.states import state_numbers
 from prefermab.tables import as_frame, column
 
 
@@ -245,7 +246,7 @@ class Programme:
     def _see(
         self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
     ) -> None:
-        states = read_states(self.model, column(frame, "state", where), ids, where)
+        states = state_numbers(self.model, column(frame, "state", where), ids, where)
         ledger.put_states(sql, ids, states, now)
 
     def _inputs(self, sql: Connection, asked: dict[str, Any], now: int) -> pl.DataFrame:

@@ -15,10 +15,10 @@ from prefermab.programme.people import (
     SINCE_ACTION,
     SINCE_SEEN,
     from_json,
-    is_continuous,
     kinds_of,
     to_json,
 )
+from prefermab.states import is_continuous
 from prefermab.tables import write_table
 
 IN_THE_PROGRAMME = """

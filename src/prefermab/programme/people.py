@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.tables import as_flags, as_frame, as_numbers, column
+from prefermab.tables import as_flags, as_frame, as_numbers, check_ids, column, is_whole
 
 KINDS = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
 SINCE_ACTION, SINCE_SEEN = "rounds_since_action", "rounds_since_seen"
@@ -20,22 +20,13 @@ SINCE_ACTION, SINCE_SEEN = "rounds_since_action", "rounds_since_seen"
 def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
     """Ids as whole numbers or text: none missing, none twice."""
     ids = column(frame, "id", where).alias("id")
-    if ids.dtype.is_integer() or _is_whole(ids) or not len(ids):
+    if ids.dtype.is_integer() or is_whole(ids) or not len(ids):
         ids = ids.cast(pl.Int64)
     elif isinstance(ids.dtype, pl.Categorical | pl.Enum):
         ids = ids.cast(pl.String)
-    if ids.null_count():
-        row = int(ids.is_null().arg_max() or 0)
-        raise InputError(f"{where}: row {row + 1} has no id.")
-    if ids.dtype not in (pl.Int64, pl.String):
+    if ids.dtype not in (pl.Int64, pl.String, pl.Null):
         raise InputError(f"{where}: an id must be a whole number or text, not {ids.dtype}.")
-    twice = ids.is_duplicated()
-    if twice.any():
-        rows = (twice & (ids == ids[int(twice.arg_max() or 0)])).arg_true()
-        raise InputError(
-            f"{where}: the id {ids[int(rows[0])]} is in row {rows[0] + 1} and again in row "
-            f"{rows[1] + 1}; expected one row for each person."
-        )
+    check_ids(ids, where)
     return ids
 
 
@@ -53,30 +44,6 @@ def ids_of(given: Any, where: str) -> pl.Series:
         return read_ids(pl.Series("id", list(given)).to_frame(), where)
     except (TypeError, pl.exceptions.PolarsError):
         raise InputError(f"{where}: ids must be all whole numbers or all text.") from None
-
-
-def read_states(model: Any, given: pl.Series, ids: pl.Series, where: str) -> pl.Series:
-    """States as numbers, from names or numbers; null where a cell is empty."""
-    if is_continuous(model):
-        numbers = as_numbers(given, where)
-        wrong, expected = (numbers < 0) | (numbers > 1), "a number from 0 to 1"
-    else:
-        names = [name.lower() for name in model.state_names]
-        places = {str(place): place for place in range(len(names))}
-        places |= {name: place for place, name in enumerate(names)}
-        plain = given.cast(pl.Int64) if _is_whole(given) else given
-        text = plain.cast(pl.String).str.strip_chars().str.to_lowercase()
-        numbers = text.replace_strict(places, default=None, return_dtype=pl.Int64)
-        wrong = text.is_not_null() & numbers.is_null()
-        few = model.state_names if len(names) <= 12 else (names[0], "…", names[-1])
-        expected = f"one of {', '.join(few)}"
-    if wrong.any():
-        row = int(wrong.arg_max() or 0)
-        raise InputError(
-            f"{where}: row {row + 1}, id {ids[row]}, has the state '{given[row]}'; expected "
-            f"{expected}."
-        )
-    return numbers.alias("state")
 
 
 def read_details(model: Any, frame: pl.DataFrame, where: str) -> pl.DataFrame:
@@ -136,15 +103,6 @@ def from_json(texts: Sequence[str], kinds: dict[str, str]) -> pl.DataFrame:
         return pl.DataFrame(height=len(texts))
     fields = pl.Struct({name: KINDS[kind] for name, kind in kinds.items()})
     return pl.Series(texts, dtype=pl.String).str.json_decode(fields).struct.unnest()
-
-
-def is_continuous(model: Any) -> bool:
-    """Whether states are numbers between 0 and 1 rather than names."""
-    return bool(model.network.perception.continuous)
-
-
-def _is_whole(values: pl.Series) -> bool:
-    return values.dtype.is_float() and bool((values.is_null() | (values == values.round())).all())
 
 
 def _told(kind: str) -> str:
