@@ -1,8 +1,7 @@
 """A round's plan: from a table of people and a budget to a list with its reasons."""
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,72 +10,31 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from prefermab.arms import Observation, hide_opted_out
+from prefermab.arms import Observation
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.planning.bound import gain_bound
-from prefermab.planning.limits import ANY, EXCLUDED, OUT, RESTING, Limits, apply
+from prefermab.planning.judging import (
+    best_actions,
+    judge,
+    locked_actions,
+    observation,
+    paid,
+    price_of,
+    some_of,
+    units,
+    useful_gains,
+)
+from prefermab.planning.limits import EXCLUDED, OUT, RESTING, Limits, apply
 from prefermab.planning.reasons import reasons
 from prefermab.planning.roster import Roster, read_roster
 from prefermab.planning.rules import Rules
-from prefermab.planning.scores import gains_of, own_prices, padded
+from prefermab.planning.scores import gains_of, own_prices
 from prefermab.planning.selection import Task, check_locks, choose
+from prefermab.planning.steps import Steps, alone, cut_of, unit_of
+from prefermab.planning.summary import Summary
 from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned
 from prefermab.tables import as_frame, write_table
-
-
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """What a plan does, in numbers. Gains are in expected reward, None where a recipe has none."""
-
-    people: int
-    chosen: int
-    by_action: Mapping[str, int]
-    budget: float
-    spent: float
-    left: float
-    price: float
-    gain: float | None
-    bound: float | None
-    """No plan that keeps the budget and the rules gains more."""
-    one_more: float | None
-    """What one more unit of budget would gain."""
-    opted_out: int
-    excluded: int
-    resting: int
-    locked: int
-    incomplete: int
-    """People of whom some feature is unknown."""
-    unknown: Mapping[str, int]
-    """How many cells of each column are missing or say what the model does not know."""
-    rules: Mapping[str, float | None]
-    """What each rule costs: what would be gained more without it, all others kept."""
-
-    def __str__(self) -> str:
-        told = ", ".join(f"{number} {name}" for name, number in self.by_action.items()) or "nobody"
-        lines = [
-            f"{self.chosen} of {self.people} people ({told}); {self.spent:g} spent, "
-            f"{self.left:g} left of {self.budget:g}; price {self.price:.3g}"
-        ]
-        if self.gain is not None and self.one_more is not None:
-            lines.append(
-                f"expected gain {self.gain:.4g}, at best {self.bound:.4g} under the same rules; "
-                f"one more unit of budget would gain {self.one_more:.3g}"
-            )
-        apart = {
-            "opted out": self.opted_out,
-            "excluded": self.excluded,
-            "in cooldown": self.resting,
-            "locked in": self.locked,
-            "with unknown features": self.incomplete,
-        }
-        lines.append(", ".join(f"{number} {what}" for what, number in apart.items()))
-        if self.unknown:
-            cells = ", ".join(f"{name} {number}" for name, number in self.unknown.items())
-            lines.append(f"unknown or missing: {cells}")
-        for rule, cost in self.rules.items():
-            lines.append(f"the rule {rule} costs {'?' if cost is None else f'{cost:.4g}'}")
-        return "\n".join(lines)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +60,7 @@ class Plan:
 
     def as_json(self) -> str:
         """The summary as JSON."""
-        return json.dumps(dataclasses.asdict(self.summary), indent=2)
+        return self.summary.as_json()
 
 
 def plan(
@@ -177,11 +135,16 @@ class Draft:
     def judged(self, budget: float) -> "Draft":
         """The same people at another budget."""
         model, roster, out = self.model, self.roster, ~self.limits.may
-        judged = _judge(model.policy, observation(model.policy, roster, ~out, budget))
+        if self.by_steps:
+            some = some_of(roster, ~out)
+            price = price_of(model, *some, budget=budget, people=roster.size)
+            gains = useful_gains(model, roster.states, roster.features, price)
+            return dataclasses.replace(self, budget=budget, price=price, gains=gains)
+        judged = judge(model.policy, observation(model.policy, roster, ~out, budget))
         gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
         if self.rules.named() and out.any():
             # What a rule costs is what those would gain whom it keeps out.
-            gains[out] = useful_gains(model, roster, out, price)
+            gains[out] = useful_gains(model, roster.states[out], roster.features[out], price)
         return dataclasses.replace(self, budget=budget, price=price, gains=gains)
 
     @property
@@ -190,12 +153,14 @@ class Draft:
         return isinstance(self.model.policy, BySweep)
 
     @property
+    def by_steps(self) -> bool:
+        """Whether there are so many people that a choice is made as it is for a folder."""
+        return self.per_cost and self.roster.size > CHUNK
+
+    @property
     def locked(self) -> np.ndarray:
         """The actions of those who are locked in: the best at the going price where it is open."""
-        net = (self.gains - self.price * self.roster.costs)[:, 1:]
-        cheapest = self.roster.costs[:, 1:].argmin(axis=1)
-        best = np.where(np.isneginf(net).all(axis=1), cheapest, net.argmax(axis=1)) + 1
-        return np.where(self.limits.locked == ANY, best, self.limits.locked)
+        return locked_actions(self.gains, self.roster.costs, self.price, self.limits.locked)
 
     def choose(self) -> np.ndarray:
         """Everyone's action."""
@@ -205,6 +170,8 @@ class Draft:
                 Task.of(self.gains, roster.costs, self.budget, limits, locked, self.per_cost)
             )
         check_locks(locked, roster.costs, self.budget, limits)
+        if self.by_steps:
+            return self._in_steps(locked)
         left = self.budget - paid(locked, roster.costs)
         seen = observation(self.model.policy, roster, limits.may & (locked == 0), max(left, 0.0))
         gains = np.zeros((seen.n_arms, self.gains.shape[1]), np.float32)
@@ -213,45 +180,23 @@ class Draft:
         actions = _settle(self.model.policy, judged, seen)
         return np.where(locked > 0, locked, np.asarray(actions)[: roster.size])
 
+    def _in_steps(self, locked: np.ndarray) -> np.ndarray:
+        costs, unit = self.roster.costs, unit_of(self.budget)
+        steps = Steps.of(self.gains, costs, self.limits.may & (locked == 0), unit)
+        cut = cut_of(alone(steps), self.budget, units(locked, costs, unit), waiting=0)
+        return np.where(locked > 0, locked, steps.chosen(cut))
+
     def gained(self, actions: np.ndarray) -> float | None:
         """What a choice gains together."""
         if not self.per_cost:
             return None
         taken = self.gains[np.arange(self.roster.size), actions]
-        return float(np.where(np.isfinite(taken), taken, 0.0).sum())
+        return float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
 
     def without(self, rules: Rules) -> "Draft":
         """The same people under other rules."""
         limits = apply(rules, self.model, self.roster, self.table, self.where)
         return dataclasses.replace(self, rules=rules, limits=limits)
-
-
-def observation(policy: Learned, roster: Roster, may: np.ndarray, budget: float) -> Observation:
-    """The round as a policy sees it. Where others do not matter to a person's gain, people who are
-    out fill it up to one of a few sizes, so that little is compiled."""
-    arrays = (roster.states, roster.features, may, roster.costs)
-    if isinstance(policy, BySweep) and roster.size <= CHUNK:
-        arrays = tuple(padded(array) for array in arrays)
-    states, features, present, costs = (jnp.asarray(array) for array in arrays)
-    states, features = hide_opted_out(present, states, features)
-    return Observation(
-        states, features, present, costs, jnp.asarray(budget, jnp.float32), jnp.zeros((), int)
-    )
-
-
-def useful_gains(model: Model, roster: Roster, rows: np.ndarray, price: float) -> np.ndarray:
-    """What each action would gain for some people, -inf where it is worth nothing at all."""
-    states, features = roster.states[rows], roster.features[rows]
-    gains = gains_of(model, states, features, price)
-    if isinstance(model.policy, BySweep):
-        gains = np.where(gains_of(model, states, features, 0.0) > 0, gains, -np.inf)
-    gains[:, 0] = 0.0
-    return gains
-
-
-def paid(actions: np.ndarray, costs: np.ndarray) -> float:
-    """What a choice costs."""
-    return float(costs[np.arange(len(actions)), actions].astype(float).sum())
 
 
 def summary(draft: Draft, actions: np.ndarray) -> Summary:
@@ -298,8 +243,7 @@ def summary(draft: Draft, actions: np.ndarray) -> Summary:
 def laid_out(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
     """The plan as a table."""
     roster, size = draft.roster, draft.roster.size
-    net = (draft.gains - draft.price * roster.costs)[:, 1:]
-    best = np.where(actions > 0, actions, net.argmax(axis=1) + 1)
+    best = best_actions(draft.gains, roster.costs, draft.price, actions)
     raw = gains_of(draft.model, roster.states, roster.features, draft.price)
     scores = raw[np.arange(size), best].astype(float)
     prices = own_prices(draft.model, roster, draft.price, raw)
@@ -325,7 +269,7 @@ def laid_out(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
             "price": pl.Series([None] * size, dtype=pl.Float64) if prices is None else prices,
             "list": pl.Series(listed, dtype=pl.String),
             "reason": reasons(
-                draft.model, roster, draft.limits, draft.table, draft.price, best, raw,
+                draft.model, roster, draft.limits.standing, draft.table, draft.price, best, raw,
                 draft.locked > 0,
             ),
         }
@@ -337,11 +281,6 @@ def carried(listed: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
     rest = table.select(pl.exclude("id"))
     taken = {name: f"{name}_given" for name in rest.columns if name in listed.columns}
     return pl.concat([listed, rest.rename(taken)], how="horizontal")
-
-
-@eqx.filter_jit
-def _judge(policy: Learned, seen: Observation) -> Judged:
-    return policy.judge(seen)
 
 
 @eqx.filter_jit

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.model import Model
-from prefermab.planning.limits import EXCLUDED, OUT, RESTING, Limits
+from prefermab.planning.limits import EXCLUDED, OUT, RESTING
 from prefermab.planning.roster import Roster
 from prefermab.planning.scores import effects
 
@@ -18,15 +18,16 @@ KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
 def reasons(
     model: Model,
     roster: Roster,
-    limits: Limits,
+    standing: np.ndarray,
     table: pl.DataFrame,
     price: float,
     action: np.ndarray,
     gains: np.ndarray,
     locked: np.ndarray,
+    wide: bool | None = None,
 ) -> pl.Series:
     """What in their state or features moves each person most up, and most down."""
-    found = effects(model, roster, price, action, gains)
+    found = effects(model, roster, price, action, gains, wide)
     names = list(found)
     sizes = np.stack([found[name] for name in names])
     told = [shown(model, table, roster, name) for name in names]
@@ -45,7 +46,7 @@ def reasons(
             ignore_nulls=True,
         )
     ).to_series()
-    apart = np.select([limits.standing == why for why in KEPT_OUT], list(KEPT_OUT.values()), "")
+    apart = np.select([standing == why for why in KEPT_OUT], list(KEPT_OUT.values()), "")
     first = pl.Series(np.where(locked, "locked in", apart).astype(object), dtype=pl.String)
     return pl.select(
         pl.when(first == "")

@@ -27,14 +27,23 @@ def _gains(policy: Learned, state, features, price):
 
 
 def gains_of(
-    model: Model, states: np.ndarray, features: np.ndarray, prices: np.ndarray | float
+    model: Model,
+    states: np.ndarray,
+    features: np.ndarray,
+    prices: np.ndarray | float,
+    wide: bool | None = None,
 ) -> np.ndarray:
-    """What each action would gain, for every person at a price of their own."""
+    """What each action would gain, for every person at a price of their own.
+
+    A piece of another size may round otherwise. `wide` keeps to one size, so that people may be
+    cut into pieces anyhow and get the same numbers; more than `CHUNK` people do unless told.
+    """
     size = len(states)
+    least = CHUNK if (size > CHUNK if wide is None else wide) else 0
     prices = np.broadcast_to(np.asarray(prices, np.float32), (size,))
     found = np.empty((size, len(model.action_names)), np.float32)
     for rows in pieces(size):
-        part = [padded(array[rows]) for array in (states, features, prices)]
+        part = [padded(array[rows], least) for array in (states, features, prices)]
         found[rows] = np.asarray(_gains(model.policy, *part))[: rows.stop - rows.start]
     return found
 
@@ -50,15 +59,15 @@ def pieces(size: int) -> Iterator[slice]:
         yield slice(start, min(start + CHUNK, size))
 
 
-def padded(array: np.ndarray) -> np.ndarray:
-    """The rows and zeros up to the next of a few sizes.
+def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
+    """The rows and zeros up to the next of a few sizes, at least `least`.
 
     >>> import numpy as np
     >>> from prefermab.planning.scores import padded
     >>> padded(np.ones((3, 2))).shape
     (64, 2)
     """
-    size = next(s for s in (64, 1024, 8192, CHUNK) if s >= len(array))
+    size = next(s for s in (64, 1024, 8192, CHUNK) if s >= max(len(array), least))
     fill = [(0, size - len(array))] + [(0, 0)] * (array.ndim - 1)
     return np.pad(array, fill)
 
@@ -112,7 +121,12 @@ def crossing(
 
 
 def effects(
-    model: Model, roster: Roster, price: float, action: np.ndarray, gains: np.ndarray
+    model: Model,
+    roster: Roster,
+    price: float,
+    action: np.ndarray,
+    gains: np.ndarray,
+    wide: bool | None = None,
 ) -> dict[str, np.ndarray]:
     """By how much the state, and each known column of features, moves what `action` gains: against
     the mean over states, and against not knowing the column."""
@@ -126,7 +140,7 @@ def effects(
     elsewhere = np.zeros(roster.size)
     for point in points:
         states = np.full(roster.size, point, roster.states.dtype)
-        elsewhere += gains_of(model, states, roster.features, price)[each, action]
+        elsewhere += gains_of(model, states, roster.features, price, wide)[each, action]
     found = {"state": own - elsewhere / len(points)}
     for name in columns_of(model.feature_names):
         columns = [
@@ -138,5 +152,5 @@ def effects(
         hidden[:, columns] = np.nan
         if np.isnan(roster.features[:, columns]).all():
             continue
-        found[name] = own - gains_of(model, roster.states, hidden, price)[each, action]
+        found[name] = own - gains_of(model, roster.states, hidden, price, wide)[each, action]
     return found
