@@ -10,6 +10,9 @@ from jaxtyping import install_import_hook
 
 # Tests compile much and run little: optimising less halves their time.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
+# Two test processes with as many threads each as there are cores only wait for each other.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("PJRT_NPROC", "1")
 import jax
 
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))

@@ -86,6 +86,54 @@ def preferred(gains: Scores, costs: Costs, price: Float[Array, ""], opt_in: OptI
     return jnp.argmin(jnp.where(best, costs, jnp.inf), axis=1).astype(jnp.int32)
 
 
+def spending_at(
+    gains: Scores, costs: Costs, opt_in: OptIn
+) -> Callable[[Float[Array, ""]], Float[Array, ""]]:
+    """What all arms spend together at a price, each on what it prefers there.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.budget import spending_at
+    >>> spending = spending_at(jnp.array([[0.0, 3.0], [0.0, 1.0]]), jnp.ones((2, 2)),
+    ...                        jnp.array([True, True]))
+    >>> float(spending(jnp.array(2.0)))
+    1.0
+    """
+    # Written out over actions, which lets the whole be one pass without arrays in between.
+    gain = jnp.where(opt_in[:, None], gains, -jnp.inf).T
+    cost = costs.T
+
+    def spending(price: Float[Array, ""]) -> Float[Array, ""]:
+        most = paid = jnp.zeros(gain.shape[1])
+        for action in range(1, gain.shape[0]):
+            net = gain[action] - price * cost[action]
+            better = (net > most) | ((net == most) & (cost[action] < paid))
+            most, paid = jnp.maximum(net, most), jnp.where(better, cost[action], paid)
+        return jnp.sum(paid)
+
+    return spending
+
+
+def clearing_price(
+    gains: Scores,
+    costs: Costs,
+    budget: Float[Array, ""] | float,
+    opt_in: OptIn,
+    halvings: int = 30,
+) -> Float[Array, ""]:
+    """The lowest price at which what every arm prefers fits the budget.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.budget import clearing_price
+    >>> gains = jnp.array([[0.0, 3.0], [0.0, 1.0]])
+    >>> costs = jnp.tile(jnp.array([0.0, 1.0]), (2, 1))
+    >>> round(float(clearing_price(gains, costs, 1.0, jnp.array([True, True]))), 3)
+    1.0
+    """
+    dear = (costs > 0) & opt_in[:, None]
+    highest = jnp.max(jnp.where(dear, gains / jnp.where(dear, costs, 1.0), 0.0)) * 1.01 + 1e-6
+    return lowest_price(spending_at(gains, costs, opt_in), budget, highest, halvings)
+
+
 def lowest_price(
     spending: Callable[[Float[Array, ""]], Float[Array, ""]],
     budget: Float[Array, ""] | float,
@@ -129,14 +177,8 @@ def by_price(
     Array([2, 1, 0], dtype=int32)
     """
     gains = jnp.where(jnp.isnan(gains), -jnp.inf, gains - gains[:, :1])
-    useful = (gains > 0) & opt_in[:, None]
-    rate = jnp.where(useful, gains / jnp.where(costs > 0, costs, 1.0), 0.0)
-    highest = jnp.max(rate) * 1.01 + 1e-6
-
-    def spending(price):
-        return cost_of(preferred(gains, costs, price, opt_in), costs)
-
-    actions = preferred(gains, costs, lowest_price(spending, budget, highest), opt_in)
+    price = clearing_price(gains, costs, budget, opt_in)
+    actions = preferred(gains, costs, price, opt_in)
     for _ in range(costs.shape[1] - 1):
         actions = upgrade(actions, gains, costs, budget, opt_in)
     return actions

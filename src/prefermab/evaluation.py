@@ -29,6 +29,9 @@ ROUNDS = 9
 TABLE_BYTES = 1 << 27
 """How much memory the transition tables of the trials that run at once may take."""
 
+CACHED_BYTES = 1 << 23
+"""How much of it a CPU has close at hand: a bound reads every table hundreds of times."""
+
 Progress = Callable[[float, str], None]
 """Told after every piece of work which share of all is done, and what was."""
 
@@ -160,10 +163,15 @@ def batches_of(
     """Trials in equal batches (the last filled up) whose transition tables fit in memory, of at
     most `largest` trials."""
     opt_in = _schedules(keys, rate, n_arms, n_rounds)
-    table = 4 * opt_in.shape[2] * domain.n_cells**2 * domain.n_actions
-    size = max(1, min(len(keys), TABLE_BYTES // table, largest or len(keys)))
+    fitting = TABLE_BYTES // table_bytes(domain, opt_in)
+    size = max(1, min(len(keys), fitting, largest or len(keys)))
     padded = np.arange(-(-len(keys) // size) * size) % len(keys)
     return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
+
+
+def table_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
+    """Size of a trial's transition tables."""
+    return 4 * opt_in.shape[2] * domain.n_cells**2 * domain.n_actions
 
 
 def limits_of(
@@ -196,7 +204,8 @@ def _joined(parts: Sequence[Array], n_trials: int) -> np.ndarray:
 def _relax_trials(
     domain: Domain, trials: Trials, budget: Float[Array, ""]
 ) -> tuple[Float[Array, "trial"], Float[Array, "trial round"]]:
-    def one_trial(key, opt_in):
+    def one_trial(trial):
+        key, opt_in = trial
         world = draw_world(key, domain, opt_in, trials.arms)
         value, prices = relax(
             jax.vmap(domain.transitions)(world.arms),
@@ -208,7 +217,10 @@ def _relax_trials(
         )
         return value * opt_in.shape[0] / jnp.sum(opt_in), prices
 
-    return jax.vmap(one_trial)(trials.keys, trials.opt_in)
+    together = len(trials.keys)
+    if jax.default_backend() == "cpu":
+        together = max(1, CACHED_BYTES // table_bytes(domain, trials.opt_in))
+    return jax.lax.map(one_trial, (trials.keys, trials.opt_in), batch_size=together)
 
 
 def _relax(

@@ -8,21 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from prefermab.arms import Actions, Key, Observation, State
-from prefermab.budget import (
-    Scores,
-    by_price,
-    cost_of,
-    greedy,
-    lowest_price,
-    preferred,
-    upgrade,
-)
+from prefermab.budget import Scores, by_price, clearing_price, greedy
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy
 
-HALVINGS = 7
-"""In search of the price that fits. A finer search decides the same: what it would leave to the
-last halvings, spending the rest of the budget does."""
+PROBES = 3
+"""Prices at which the network is asked, after 0, in search of the one that fits."""
+
+HALVINGS = 16
+"""To find the price that gains ask for; it costs no pass of the network."""
 
 CHUNK = 1 << 16
 """Arms that go through the network together; the price of more arms is found on so many of them."""
@@ -58,12 +52,14 @@ class Learned(Policy):
 
 
 class BySweep(Learned):
-    """Bisects for the lowest price at which what every arm prefers fits the budget, takes that,
-    and spends what is left on the best further worth per cost.
+    """Finds the price at which what every arm prefers fits the budget, and takes the best gains
+    per cost there.
 
-    An action worth less than nothing at price 0 is never taken, though budget be left. Of more
-    than `CHUNK` arms, as many find the price together: it is the same for all, and what their
-    choice misses of the budget, the choice among all arms mends.
+    The gains at one price say which price would fit, were they the same at every price. They
+    nearly are, so a few secants lead to the price that its own gains ask for. An action worth less
+    than nothing at price 0 is never taken, though budget be left. Of more than `CHUNK` arms, as
+    many find the price together: it is the same for all, and what their choice misses of the
+    budget, the choice among all arms mends.
     """
 
     worth: Worth
@@ -74,20 +70,13 @@ class BySweep(Learned):
         return self.worth(state, features, price)[1]
 
     def judge(self, seen: Observation) -> Judged:
-        price = self.price(seen)
-        gains, free = self.gains(price, seen), self.gains(jnp.zeros(()), seen)
-        return Judged(price, jnp.where(free > 0, gains, -jnp.inf).at[:, 0].set(0.0))
+        if seen.n_arms <= CHUNK:
+            return self.search(seen)
+        price = self.search(_some(seen, CHUNK)).price
+        return _useful(price, gains := self.gains(price, seen), gains)
 
     def settle(self, judged: Judged, seen: Observation) -> Actions:
-        gains, costs, budget = judged.gains, seen.costs, seen.budget
-        if seen.n_arms > CHUNK:
-            return by_price(gains, costs, budget, seen.opt_in)
-        wanted = preferred(gains, costs, judged.price, seen.opt_in)
-        # Even the highest price may not fit a tiny budget: then only the filling decides.
-        actions = jnp.where(cost_of(wanted, costs) <= budget, wanted, 0)
-        for _ in range(costs.shape[1] - 1):
-            actions = upgrade(actions, gains, costs, budget, seen.opt_in)
-        return actions
+        return by_price(judged.gains, seen.costs, seen.budget, seen.opt_in)
 
     def gains(self, price: Float[Array, ""], seen: Observation) -> Scores:
         """Worth of each action over the passive one, before its own cost is paid."""
@@ -97,21 +86,27 @@ class BySweep(Learned):
             return jax.lax.map(one, arms, batch_size=CHUNK)
         return jax.vmap(one)(arms)
 
-    def price(self, seen: Observation) -> Float[Array, ""]:
-        """The lowest price at which what every arm prefers fits the budget."""
-        if seen.n_arms > CHUNK:
-            seen = _some(seen, CHUNK)
-
-        def spending(price: Float[Array, ""]) -> Float[Array, ""]:
-            choice = preferred(self.gains(price, seen), seen.costs, price, seen.opt_in)
-            return cost_of(choice, seen.costs)
-
+    def search(self, seen: Observation) -> Judged:
+        """The price that fits, and the gains there."""
         highest = self.worth.perception.highest_price
-        # Bisects the root of the price: prices that budgets lead to are low.
-        root = lowest_price(
-            lambda root: spending(root**2), seen.budget, jnp.sqrt(highest), HALVINGS
-        )
-        return root**2
+
+        def missing(price: Float[Array, ""]) -> tuple[Float[Array, ""], Scores]:
+            gains = self.gains(price, seen)
+            fitting = clearing_price(gains, seen.costs, seen.budget, seen.opt_in, HALVINGS)
+            return jnp.minimum(fitting, highest) - price, gains
+
+        before = jnp.zeros(())
+        missed_before, free = missing(before)
+        price = missed_before
+        for _ in range(PROBES - 1):
+            missed, _ = missing(price)
+            step = price - before
+            slope = (missed - missed_before) / jnp.where(step == 0, 1.0, step)
+            # Gains change less than the price itself: a slope that says more is rounding.
+            slope = jnp.where(step == 0, -1.0, jnp.minimum(slope, -0.2))
+            before, missed_before = price, missed
+            price = jnp.clip(price - missed / slope, 0.0, highest)
+        return _useful(price, self.gains(price, seen), free)
 
 
 class ByGreedyProba(Learned):
@@ -133,6 +128,11 @@ class ByGreedyProba(Learned):
 
     def settle(self, judged: Judged, seen: Observation) -> Actions:
         return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in)
+
+
+def _useful(price: Float[Array, ""], gains: Scores, free: Scores) -> Judged:
+    """The gains of what is worth something when it is free."""
+    return Judged(price, jnp.where(free > 0, gains, -jnp.inf).at[:, 0].set(0.0))
 
 
 def _some(seen: Observation, n_arms: int) -> Observation:
