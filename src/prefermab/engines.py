@@ -1,0 +1,135 @@
+"""Where the pieces of a large job are worked on: here, or on a Ray cluster."""
+
+import abc
+import contextlib
+import importlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from prefermab.errors import InputError, count, unknown
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+}
+"""A worker has one core: its libraries need not think that they have all."""
+
+
+class Engine(abc.ABC):
+    """Does the same to many things."""
+
+    @abc.abstractmethod
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """The results in the order of the items, whichever is ready first."""
+
+
+class Local(Engine):
+    """One after the other, in this process.
+
+    >>> from prefermab.engines import Local
+    >>> list(Local().map(abs, [-1, 2]))
+    [1, 2]
+    """
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        return map(function, items)
+
+
+class Ray(Engine):
+    """Tasks on a Ray cluster, each of one core. What a lost worker was at is done again.
+
+    Results must depend on the item alone, and what a task writes must be whole or not there.
+    """
+
+    def __init__(self, workers: int | None = None):
+        self.ray, self.workers = _ray(), workers
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        task = self.ray.remote(_told).options(
+            num_cpus=1, max_retries=-1, runtime_env={"env_vars": ONE_THREAD}
+        )
+        under_way: deque[Any] = deque()
+        try:
+            for item in items:
+                under_way.append(task.remote(function, item))
+                # Twice as many as there are workers: none waits for the driver.
+                if len(under_way) >= 2 * self.size:
+                    yield self._result(under_way.popleft())
+            while under_way:
+                yield self._result(under_way.popleft())
+        finally:
+            for reference in under_way:
+                self.ray.cancel(reference)
+
+    @property
+    def size(self) -> int:
+        """How many tasks run at once: what was asked for, or the cores there are now."""
+        cores = int(self.ray.cluster_resources().get("CPU", 1))
+        return max(1, cores if self.workers is None else min(self.workers, cores))
+
+    def _result(self, reference: Any) -> Any:
+        answer, refused = self.ray.get(reference)
+        if refused is not None:
+            raise InputError(refused)
+        return answer
+
+
+@contextlib.contextmanager
+def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
+    """The engine of that name: `local`, or `ray` for the cluster that runs here or that
+    RAY_ADDRESS names, or else one of this machine's cores that ends with the work.
+
+    >>> from prefermab.engines import engine
+    >>> with engine("local") as here:
+    ...     list(here.map(len, ["a", "bc"]))
+    [1, 2]
+    """
+    if name not in ("local", "ray"):
+        raise unknown("engine", name, ("local", "ray"))
+    if workers is not None:
+        count(workers, "workers")
+    if name == "local":
+        if workers is not None:
+            raise InputError("workers are for the engine ray; the engine local has none.")
+        yield Local()
+        return
+    ray = _ray()
+    ours = not ray.is_initialized()
+    if ours:
+        _join(ray, workers)
+    try:
+        yield Ray(workers)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _told(function: Callable[[Item], Result], item: Item) -> tuple[Result | None, str | None]:
+    """A result, or why there is none: an error of the user's travels as its words."""
+    try:
+        return function(item), None
+    except InputError as error:
+        return None, str(error)
+
+
+def _join(ray: Any, workers: int | None) -> None:
+    """Connects to a running cluster, or starts one on this machine."""
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        ray.init(address="auto", **quiet)
+    except ConnectionError:
+        ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+
+
+def _ray() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise InputError(
+            "the engine ray needs the package ray: pip install 'prefermab[ray]'."
+        ) from None
