@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
     from prefermab.model import Model
+    from prefermab.planning.folder import plan_folder
     from prefermab.planning.plan import Plan
     from prefermab.planning.rules import Rules
     from prefermab.programme import Programme
@@ -41,6 +42,7 @@ _NAMES = {
     "evaluate": "evaluation",
     "finetune": "tuning",
     "load": "storage",
+    "plan_folder": "planning.folder",
     "pretrain": "training",
     "pretrain_seeds": "training",
     "simulate": "simulation",
@@ -64,6 +66,7 @@ __all__ = [
     "load",
     "opt_in",
     "oracles",
+    "plan_folder",
     "policies",
     "pretrain",
     "pretrain_seeds",

@@ -89,13 +89,8 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
     ...     list(here.map(len, ["a", "bc"]))
     [1, 2]
     """
-    if name not in ("local", "ray"):
-        raise unknown("engine", name, ("local", "ray"))
-    if workers is not None:
-        count(workers, "workers")
+    check(name, workers)
     if name == "local":
-        if workers is not None:
-            raise InputError("workers are for the engine ray; the engine local has none.")
         yield Local()
         return
     ray = _ray()
@@ -107,6 +102,18 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
     finally:
         if ours:
             ray.shutdown()
+
+
+def check(name: str, workers: int | None) -> None:
+    """Refuses an engine that there is not, before any work."""
+    if name not in ("local", "ray"):
+        raise unknown("engine", name, ("local", "ray"))
+    if workers is not None:
+        count(workers, "workers")
+        if name == "local":
+            raise InputError("workers are for the engine ray; the engine local has none.")
+    if name == "ray":
+        _ray()
 
 
 def _told(function: Callable[[Item], Result], item: Item) -> tuple[Result | None, str | None]:

@@ -1,14 +1,16 @@
 """Verbs for a table of people: this round's list, and what other budgets would do."""
 
 import json
+import sys
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 
 from prefermab import plots
-from prefermab.commands.shared import numbers, use_compilation_cache
+from prefermab.commands.shared import numbers, progress, use_compilation_cache
 from prefermab.errors import InputError
+from prefermab.planning.folder import plan_folder
 from prefermab.planning.plan import plan as make_plan
 from prefermab.planning.plan import what_if as compare
 from prefermab.planning.rules import Rules
@@ -22,6 +24,14 @@ MOST_BUDGETS = 1000
 def plan(options: verbs.Plan) -> None:
     """Writes the list and prints its summary."""
     use_compilation_cache()
+    if options.arms.is_dir():
+        of_folder(options)
+        return
+    if (options.engine, options.workers) != ("local", None) or not options.reasons:
+        raise InputError(
+            f"{options.arms}: --engine, --workers and --no-reasons are for a folder of Parquet "
+            "files, but it is none."
+        )
     check_table_path(options.out)
     model = load(options.model)
     table = read_table(options.arms)
@@ -34,6 +44,20 @@ def plan(options: verbs.Plan) -> None:
         return
     shown(made.frame)
     print(f"\n{made.summary}\nwritten to {options.out}")
+
+
+def of_folder(options: verbs.Plan) -> None:
+    """Writes the list of a folder of people to another folder and prints its summary."""
+    try:
+        with progress() as report:
+            made = plan_folder(
+                options.model, options.arms, options.out, options.budget, rules_of(options.rules),
+                options.waiting, options.engine, options.workers, options.reasons, report,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        print(f"What is done is kept in {options.out}: the same command goes on.", file=sys.stderr)
+        raise
+    print(made.as_json() if options.json else f"{made}\nwritten to {options.out}")
 
 
 def what_if(options: verbs.WhatIf) -> None:

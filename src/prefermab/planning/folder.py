@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.budget import SLACK
-from prefermab.engines import Engine, Local
+from prefermab.engines import Engine, Local, check
 from prefermab.engines import engine as engine_of
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
@@ -73,6 +73,8 @@ def plan_folder(
     (6, 2.0, ['part-00000.parquet', 'part-00001.parquet', 'summary.json'])
     """
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
+    if isinstance(engine, str):
+        check(engine, workers)
     known = load(model)
     if not isinstance(known.policy, BySweep):
         raise InputError(

@@ -112,13 +112,20 @@ class Plan:
     model: Positional[str]
     """A model that ships, or a model's folder."""
     arms: Path
-    """Table of people, CSV or Parquet: id, state, the model's features by name, opt_in if any."""
+    """Table of people, CSV or Parquet: id, state, the model's features by name, opt_in if any; or
+    a folder of Parquet files, for more people than fit into memory."""
     budget: float
     """What may be spent in this round."""
     out: Path
-    """Where the list goes (.csv or .parquet)."""
+    """Where the list goes (.csv or .parquet); a new folder if --arms is one."""
     waiting: int = 20
     """How many are named to step in."""
+    engine: str = "local"
+    """For a folder: local, or ray to use a Ray cluster."""
+    workers: int | None = None
+    """For the engine ray: cores to use; all if left out."""
+    reasons: bool = True
+    """For a folder: say why; a plan without is made sooner."""
     rules: Annotated[RuleOptions, tyro.conf.arg(name="")] = dataclasses.field(
         default_factory=RuleOptions
     )
