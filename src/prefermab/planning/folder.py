@@ -143,8 +143,9 @@ class Driver:
             cut, one_more = choose_together(job, self.pieces, reports, self.each, self.waiting)
         else:
             locked, one_more = sum(report.locked_cost for report in reports), None
-            cut = cut_of(self._ask, job.budget, locked, self.waiting)
-            cuts, rate = [cut, cut_of(self._ask, job.budget + 1, locked, 0)], cut.rate
+            ask = functools.cache(self._ask)
+            cut = cut_of(ask, job.budget, locked, self.waiting)
+            cuts, rate = [cut, cut_of(ask, job.budget + 1, locked, 0)], cut.rate
         tallies = self.each("choosing", functools.partial(passes.tally, job, price, cuts))
         self.each("writing", functools.partial(passes.write, job, price, cut, apart))
         return self._summary(price, rate, reports, np.sum(tallies, axis=0), one_more)

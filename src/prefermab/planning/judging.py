@@ -72,6 +72,13 @@ def useful_gains(
     return gains
 
 
+def positive(gains: np.ndarray) -> np.ndarray:
+    """Gains, -inf where an action is worth nothing at the going price."""
+    found = np.where(gains > 0, gains, np.float32(-np.inf))
+    found[:, 0] = 0.0
+    return found
+
+
 def locked_actions(
     gains: np.ndarray, costs: np.ndarray, price: float, locked: np.ndarray
 ) -> np.ndarray:

@@ -19,7 +19,7 @@ from safetensors.numpy import save as pack
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
-from prefermab.planning.judging import best_actions, locked_actions, sample, units
+from prefermab.planning.judging import best_actions, locked_actions, positive, sample, units
 from prefermab.planning.limits import EXCLUDED, IN, OUT, RESTING, Limits, apply
 from prefermab.planning.pieces import Piece, needed
 from prefermab.planning.plan import carried
@@ -136,12 +136,9 @@ def judge(job: Job, price: float, piece: Piece) -> Report:
     model = model_of(job.model)
     roster, limits, named = look(job, piece)
     raw = gains_of(model, roster.states, roster.features, price, wide=True)
-    useful = gains_of(model, roster.states, roster.features, 0.0, wide=True) > 0
-    gains = only_useful(raw, useful)
-    locked = locked_actions(gains, roster.costs, price, limits.locked)
+    locked = locked_actions(positive(raw), roster.costs, price, limits.locked)
     arrays = {
         "raw": raw,
-        "useful": useful,
         "standing": limits.standing.astype(np.int8),
         "locked": locked.astype(np.int8),
         "costs": roster.costs[:1] if (roster.costs == roster.costs[:1]).all() else roster.costs,
@@ -179,16 +176,18 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], piece: Piece) -> l
     by those who are locked in, and what all others gain at most beyond what they pay at the rate
     where the choice ends, or at the going price."""
     kept = kept_of(job, piece)
-    gains, costs, locked = only_useful(kept["raw"], kept["useful"]), kept["costs"], kept["locked"]
+    gains, costs, locked = positive(kept["raw"]), kept["costs"], kept["locked"]
     open = (kept["standing"] == IN) & (locked == 0)
-    each = np.arange(piece.rows)
-    found = []
-    for cut in cuts:
-        actions = actions_of(job, piece, kept, cut)
-        taken = np.where(np.isfinite(gains), gains, 0.0)[each, actions].astype(float)
+    each, found = np.arange(piece.rows), []
+    for cut, actions in zip(cuts, actions_of(job, piece, kept, cuts), strict=True):
+        taken = gains[each, actions].astype(float)
+        taken[np.isneginf(taken)] = 0.0
         cost = costs[each, actions].astype(float)
-        net = gains[open] - (price if cut is None else cut.rate) * costs[open].astype(float)
-        most = net.max(axis=1, initial=0.0).sum()
+        rate = price if cut is None else cut.rate
+        net = np.zeros(piece.rows)
+        for action in range(1, costs.shape[1]):
+            net = np.maximum(net, gains[:, action] - rate * costs[:, action].astype(float))
+        most = net[open].sum()
         sums = cost.sum(), taken.sum(), taken[locked > 0].sum(), most
         found.append(np.array([*np.bincount(actions, minlength=costs.shape[1]), *sums]))
     return found
@@ -197,7 +196,7 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], piece: Piece) -> l
 def candidates(job: Job, piece: Piece) -> dict[str, np.ndarray]:
     """Those of a piece whom a choice under shared limits concerns: locked in, or of some use."""
     kept = kept_of(job, piece)
-    gains = only_useful(kept["raw"], kept["useful"])
+    gains = positive(kept["raw"])
     open = (kept["standing"] == IN) & (np.isfinite(gains[:, 1:]).any(axis=1) | (kept["locked"] > 0))
     rows = np.flatnonzero(open)
     arrays = {name: kept[name][rows] for name in ("costs", "group", "worker", "locked")}
@@ -209,8 +208,8 @@ def write(job: Job, price: float, cut: Cut, chosen_apart: bool, piece: Piece) ->
     if job.part(piece).exists():
         return
     model, kept, table = model_of(job.model), kept_of(job, piece), piece.read()
-    actions = actions_of(job, piece, kept, None if chosen_apart else cut)
-    best = best_actions(only_useful(kept["raw"], kept["useful"]), kept["costs"], price, actions)
+    (actions,) = actions_of(job, piece, kept, [None if chosen_apart else cut])
+    best = best_actions(positive(kept["raw"]), kept["costs"], price, actions)
     listed = (actions > 0).astype(int)
     for row in cut.waiting:
         if piece.start <= row < piece.start + piece.rows:
@@ -264,23 +263,18 @@ def kept_of(job: Job, piece: Piece) -> dict[str, np.ndarray]:
 def steps_of(job: Job, piece: Piece, kept: dict[str, np.ndarray]) -> Steps:
     """The steps of those who are open to be chosen."""
     open = (kept["standing"] == IN) & (kept["locked"] == 0)
-    gains = only_useful(kept["raw"], kept["useful"])
+    gains = positive(kept["raw"])
     return Steps.of(gains, kept["costs"], open, unit_of(job.budget), piece.start)
 
 
-def actions_of(job: Job, piece: Piece, kept: dict[str, np.ndarray], cut: Cut | None) -> np.ndarray:
-    """Everyone's action under a choice; None: as chosen for all pieces at once."""
-    if cut is None:
-        return np.load(job.actions(piece)).astype(int)
-    locked = kept["locked"].astype(int)
-    return np.where(locked > 0, locked, steps_of(job, piece, kept).chosen(cut))
-
-
-def only_useful(raw: np.ndarray, useful: np.ndarray) -> np.ndarray:
-    """Gains, -inf where an action is worth nothing at all."""
-    gains = np.where(useful, raw, -np.inf)
-    gains[:, 0] = 0.0
-    return gains
+def actions_of(
+    job: Job, piece: Piece, kept: dict[str, np.ndarray], cuts: Sequence[Cut | None]
+) -> list[np.ndarray]:
+    """Everyone's action under each choice; None: as chosen for all pieces at once."""
+    if None in cuts:
+        return [np.load(job.actions(piece)).astype(int)]
+    steps, locked = steps_of(job, piece, kept), kept["locked"].astype(int)
+    return [np.where(locked > 0, locked, steps.chosen(cut)) for cut in cuts if cut is not None]
 
 
 def keep_ids(job: Job, piece: Piece, roster: Roster) -> None:

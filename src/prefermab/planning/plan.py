@@ -20,6 +20,7 @@ from prefermab.planning.judging import (
     locked_actions,
     observation,
     paid,
+    positive,
     price_of,
     some_of,
     units,
@@ -138,7 +139,7 @@ class Draft:
         if self.by_steps:
             some = some_of(roster, ~out)
             price = price_of(model, *some, budget=budget, people=roster.size)
-            gains = useful_gains(model, roster.states, roster.features, price)
+            gains = positive(gains_of(model, roster.states, roster.features, price))
             return dataclasses.replace(self, budget=budget, price=price, gains=gains)
         judged = judge(model.policy, observation(model.policy, roster, ~out, budget))
         gains, price = np.array(judged.gains)[: roster.size], float(judged.price)

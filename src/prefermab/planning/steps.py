@@ -70,29 +70,22 @@ class Steps:
         >>> steps.rates.tolist(), steps.actions.tolist()
         ([[3.0, 2.0, 0.0]], [[1, 2, 0]])
         """
-        size, stages = len(gains), gains.shape[1] - 1
-        rates, extras = np.zeros((size, stages), np.float32), np.zeros((size, stages))
-        actions = np.zeros((size, stages), np.int8)
-        gains, costs = np.where(open[:, None], gains, -np.inf).astype(float), costs.astype(float)
-        gain, cost, before = np.zeros(size), costs[:, 0], np.full(size, np.inf, np.float32)
-        gains, costs = gains[:, 1:], costs[:, 1:]
-        each = np.arange(size)
-        for stage in range(stages):
-            more, extra = gains - gain[:, None], costs - cost[:, None]
-            better = (more > 0) & (extra >= 0)
-            with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-                rate = np.where(better, more / extra, 0.0)
-                best = rate.argmax(axis=1)
-                # Rounding must not put a step before the one it builds on.
-                rates[:, stage] = np.minimum(rate[each, best].astype(np.float32), before)
-            there = rates[:, stage] > 0
+        size, n_actions = gains.shape
+        rates = np.zeros((size, n_actions - 1), np.float32)
+        extras = np.zeros((size, n_actions - 1))
+        actions = np.zeros((size, n_actions - 1), np.int8)
+        gain, cost, before = 0.0, costs[:, 0].astype(float), np.float32(np.inf)
+        for stage in range(n_actions - 1):
+            action, rate = _steepest(gains, costs, gain, cost)
+            # Rounding must not put a step before the one it builds on.
+            rate = np.where(open, np.minimum(rate.astype(np.float32), before), np.float32(0))
+            there = rate > 0
             if not there.any():
                 break
-            extras[:, stage] = np.where(there, np.round(extra[each, best] / unit) * unit, 0.0)
-            actions[:, stage] = np.where(there, best + 1, 0)
-            gain = np.where(there, gains[each, best], gain)
-            cost = np.where(there, costs[each, best], cost)
-            before = rates[:, stage]
+            paid = np.where(there, _picked(costs, action), cost).astype(float)
+            rates[:, stage], actions[:, stage] = rate, np.where(there, action, 0)
+            extras[:, stage] = np.round((paid - cost) / unit) * unit
+            gain, cost, before = np.where(there, _picked(gains, action), gain), paid, rate
         return cls(rates, extras, actions, first)
 
     def spending(self) -> tuple[np.ndarray, np.ndarray]:
@@ -104,10 +97,6 @@ class Steps:
         bits = _bits(self.rates)
         here = (bits >> 16 == cell) & (bits > 0)
         return _sums(bits[here] & (GRID - 1), self.extras[here])
-
-    def at(self, rate: float) -> float:
-        """What all steps of one rate cost together."""
-        return float(self.extras[self.rates == np.float32(rate)].sum())
 
     def reach(self, rate: float, room: float) -> tuple[int, int, float]:
         """Row and stage of the first step of one rate for which there is no room, and what is left
@@ -154,6 +143,24 @@ class Steps:
         return found
 
 
+def _steepest(
+    gains: np.ndarray, costs: np.ndarray, gain: np.ndarray | float, cost: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The action that gains most per cost beyond a gain and a cost, and its rate; 0 for none."""
+    action, best = np.zeros(len(gains), np.int8), np.zeros(len(gains))
+    for place in range(1, gains.shape[1]):
+        more, extra = gains[:, place].astype(float) - gain, costs[:, place] - cost
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            rate = np.where((more > 0) & (extra >= 0), more / extra, 0.0)
+        action[rate > best] = place
+        best = np.maximum(best, rate)
+    return action, best
+
+
+def _picked(table: np.ndarray, action: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(table, action[:, None].astype(int), axis=1)[:, 0]
+
+
 def unit_of(budget: float) -> float:
     """The unit in which sums of up to a budget, and one more, are exact."""
     return 2.0 ** (math.ceil(math.log2(budget + 2)) - 52)
@@ -174,9 +181,10 @@ def cut_of(ask: Ask, budget: float, locked: float, waiting: int) -> Cut:
     cell, room = _over(ask(None, "spending", ()), room)
     if cell is None:
         return Cut()
-    place, room = _over(ask(None, "within", (cell,)), room)
+    answers = ask(None, "within", (cell,))
+    place, room = _over(answers, room)
     rate = float(np.array((cell << 16) | (place or 0), np.uint32).view(np.float32))
-    spent = np.cumsum(ask(None, "at", (rate,)))
+    spent = np.cumsum([costs[rates == place].sum() for rates, costs in answers])
     piece = int(np.argmax(spent > room))
     room -= float(spent[piece - 1]) if piece else 0.0
     row, stage, room = ask(piece, "reach", (rate, room))[0]
