@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
@@ -18,7 +17,7 @@ from prefermab.courses import COURSES, Course, Rows
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
-from prefermab.networks import at_place
+from prefermab.networks import apart
 from prefermab.recipes.metrics import METRICS
 
 Progress = Callable[[float, str], None]
@@ -100,17 +99,32 @@ def pretrain_seeds(
     if file is not None:
         file.unlink(missing_ok=True)
 
-    networks = course.result(learner)
+    networks = apart(course.result(learner), len(numbers))
+    costs = _shared_costs(domain)
     models, trouble = [], []
     for i, seed in enumerate(numbers):
         since = course.collapsed(rows, i)
         if since is not None:
             trouble.append(f"seed {seed} since {course.unit} {since}")
             continue
-        network = at_place(networks, i)
         own = recipe_config(recipe, {**settings, "seed": seed})
         history = _history(rows, course.unit, i, seed)
-        models.append(_model(own, domain, network, recipe, places, money, history))
+        models.append(
+            Model(
+                recipe=recipe,
+                config=own,
+                network=networks[i],
+                domain=domain,
+                domain_name=domain.name,
+                state_names=tuple(domain.state_names),
+                action_names=tuple(domain.action_names),
+                feature_names=tuple(domain.feature_names),
+                costs=costs,
+                n_arms=places,
+                budget=money,
+                history=history,
+            )
+        )
     if trouble:
         error = TrainingError(
             f"the policy has collapsed, giving everyone the same action ({', '.join(trouble)}): "
@@ -130,7 +144,8 @@ def run(
     training: str,
 ) -> tuple[Any, Rows]:
     """All pieces of a course, or those that are left of it; the learner and all metrics."""
-    keys: TrialKeys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    words = np.array([seed % 2**32 for seed in seeds], np.uint32)
+    keys: TrialKeys = jax.vmap(jax.random.key)(words)
     at = Checkpoint(0, course.start(keys), {}, {})
     if checkpoint is not None and checkpoint.exists():
         if not resume:
@@ -177,28 +192,7 @@ def _history(rows: Rows, unit: str, place: int, seed: int) -> pl.DataFrame:
     return pl.DataFrame({unit: rows[unit], **metrics}).with_columns(seed=pl.lit(seed))
 
 
-def _model(
-    config: Any,
-    domain: Domain,
-    network: Any,
-    recipe: str,
-    n_arms: int,
-    budget: float,
-    history: pl.DataFrame,
-) -> Model:
+def _shared_costs(domain: Domain) -> tuple[float, ...] | None:
+    """What each action costs, if that is the same for all arms."""
     costs = np.asarray(jax.vmap(domain.costs)(domain.draw_arms(jax.random.key(0), 1000)))
-    shared = (costs == costs[0]).all()
-    return Model(
-        recipe=recipe,
-        config=config,
-        network=network,
-        domain=domain,
-        domain_name=domain.name,
-        state_names=tuple(domain.state_names),
-        action_names=tuple(domain.action_names),
-        feature_names=tuple(domain.feature_names),
-        costs=tuple(float(cost) for cost in costs[0]) if shared else None,
-        n_arms=n_arms,
-        budget=budget,
-        history=history,
-    )
+    return tuple(float(cost) for cost in costs[0]) if (costs == costs[0]).all() else None
