@@ -20,6 +20,7 @@ from prefermab.commands.shared import use_compilation_cache
 from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, trial_keys
 from prefermab.experiments.log_study import log
 from prefermab.experiments.pages import Cell, Grid, as_markdown
+from prefermab.experiments.scale_study import scale
 from prefermab.experiments.tables import Setting
 from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred, curves
 from prefermab.files import write_atomically
@@ -276,6 +277,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "sizes": sizes,
     "speed": speed,
     "log": log,
+    "scale": scale,
 }
 
 
