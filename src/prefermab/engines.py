@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import importlib
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
@@ -127,10 +128,13 @@ def _told(function: Callable[[Item], Result], item: Item) -> tuple[Result | None
 def _join(ray: Any, workers: int | None) -> None:
     """Connects to a running cluster, or starts one on this machine."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
-    try:
-        ray.init(address="auto", **quiet)
-    except ConnectionError:
-        ray.init(num_cpus=workers, include_dashboard=False, **quiet)
+    with warnings.catch_warnings():
+        # Ray's own processes are new programs at once, which JAX's warning is not about.
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        try:
+            ray.init(address="auto", **quiet)
+        except ConnectionError:
+            ray.init(num_cpus=workers, include_dashboard=False, **quiet)
 
 
 def _ray() -> Any:
