@@ -17,6 +17,7 @@ from prefermab.domains.base import Domain
 from prefermab.errors import InputError, number, reals
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.learned import Learned, policy_of
+from prefermab.sharding import everywhere
 
 if TYPE_CHECKING:
     from prefermab.planning.plan import Plan
@@ -108,8 +109,8 @@ class Model:
         if n_arms == 0:
             return np.zeros(0, np.int32)
         limit = number(budget, "budget")
-        return np.asarray(
-            _decide(
+        with everywhere():
+            actions = _decide(
                 self.policy,
                 jnp.asarray(state),
                 jnp.asarray(seen, jnp.float32),
@@ -117,7 +118,7 @@ class Model:
                 jnp.asarray(paid, jnp.float32),
                 jnp.asarray(limit, jnp.float32),
             )
-        )
+        return np.asarray(actions)
 
     def plan(
         self, frame: Any, budget: float, rules: "Rules | None" = None, waiting: int = 20

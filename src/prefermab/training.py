@@ -19,6 +19,7 @@ from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.networks import apart
 from prefermab.recipes.metrics import METRICS
+from prefermab.sharding import everywhere
 
 Progress = Callable[[float, str], None]
 
@@ -95,7 +96,8 @@ def pretrain_seeds(
         prefermab.__version__, recipe, repr(config), domain, places, money, numbers
     )
     file = None if checkpoint is None else Path(checkpoint)
-    learner, rows = run(course, numbers, progress, file, resume, training)
+    with everywhere():
+        learner, rows = run(course, numbers, progress, file, resume, training)
     if file is not None:
         file.unlink(missing_ok=True)
 

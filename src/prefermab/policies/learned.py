@@ -11,6 +11,7 @@ from prefermab.arms import Actions, Key, Observation, State
 from prefermab.budget import Scores, by_price, clearing_price, greedy
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy
+from prefermab.sharding import on_each
 
 PROBES = 3
 """Prices at which the network is asked, after 0, in search of the one that fits."""
@@ -83,7 +84,8 @@ class BySweep(Learned):
         one = lambda arm: self.gain(arm[0], arm[1], price)  # noqa: E731
         arms = (seen.state, seen.features)
         if seen.n_arms > CHUNK:
-            return jax.lax.map(one, arms, batch_size=CHUNK)
+            chunked = lambda arms: jax.lax.map(one, arms, batch_size=CHUNK)  # noqa: E731
+            return on_each(chunked, arms, seen.n_arms)
         return jax.vmap(one)(arms)
 
     def search(self, seen: Observation) -> Judged:

@@ -18,6 +18,7 @@ from prefermab.losses import advantages, clipped_gain, entropy, mean_over, price
 from prefermab.networks import ActorCritic, Perception, PriceNetwork, mlp
 from prefermab.opt_in import redraw
 from prefermab.recipes.metrics import Metrics
+from prefermab.sharding import spread
 
 PROBED_ARMS = 20_000
 """Arms drawn to learn the scale of features."""
@@ -145,8 +146,8 @@ def collect(
     config: Paper, domain: Domain, learner: Learner, key: Key, key_start: Key
 ) -> Trajectory:
     """Lines 11 to 20: the price of the epoch, and every arm played by the actor's own odds."""
-    net, arms, n_arms = learner.network, learner.arms, learner.opt_in.shape[0]
-    state = jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms)
+    net, arms, n_arms = learner.network, spread(learner.arms), learner.opt_in.shape[0]
+    state = spread(jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms))
     features = jnp.where(learner.opt_in[:, None], domain.features(arms), 0.0)
     costs = jax.vmap(domain.costs)(arms)
     price = net.price(jnp.where(learner.opt_in, state, 0), features, learner.opt_in)

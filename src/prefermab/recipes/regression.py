@@ -21,6 +21,7 @@ from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import BySweep
 from prefermab.recipes.metrics import Metrics
 from prefermab.rollout import observe
+from prefermab.sharding import spread
 
 PROBED_ARMS = 20_000
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
@@ -122,7 +123,8 @@ def train(
         before = eqx.combine(arrays, fixed)
         key_step = jax.random.fold_in(key, before.step)
         kept, batch = teacher.teach(config, domain, before.slow, before.kept, before.step, key_step)
-        loss, after = improve(teacher, config, dataclasses.replace(before, kept=kept), batch)
+        ready = dataclasses.replace(before, kept=kept)
+        loss, after = improve(teacher, config, ready, spread(batch))
         return eqx.filter(after, eqx.is_array), total + loss
 
     arrays, total = jax.lax.fori_loop(0, n_steps, one_step, (arrays, jnp.zeros(())))

@@ -1,0 +1,56 @@
+"""Arms spread over all accelerators of a machine.
+
+Everything that belongs to one arm stays on one device; only sums over arms (gradients, spending)
+cross. With one device nothing changes.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, PartitionSpec, get_abstract_mesh
+
+T = TypeVar("T")
+AXIS = "arms"
+
+
+def everywhere() -> AbstractContextManager:
+    """In here arms are spread over all devices, if there are several.
+
+    >>> from prefermab.sharding import everywhere, parts
+    >>> with everywhere():
+    ...     parts() == len(jax.devices())
+    True
+    """
+    devices = jax.devices()
+    if len(devices) == 1 or parts() > 1:
+        return nullcontext()
+    return jax.set_mesh(jax.make_mesh((len(devices),), (AXIS,), (AxisType.Auto,)))
+
+
+def parts() -> int:
+    """Over how many devices arms are spread here."""
+    mesh = get_abstract_mesh()
+    return mesh.shape[AXIS] if AXIS in mesh.axis_names else 1
+
+
+def spread(arrays: T) -> T:
+    """Arrays with arms along their first axis, cut along it where that gives equal parts."""
+
+    def cut(array):
+        even = array.ndim > 0 and array.shape[0] % parts() == 0
+        return jax.lax.with_sharding_constraint(array, PartitionSpec(AXIS)) if even else array
+
+    return arrays if parts() == 1 else jax.tree.map(cut, arrays)
+
+
+def on_each(function: Callable, arms: T, n_arms: int) -> jax.Array:
+    """Asks a function of many arms on each device for its own part of them."""
+    if parts() == 1:
+        return function(arms)
+    fill = -n_arms % parts()
+    filled = jax.tree.map(lambda x: jnp.pad(x, [(0, fill)] + [(0, 0)] * (x.ndim - 1)), arms)
+    part = PartitionSpec(AXIS)
+    return jax.shard_map(function, in_specs=(part,), out_specs=part)(filled)[:n_arms]

@@ -1,0 +1,81 @@
+"""Several accelerators: eight virtual CPU devices in a process of their own, against one."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+RUN = """
+import json, sys
+import jax, numpy as np
+import prefermab as pm
+from prefermab import courses
+from prefermab.sharding import everywhere
+
+domain, found = pm.domains.Armman(), {"devices": len(jax.devices())}
+for recipe, given in (
+    ("sweep", {"steps": 20, "arms": 64, "width": 16}),
+    ("exact", {"steps": 20, "arms": 64, "width": 16}),
+    ("paper", {"epochs": 8, "rounds": 10, "passes": 4, "freeze": 4}),
+):
+    network = pm.pretrain(domain, 24, 7, recipe, **given).network
+    layers = network.actor if recipe == "paper" else network.layers
+    found[recipe] = [layer.weight.tolist() for layer in layers.layers]
+
+course = courses.RegressionCourse(pm.config.Sweep(arms=64, width=16), domain, 24, 7.0)
+keys = jax.random.split(jax.random.key(0), 1)
+with everywhere():
+    compiled = courses._train.lower(
+        course.config, domain, course.start(keys), keys, jax.numpy.asarray(1)
+    ).compile()
+found["gradients cross"] = "all-reduce" in compiled.compiled.as_text()
+
+rng = np.random.default_rng(0)
+features = rng.normal(size=(70_003, 6)).astype(np.float32)
+model = pm.load("armman")
+chosen = model.act(rng.integers(0, 3, 70_003), features, 7000)
+found["chosen"] = np.flatnonzero(chosen).tolist()
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def on_one_and_eight():
+    """What the same script finds on one device and on eight."""
+    found = []
+    for devices in (1, 8):
+        flags = (
+            f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=1"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", RUN],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        )
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout.splitlines()[-1]))
+    return found
+
+
+def test_there_are_eight_devices_and_gradients_cross_them(on_one_and_eight):
+    one, eight = on_one_and_eight
+    assert (one["devices"], eight["devices"]) == (1, 8)
+    assert not one["gradients cross"]
+    assert eight["gradients cross"]
+
+
+@pytest.mark.parametrize("recipe", ["sweep", "exact", "paper"])
+def test_eight_devices_learn_the_same_weights(recipe, on_one_and_eight):
+    one, eight = on_one_and_eight
+    for alone, spread in zip(one[recipe], eight[recipe], strict=True):
+        np.testing.assert_allclose(alone, spread, atol=2e-4)
+
+
+def test_eight_devices_decide_the_same(on_one_and_eight):
+    one, eight = on_one_and_eight
+    assert len(one["chosen"]) == 7000
+    assert len(set(one["chosen"]) ^ set(eight["chosen"])) <= 4  # rounding at the margin
