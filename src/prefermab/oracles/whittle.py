@@ -20,6 +20,9 @@ from jaxtyping import Array, Bool, Float
 from prefermab.domains.tabular import check_transitions
 from prefermab.errors import InputError, number, reals
 
+FEW_STATES, CACHED_NUMBERS = 8, 1 << 15
+"""Up to so many states all arms go together; beyond, as many as have so many numbers."""
+
 
 def indices_of_arm(
     transitions: Float[Array, "state 2 state"],
@@ -77,7 +80,13 @@ def _indices_of_arms(
     rewards: Float[Array, "arm state 2"],
     discount: Float[Array, ""],
 ) -> tuple[Float[Array, "arm state"], Bool[Array, "arm"]]:
-    return jax.vmap(indices_of_arm, in_axes=(0, 0, None))(transitions, rewards, discount)
+    one = lambda arm: indices_of_arm(*arm, discount)  # noqa: E731
+    n_arms, n_states = transitions.shape[:2]
+    if jax.default_backend() != "cpu" or n_states <= FEW_STATES:
+        return jax.vmap(one)((transitions, rewards))
+    # An arm's inverse is gone over once for each state: it should stay close at hand.
+    together = max(1, min(n_arms, CACHED_NUMBERS // n_states**2))
+    return jax.lax.map(one, (transitions, rewards), batch_size=together)
 
 
 def _in_double(transitions: Any, rewards: Any, discount: float) -> tuple[np.ndarray, np.ndarray]:
