@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +24,9 @@ from prefermab.training import pretrain_seeds
 EPOCHS, STEPS = 8, 300
 """Of the trainings that are timed; a whole one has more of the same."""
 
+SIZES = ((21, 1), (21, 8), (21, 64), (96, 1), (96, 8), (96, 64), (1000, 1), (1000, 8), (10_000, 1))
+"""Arms and seeds."""
+
 DISCOUNT: Any = 0.9
 
 REFERENCE_ARMS = 200
@@ -30,6 +35,7 @@ REFERENCE_ARMS = 200
 
 def cases(largest: int) -> Iterator[Case]:
     """All cases, with at most `largest` arms at once."""
+    yield from starting()
     yield from training(largest)
     yield from evaluation()
     yield from deciding(largest)
@@ -38,12 +44,26 @@ def cases(largest: int) -> Iterator[Case]:
     yield from bounds()
 
 
+def starting() -> Iterator[Case]:
+    """How soon it is there, in a process of its own, beside Python that does nothing."""
+    for name, given in (
+        ("python", ["-c", "pass"]),
+        ("import prefermab", ["-c", "import prefermab"]),
+        ("prefermab --help", ["-m", "prefermab", "--help"]),
+    ):
+        yield Case(
+            "start", name, "starts", 1,
+            lambda g=given: subprocess.run(
+                [sys.executable, *g], check=True, stdout=subprocess.DEVNULL
+            ).returncode,
+        )  # fmt: skip
+
+
 def training(largest: int) -> Iterator[Case]:
     """Arm-steps a second: an arm's round that is played and learned from, or an arm of a batch."""
     domain = domains.Armman()
-    for n_arms, seeds in ((21, 1), (21, 8), (21, 64), (96, 1), (1000, 1), (10_000, 1)):
-        if n_arms * seeds > largest:
-            continue
+    sizes = [(n, s) for n, s in SIZES if n * s <= largest]
+    for n_arms, seeds in sizes:
         work = EPOCHS * Paper.rounds * n_arms * seeds
         yield Case(
             "train",
@@ -56,16 +76,18 @@ def training(largest: int) -> Iterator[Case]:
             # Acting once; then actor and critic forwards and backwards in every pass.
             flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
         )
-    for recipe, config in (("sweep", Sweep()), ("exact", Exact())):
-        for seeds in (1, 8):
-            yield Case(
-                "train",
-                f"{recipe}, {config.arms} arms a step, {seeds} seeds",
-                "arm-steps",
-                STEPS * config.arms * seeds,
-                lambda r=recipe, s=seeds: _trained(domain, 25, s, r, steps=STEPS),
-                flops=_network(config.width, config.depth, 16, 2) * 3,
-            )
+    usual = [("exact", Exact.arms, 1), ("exact", Exact.arms, 8)]
+    for recipe, arms, seeds in [*(("sweep", *size) for size in sizes), *usual]:
+        # A step asks the slow copy for each of two actions, then learns forwards and backwards.
+        passes = 5 if recipe == "sweep" else 3
+        yield Case(
+            "train",
+            f"{recipe}, {arms} arms a step, {seeds} seeds",
+            "arm-steps",
+            STEPS * arms * seeds,
+            lambda r=recipe, n=arms, s=seeds: _trained(domain, 25, s, r, steps=STEPS, arms=n),
+            flops=_network(Sweep.width, Sweep.depth, 16, 2) * passes,
+        )
 
 
 def evaluation() -> Iterator[Case]:

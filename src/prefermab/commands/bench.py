@@ -19,7 +19,7 @@ from prefermab.errors import InputError, count, number, unknown
 from prefermab.files import write_atomically
 from prefermab.verbs import studies as verbs
 
-GROUPS = ("train", "evaluate", "act", "plan", "whittle", "bound")
+GROUPS = ("start", "train", "evaluate", "act", "plan", "whittle", "bound")
 
 
 def bench(options: verbs.Bench) -> None:

@@ -1,0 +1,73 @@
+"""Measuring speed: what is written, what is compared, what is refused. No test looks at a clock."""
+
+import json
+
+import pytest
+
+from prefermab.bench import cases, measuring
+from prefermab.commands import bench as command
+from prefermab.errors import InputError
+from prefermab.verbs.studies import Bench
+
+
+@pytest.fixture
+def one_case(monkeypatch):
+    """One small case on a machine of known speed; what it ran is counted."""
+    ran = []
+    case = measuring.Case("bound", "small", "things", 10, lambda: ran.append(1), flops=5.0)
+    monkeypatch.setattr(command, "cases", lambda _: [case])
+    monkeypatch.setattr(command, "machine", lambda: measuring.Machine(1000.0, 1000.0))
+    monkeypatch.setattr(measuring, "seconds_of", lambda run: run() or 0.5)
+    return ran
+
+
+def test_a_case_is_warmed_up_repeated_and_set_beside_the_limit(one_case, tmp_path, capsys):
+    command.bench(Bench(out=tmp_path / "now.json"))
+    (found,) = json.loads((tmp_path / "now.json").read_text())["cases"]
+    assert len(one_case) == 1 + found["repeats"] >= 4
+    assert found["seconds"] == 0.5
+    assert found["rate"] == 20.0
+    assert found["of_limit"] == pytest.approx(10 * 5 / 1000 / 0.5)
+    assert "small" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("one_case")
+@pytest.mark.parametrize(("before", "fails"), [(0.5, False), (0.2, True)])
+def test_slower_than_before_past_the_threshold_fails(tmp_path, before, fails):
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps({"cases": [{"group": "bound", "name": "small", "seconds": before}]}))
+    if not fails:
+        command.bench(Bench(compare=old, threshold=2.0))
+        return
+    with pytest.raises(InputError, match=r"bound: small takes 2\.50 times as long .* more than 2"):
+        command.bench(Bench(compare=old, threshold=2.0))
+
+
+@pytest.mark.usefixtures("one_case")
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"only": ("nothing",)}, "nothing"),
+        ({"threshold": 0.5}, "threshold"),
+        ({"largest": 0}, "largest"),
+    ],
+)
+def test_wrong_options_are_named(options, told):
+    with pytest.raises(InputError, match=told):
+        command.bench(Bench(**options))
+
+
+@pytest.mark.usefixtures("one_case")
+def test_a_file_that_is_no_measurement_is_named(tmp_path):
+    strange = tmp_path / "strange.json"
+    strange.write_text("{}")
+    for path in (strange, tmp_path / "missing.json"):
+        with pytest.raises(InputError, match=path.name):
+            command.bench(Bench(compare=path))
+
+
+def test_every_group_has_cases_and_large_ones_can_be_left_out():
+    few, all_of_them = (list(cases.cases(largest)) for largest in (1000, 10_000))
+    assert {case.group for case in few} | {"act", "plan"} == set(command.GROUPS)
+    assert {case.group for case in all_of_them} == set(command.GROUPS)
+    assert len({(case.group, case.name) for case in all_of_them}) == len(all_of_them)
