@@ -1,5 +1,8 @@
 """Plans on a real Ray cluster of several nodes: the same files as on one machine, bit for bit."""
 
+import dataclasses
+import functools
+import sys
 import threading
 import time
 import warnings
@@ -7,11 +10,15 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
+from ray import cloudpickle
 
 import prefermab as pm
 from prefermab.engines import Ray
+from prefermab.experiments.lab import Result, Store, Task, run_all
+from prefermab.experiments.remote import RayWorker
 from prefermab.planning.folder import plan_folder
 from test_folder import in_parts, people
 
@@ -58,6 +65,14 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def sent_whole() -> Iterator[None]:
+    """Workers cannot import this file: what they need of it is sent to them."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
 def with_nodes(cluster: Any, number: int) -> None:
     while len(cluster.list_all_nodes()) < 1 + number:
         cluster.add_node(num_cpus=1)
@@ -72,6 +87,31 @@ def test_one_two_and_four_nodes_write_the_same(tmp_path, cluster, arms, alone):
         assert files(out) == alone
 
 
+def test_an_error_comes_back_in_one_sentence(tmp_path, cluster, arms):
+    with_nodes(cluster, 1)
+    message = r"people-0\.parquet: the column 'region' must hold .* row 1 holds"
+    with pytest.raises(pm.InputError, match=message) as error:
+        plan_folder("armman", arms, tmp_path / "out", 9, pm.Rules(exclude="region"), engine="ray")
+    assert "\n" not in str(error.value)
+
+
+def stumble(log: str) -> None:
+    """Writes down the node, and the first time stays there until it is lost."""
+    with Path(log).open("a") as file:
+        file.write(ray.get_runtime_context().get_node_id() + "\n")
+    if len(Path(log).read_text().splitlines()) == 1:
+        time.sleep(60)
+
+
+def kill_at(cluster: Any, log: Path) -> None:
+    """Kills the node that somebody stumbled on."""
+    while not log.exists() or not log.read_text().endswith("\n"):
+        time.sleep(0.05)
+    lost = log.read_text().strip()
+    node = next(node for node in cluster.list_all_nodes() if node.node_id == lost)
+    cluster.remove_node(node, allow_graceful=False)
+
+
 class Stumbling(Ray):
     """Stands still in the middle of a pass until the node where it does is lost."""
 
@@ -84,10 +124,7 @@ class Stumbling(Ray):
 
         def stumbling(item: Any) -> Any:
             if asking and item.number == 4:
-                with Path(log).open("a") as file:
-                    file.write(ray.get_runtime_context().get_node_id() + "\n")
-                if len(Path(log).read_text().splitlines()) == 1:
-                    time.sleep(60)
+                stumble(log)
             return function(item)
 
         return super().map(stumbling, items)
@@ -96,35 +133,52 @@ class Stumbling(Ray):
 def test_a_node_that_is_killed_midway_is_survived(tmp_path, cluster, arms, alone):
     with_nodes(cluster, 3)
     log, out = tmp_path / "log", tmp_path / "out"
-    unfinished: list[str] = []
-
-    def kill() -> None:
-        while not log.exists() or not log.read_text().endswith("\n"):
-            time.sleep(0.05)
-        unfinished.extend(path.name for path in (out / ".unfinished").glob("piece-*"))
-        lost = log.read_text().strip()
-        node = next(node for node in cluster.list_all_nodes() if node.node_id == lost)
-        cluster.remove_node(node, allow_graceful=False)
-
-    killer = threading.Thread(target=kill)
+    killer = threading.Thread(target=kill_at, args=(cluster, log), daemon=True)
     killer.start()
     plan_folder("armman", arms, out, engine=Stumbling(log), **ASKED)
     killer.join()
     assert files(out) == alone
     first, again = log.read_text().splitlines()
     assert first != again
-    assert len(unfinished) < len(alone) - 1
 
 
-@pytest.mark.parametrize(
-    ("rules", "message"),
-    [
-        ({"exclude_ids": ("x",)}, r"^nobody has the id 'x' that exclude_ids names\.$"),
-        ({"exclude": "region"}, r"people-0\.parquet: the column 'region' must hold .* row 1 holds"),
-    ],
-)
-def test_errors_come_back_in_one_sentence(tmp_path, cluster, arms, rules, message):
-    with_nodes(cluster, 1)
-    with pytest.raises(pm.InputError, match=message) as error:
-        plan_folder("armman", arms, tmp_path / "out", 9, pm.Rules(**rules), engine="ray")
-    assert "\n" not in str(error.value)
+@dataclasses.dataclass(frozen=True)
+class Sum(Task):
+    """A task that adds to what another found, and stumbles once if it is told to."""
+
+    number: int
+    log: str = ""
+
+    @property
+    def title(self) -> str:
+        return "a sum"
+
+    @property
+    def cost(self) -> float:
+        return 1.0
+
+    @property
+    def group(self) -> tuple[Any, ...]:
+        return ("sums",)
+
+    def needs(self) -> tuple[Task, ...]:
+        return (Sum(self.number - 1, self.log),) if self.number else ()
+
+    def work(self, store: Store) -> Result:
+        if self.number == 1:
+            stumble(self.log)
+        before = [store.get(need)["total"] for need in self.needs()]
+        return {"total": np.array([self.number + sum(x[0] for x in before)])}
+
+
+def test_tasks_of_the_report_survive_a_lost_node(tmp_path, cluster):
+    with_nodes(cluster, 2)
+    store, log = Store(tmp_path / "store"), tmp_path / "log"
+    killer = threading.Thread(target=kill_at, args=(cluster, log), daemon=True)
+    killer.start()
+    last = Sum(2, str(log))
+    run_all([last], store, 2, None, functools.partial(RayWorker, Ray()))
+    killer.join()
+    assert store.get(last)["total"].tolist() == [3]
+    first, again = log.read_text().splitlines()
+    assert first != again

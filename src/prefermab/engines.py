@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "POLARS_MAX_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "PJRT_NPROC": "1",
 }
 """A worker has one core: its libraries need not think that they have all."""
 
@@ -51,9 +51,7 @@ class Ray(Engine):
         self.ray, self.workers = _ray(), workers
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        task = self.ray.remote(_told).options(
-            num_cpus=1, max_retries=-1, runtime_env={"env_vars": ONE_THREAD}
-        )
+        task = self.task()
         under_way: deque[Any] = deque()
         try:
             for item in items:
@@ -67,6 +65,12 @@ class Ray(Engine):
             for reference in under_way:
                 self.ray.cancel(reference)
 
+    def task(self, calls: int = 0) -> Any:
+        """What `told` becomes there: it has a core, and is done again where a worker is lost. A
+        process ends after so many `calls`, if any."""
+        alone = {"env_vars": ONE_THREAD}
+        return self.ray.remote(num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=alone)(told)
+
     @property
     def size(self) -> int:
         """How many tasks run at once: what was asked for, or the cores there are now."""
@@ -74,10 +78,7 @@ class Ray(Engine):
         return max(1, cores if self.workers is None else min(self.workers, cores))
 
     def _result(self, reference: Any) -> Any:
-        answer, refused = self.ray.get(reference)
-        if refused is not None:
-            raise InputError(refused)
-        return answer
+        return answered(self.ray.get(reference))
 
 
 @contextlib.contextmanager
@@ -117,12 +118,20 @@ def check(name: str, workers: int | None) -> None:
         _ray()
 
 
-def _told(function: Callable[[Item], Result], item: Item) -> tuple[Result | None, str | None]:
+def told(function: Callable[[Item], Result], item: Item) -> tuple[Result | None, str | None]:
     """A result, or why there is none: an error of the user's travels as its words."""
     try:
         return function(item), None
     except InputError as error:
         return None, str(error)
+
+
+def answered(answer: tuple[Any, str | None]) -> Any:
+    """What was told: the result, or the error again."""
+    result, refused = answer
+    if refused is not None:
+        raise InputError(refused)
+    return result
 
 
 def _join(ray: Any, workers: int | None) -> None:

@@ -1,5 +1,6 @@
 """The paper in one command."""
 
+import functools
 import json
 import os
 import shlex
@@ -10,10 +11,13 @@ import platformdirs
 
 from prefermab import plots
 from prefermab.commands.shared import progress, use_compilation_cache
+from prefermab.engines import Ray, engine
+from prefermab.engines import check as check_engine
 from prefermab.errors import InputError, count, unknown
 from prefermab.experiments import report
 from prefermab.experiments.lab import Scale, Store, run_all
 from prefermab.experiments.pages import Picture, as_html, as_markdown
+from prefermab.experiments.remote import RayWorker
 from prefermab.experiments.results import Results
 from prefermab.experiments.tables import chosen
 from prefermab.files import write_atomically
@@ -36,14 +40,19 @@ def reproduce(options: verbs.Reproduce) -> None:
     )
     if options.quick and (options.seeds, options.trials) != (Scale.seeds, Scale.trials):
         raise InputError("--quick has its own seeds and trials: leave --seeds and --trials out.")
+    check_engine(options.engine, options.workers)
     plots.blank(1, 1)
     check_out(options.out)
     cache = options.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
     results = Results(Store(cache), scale, recipes)
     tasks = report.tasks_of(parts, results)
     try:
-        with progress() as bar:
-            run_all(tasks, results.store, workers(), bar)
+        with progress() as bar, engine(options.engine, options.workers) as found:
+            if isinstance(found, Ray):
+                hire = functools.partial(RayWorker, found)
+                run_all(tasks, results.store, found.size, bar, hire)
+            else:
+                run_all(tasks, results.store, workers(), bar)
     except KeyboardInterrupt:
         print(f"What is done is kept in {cache}: the same command goes on.", file=sys.stderr)
         raise

@@ -11,7 +11,8 @@ import dataclasses
 import hashlib
 import os
 import signal
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
 from multiprocessing import get_context, parent_process
@@ -38,9 +39,9 @@ Result = dict[str, np.ndarray]
 EVALUATION_SEED = 1
 
 APART = (
-    "bench", "cli.py", "commands", "episodes.py", "example.py", "experiments", "gym.py", "logs",
-    "planning", "plots.py", "programme", "shipping.py", "simulation.py", "states.py", "tables.py",
-    "verbs", "worlds.py",
+    "bench", "cli.py", "commands", "engines.py", "episodes.py", "example.py", "experiments",
+    "gym.py", "logs", "planning", "plots.py", "programme", "shipping.py", "simulation.py",
+    "states.py", "tables.py", "verbs", "worlds.py",
 )  # fmt: skip
 """Source that no result depends on."""
 
@@ -138,7 +139,13 @@ class Store:
         write_atomically(self.path(task), lambda draft: draft.write_bytes(pack(plain)))
 
 
-def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | None) -> None:
+def run_all(
+    tasks: list[Task],
+    store: Store,
+    workers: int,
+    progress: Progress | None,
+    hire: "Callable[[Store, int], Worker] | None" = None,
+) -> None:
     """Does every task and what it needs, several at once; those that are done stay done.
 
     Each worker is a process of its own: computations that JAX runs side by side in one process can
@@ -148,7 +155,7 @@ def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | 
     needs = {task: {need for need in task.needs() if not store.has(need)} for task in waiting}
     total, done = sum(task.cost for task in waiting), 0.0
     threads = max(1, (os.cpu_count() or 1) // workers)
-    crew = [Worker(store, threads) for _ in range(min(workers, len(waiting)))]
+    crew = [(hire or Worker)(store, threads) for _ in range(min(workers, len(waiting)))]
     try:
         while waiting or any(worker.task for worker in crew):
             for worker in [worker for worker in crew if worker.task is None]:
@@ -183,7 +190,7 @@ class Worker:
         unlike = [task for task in ready if task.group not in others]
         self.task = task = (like or unlike or ready)[0]
         self.group = task.group
-        self.future = self.pool.submit(_do, task, self.store)
+        self.future = self._begin(task)
         return task
 
     def collect(self) -> Task | None:
@@ -191,17 +198,8 @@ class Worker:
         ended, future = self.task, self.future
         if ended is None or future is None or not future.done():
             return None
-        try:
-            crowded = future.result()
-        except BrokenProcessPool:
-            raise InputError(
-                f"{ended.title}: its process was ended from outside, perhaps for want of memory; "
-                "what is done is kept, run again to go on."
-            ) from None
+        self._end(ended, future)
         self.task = self.future = None
-        if crowded:
-            self.stop()
-            self.pool = self._hire()
         return ended
 
     def stop(self) -> None:
@@ -209,6 +207,21 @@ class Worker:
         for process in list((self.pool._processes or {}).values()):
             process.terminate()
         self.pool.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, task: Task) -> Future[Any]:
+        return self.pool.submit(do, task, self.store)
+
+    def _end(self, task: Task, future: Future[Any]) -> None:
+        try:
+            crowded = future.result()
+        except BrokenProcessPool:
+            raise InputError(
+                f"{task.title}: its process was ended from outside, perhaps for want of memory; "
+                "what is done is kept, run again to go on."
+            ) from None
+        if crowded:
+            self.stop()
+            self.pool = self._hire()
 
     def _hire(self) -> ProcessPoolExecutor:
         context = get_context("spawn")
@@ -226,7 +239,7 @@ def _settle_in(threads: int) -> None:
         Thread(target=lambda: (first.join(), os._exit(1)), daemon=True).start()
 
 
-def _do(task: Task, store: Store) -> bool:
+def do(task: Task, store: Store) -> bool:
     """Does a task and says whether the process has had enough."""
     use_compilation_cache()
     try:

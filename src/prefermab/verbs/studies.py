@@ -44,6 +44,10 @@ class Reproduce:
     """A small version of everything, to see that it works."""
     cache: Path | None = None
     """Where what is done is kept, so that a second run goes on; the user's cache if left out."""
+    engine: str = "local"
+    """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
+    workers: int | None = None
+    """For the engine ray: cores to use; all if left out."""
     json: Annotated[bool, FlagCreatePairsOff] = False
     """Print JSON and nothing else on standard output."""
 
@@ -66,9 +70,9 @@ class Bench:
     """Measure how fast this machine trains, decides and plans, beside what it could do at most."""
 
     only: tuple[str, ...] = ()
-    """train, evaluate, act, plan, whittle, bound; all if left out."""
-    largest: int = 1_000_000
-    """The most arms at once; 10000000 needs about 4 GB."""
+    """start, train, evaluate, act, plan, whittle, bound; all if left out."""
+    largest: int = 10_000_000
+    """The most arms at once."""
     out: Path | None = None
     """Where to write the figures as JSON."""
     compare: Path | None = None
