@@ -190,6 +190,7 @@ def test_what_is_wrong_is_told_with_file_and_row(tmp_path, change, message, rows
     with pytest.raises(pm.InputError, match=message) as error:
         plan_folder("armman", arms, tmp_path / "out", 9, rows=rows)
     assert "\n" not in str(error.value)
+    assert not any((tmp_path / "out").iterdir())
 
 
 def test_large_rosters_are_checked_as_well(tmp_path, table):
@@ -254,6 +255,21 @@ def test_what_else_is_refused(tmp_path):
     plan_folder("armman", arms, tmp_path / "done", 9)
     with pytest.raises(pm.InputError, match="done is not empty"):
         plan_folder("armman", arms, tmp_path / "done", 9)
+
+
+def test_a_full_disk_is_told_and_what_is_done_stays(tmp_path, table, monkeypatch):
+    arms = in_parts(table, tmp_path / "arms", [])
+    asked = {"budget": 500, "reasons": False}
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.DataFrame, "write_parquet", full)
+        with pytest.raises(pm.InputError, match=r"cannot write the plan to .*out: No space left"):
+            plan_folder("armman", arms, tmp_path / "out", **asked)
+    assert list((tmp_path / "out" / ".unfinished").glob("piece-*"))
+    assert plan_folder("armman", arms, tmp_path / "out", **asked).people == LARGE
 
 
 class Interrupted(Local):

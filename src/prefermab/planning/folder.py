@@ -87,14 +87,20 @@ def plan_folder(
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
     place = Place(job, pieces, waiting)
     place.enter()
-    if people <= CHUNK:
-        summary = small(job, pieces, waiting, str(arms))
-    elif isinstance(engine, Engine):
-        summary = Driver(job, pieces, waiting, engine, progress).run(place)
-    else:
-        with engine_of(engine, workers) as found:
-            summary = Driver(job, pieces, waiting, found, progress).run(place)
-    place.leave(summary)
+    try:
+        if people <= CHUNK:
+            summary = small(job, pieces, waiting, str(arms))
+        elif isinstance(engine, Engine):
+            summary = Driver(job, pieces, waiting, engine, progress).run(place)
+        else:
+            with engine_of(engine, workers) as found:
+                summary = Driver(job, pieces, waiting, found, progress).run(place)
+        place.leave(summary)
+    except InputError:
+        place.abandon()
+        raise
+    except OSError as error:
+        raise InputError(f"cannot write the plan to {out}: {error.strerror or error}.") from None
     return summary
 
 

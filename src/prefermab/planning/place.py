@@ -67,6 +67,11 @@ class Place:
                 file.unlink(missing_ok=True)
         shutil.rmtree(self.job.scratch)
 
+    def abandon(self) -> None:
+        """There is no such plan: what was begun is of no use once the inputs are mended."""
+        if not any(self.job.part(piece).exists() for piece in self.pieces):
+            shutil.rmtree(self.job.scratch, ignore_errors=True)
+
     def inputs(self) -> dict[str, object]:
         """All that the plan depends on."""
         model = model_of(self.job.model)
