@@ -19,6 +19,10 @@ from prefermab.arms import Actions, Costs, OptIn
 Scores = Float[Array, "arm act"]
 SLACK = 1e-6
 
+LARGE, FEW = 1 << 16, 1024
+"""Of more arms than `LARGE` only the best `FEW` are sorted for what is left of the budget: the
+price has settled all others."""
+
 
 def cost_of(actions: Actions, costs: Costs) -> Float[Array, ""]:
     """What a set of actions costs together."""
@@ -129,9 +133,14 @@ def clearing_price(
     >>> round(float(clearing_price(gains, costs, 1.0, jnp.array([True, True]))), 3)
     1.0
     """
-    dear = (costs > 0) & opt_in[:, None]
-    highest = jnp.max(jnp.where(dear, gains / jnp.where(dear, costs, 1.0), 0.0)) * 1.01 + 1e-6
+    highest = dearest(gains, costs, opt_in)
     return lowest_price(spending_at(gains, costs, opt_in), budget, highest, halvings)
+
+
+def dearest(gains: Scores, costs: Costs, opt_in: OptIn) -> Float[Array, ""]:
+    """A price at which nobody would pay for anything."""
+    dear = (costs > 0) & opt_in[:, None]
+    return jnp.max(jnp.where(dear, gains / jnp.where(dear, costs, 1.0), 0.0)) * 1.01 + 1e-6
 
 
 def lowest_price(
@@ -146,6 +155,23 @@ def lowest_price(
     >>> round(float(lowest_price(lambda price: 10.0 - price, 4.0, 100.0)), 3)
     6.0
     """
+    return price_bracket(spending, budget, highest, halvings)[1]
+
+
+def price_bracket(
+    spending: Callable[[Float[Array, ""]], Float[Array, ""]],
+    budget: Float[Array, ""] | float,
+    highest: Float[Array, ""] | float,
+    halvings: int = 30,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Two prices close to each other: too low for the budget, and high enough (both 0 where
+    everything fits).
+
+    >>> from prefermab.budget import price_bracket
+    >>> low, high = price_bracket(lambda price: 10.0 - price, 4.0, 100.0)
+    >>> bool(low < high), round(float(low), 3), round(float(high), 3)
+    (True, 6.0, 6.0)
+    """
     limit = budget * (1 + SLACK)
 
     def halve(_, ends):
@@ -156,8 +182,8 @@ def lowest_price(
 
     low, high = jnp.zeros(()), jnp.asarray(highest, jnp.float32)
     free = spending(low) <= limit
-    _, price = jax.lax.fori_loop(0, halvings, halve, (low, high))
-    return jnp.where(free, 0.0, price)
+    low, high = jax.lax.fori_loop(0, halvings, halve, (low, high))
+    return jnp.where(free, 0.0, low), jnp.where(free, 0.0, high)
 
 
 def by_price(
@@ -177,11 +203,24 @@ def by_price(
     Array([2, 1, 0], dtype=int32)
     """
     gains = jnp.where(jnp.isnan(gains), -jnp.inf, gains - gains[:, :1])
-    price = clearing_price(gains, costs, budget, opt_in)
-    actions = preferred(gains, costs, price, opt_in)
+    highest = dearest(gains, costs, opt_in)
+    low, high = price_bracket(spending_at(gains, costs, opt_in), budget, highest)
+    actions = preferred(gains, costs, high, opt_in)
+    if len(gains) > LARGE:
+        actions = take_tied(actions, preferred(gains, costs, low, opt_in), costs, budget)
     for _ in range(costs.shape[1] - 1):
         actions = upgrade(actions, gains, costs, budget, opt_in)
     return actions
+
+
+def take_tied(
+    actions: Actions, more: Actions, costs: Costs, budget: Float[Array, ""] | float
+) -> Actions:
+    """`more` is preferred at a price a hair lower: as much of it as fits, in the order of arms."""
+    paid, asked = (jnp.take_along_axis(costs, a[:, None], axis=1)[:, 0] for a in (actions, more))
+    limit = budget * (1 + SLACK) - jnp.sum(paid)
+    fits = jnp.cumsum(jnp.maximum(asked - paid, 0.0)) <= limit
+    return jnp.where(fits, more, actions)
 
 
 def upgrade(
@@ -199,5 +238,8 @@ def upgrade(
     left = jnp.maximum(budget - jnp.sum(cost_now), 0.0)
     # Selection reads active columns only; a column in front lets it reach every action.
     wide = jnp.pad(jnp.stack([scores, extra]), ((0, 0), (0, 0), (1, 0)))
-    better = greedy(wide[0], wide[1], left, opt_in)
-    return jnp.where(better > 0, better - 1, actions).astype(jnp.int32)
+    arms = jnp.arange(len(actions))
+    if len(actions) > LARGE:
+        arms = jax.lax.top_k(jnp.where(opt_in, scores.max(axis=1), -jnp.inf), FEW)[1]
+    better = greedy(wide[0][arms], wide[1][arms], left, opt_in[arms])
+    return actions.at[arms].set(jnp.where(better > 0, better - 1, actions[arms]))
