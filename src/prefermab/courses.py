@@ -24,7 +24,8 @@ from prefermab.shaping import shaped
 Rows = dict[str, np.ndarray]
 """Metrics by name, (seed, epoch of the piece), and under the unit's name the epochs' numbers."""
 
-STEPS_IN_A_PIECE = 300
+STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
+"""At least so many steps, and more where they would be too many pieces."""
 
 
 class Course(abc.ABC):
@@ -72,7 +73,8 @@ class RegressionCourse(Course):
     def __init__(self, config: Regression, domain: Domain, n_arms: int, budget: float):
         self.config, self.domain, self.n_arms = config, domain, n_arms
         self.budget = jnp.asarray(budget, jnp.float32)
-        self.pieces = -(-config.steps // STEPS_IN_A_PIECE)
+        self.steps = max(STEPS_IN_A_PIECE, -(-config.steps // MOST_PIECES))
+        self.pieces = -(-config.steps // self.steps)
 
     def start(self, keys: TrialKeys) -> regression.Learner:
         return _start(self.config, self.domain, keys)
@@ -80,8 +82,8 @@ class RegressionCourse(Course):
     def piece(
         self, learner: regression.Learner, keys: TrialKeys, number: int
     ) -> tuple[regression.Learner, Rows]:
-        done = number * STEPS_IN_A_PIECE
-        steps = min(STEPS_IN_A_PIECE, self.config.steps - done)
+        done = number * self.steps
+        steps = min(self.steps, self.config.steps - done)
         learner, loss = _train(self.config, self.domain, learner, keys, jnp.asarray(steps))
         metrics = _measure(self.domain, learner.slow, self.n_arms, self.budget, keys)
         metrics = eqx.tree_at(lambda it: it.loss, metrics, loss)

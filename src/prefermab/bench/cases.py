@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
 from prefermab import domains, oracles, policies
+from prefermab.arms import Observation
 from prefermab.bench.measuring import Case
 from prefermab.config import Exact, Paper, Sweep
 from prefermab.evaluation import evaluate
@@ -88,6 +90,29 @@ def training(largest: int) -> Iterator[Case]:
             lambda r=recipe, n=arms, s=seeds: _trained(domain, 25, s, r, steps=STEPS, arms=n),
             flops=_network(Sweep.width, Sweep.depth, 16, 2) * passes,
         )
+    if jax.default_backend() != "cpu":
+        yield from training_at_scale()
+
+
+def training_at_scale() -> Iterator[Case]:
+    """What only an accelerator does while one waits."""
+    domain = domains.Armman()
+    yield Case(
+        "train", "sweep, 25 arms a step, 1024 seeds, 10000 steps, 2x16", "arm-steps",
+        1024 * 10_000 * 25,
+        lambda: _trained(domain, 25, 1024, "sweep", steps=10_000, arms=25, width=16),
+        flops=_network(16, 2, 16, 2) * 5,
+    )  # fmt: skip
+    yield Case(
+        "train", "sweep, 1000000 arms a step, 1 seeds", "arm-steps", STEPS * 1_000_000,
+        lambda: _trained(domain, 25, 1, "sweep", steps=STEPS, arms=1_000_000),
+        flops=_network(Sweep.width, Sweep.depth, 16, 2) * 5,
+    )  # fmt: skip
+    yield Case(
+        "train", "paper, 1000000 arms, 1 seeds, 20 rounds", "arm-steps", EPOCHS * 20 * 1_000_000,
+        lambda: _trained(domain, 1_000_000, 1, "paper", epochs=EPOCHS, freeze=0, rounds=20),
+        flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
+    )  # fmt: skip
 
 
 def evaluation() -> Iterator[Case]:
@@ -106,7 +131,8 @@ def evaluation() -> Iterator[Case]:
 
 
 def deciding(largest: int) -> Iterator[Case]:
-    """Arms a second in `act`, and in one plain pass of the network beside it."""
+    """Arms a second in `act`, from arrays of NumPy and from arrays on the device, and in one plain
+    pass of the network beside it."""
     model = load("armman")
     for size in _sizes(largest):
         state, features, _ = _people(model, size)
@@ -119,9 +145,15 @@ def deciding(largest: int) -> Iterator[Case]:
         )
         on_device = jnp.asarray(state), jnp.asarray(features)
         flops = _network(64, 2, 16, 2)
+        seen = _observation(*on_device)
+        deciding = eqx.filter_jit(lambda p, seen: p.settle(p.judge(seen), seen))
         yield Case(
             "act", f"one pass, {size:,} arms", "arms", size,
             lambda p=passing, a=on_device: p(*a), flops,
+        )  # fmt: skip
+        yield Case(
+            "act", f"on the device, {size:,} arms", "arms", size,
+            lambda d=deciding, o=seen: d(model.policy, o), flops,
         )  # fmt: skip
         yield Case(
             "act", f"act, {size:,} arms", "arms", size,
@@ -182,6 +214,15 @@ def _sizes(largest: int) -> list[int]:
 def _network(width: int, depth: int, inputs: int, outputs: int) -> float:
     """Operations of one arm's way through a network."""
     return 2.0 * (inputs * width + (depth - 1) * width**2 + width * outputs)
+
+
+def _observation(state: jax.Array, features: jax.Array) -> Observation:
+    """Everyone in, at a tenth of what acting on all of them would cost."""
+    size = len(state)
+    costs = jnp.tile(jnp.array([0.0, 1.0]), (size, 1))
+    return Observation(
+        state, features, jnp.ones(size, bool), costs, jnp.float32(size / 10), jnp.zeros((), int)
+    )
 
 
 def _people(model: Model, size: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
