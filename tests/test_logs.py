@@ -14,14 +14,14 @@ from sklearn.linear_model import LogisticRegression
 import prefermab as pm
 from prefermab import cli
 from prefermab.arms import Observation
-from prefermab.logs.comparison import AsLogged
-from prefermab.logs.estimates import estimates
+from prefermab.evidence.comparison import AsLogged
+from prefermab.evidence.estimates import estimates
+from prefermab.evidence.heldout import hold_out
+from prefermab.evidence.report import _unseen
 from prefermab.logs.fitting import cells_of, fit_log
-from prefermab.logs.heldout import hold_out
 from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
 from prefermab.logs.pool import dirichlet
 from prefermab.logs.reading import read_log
-from prefermab.logs.report import _unseen
 from prefermab.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
 from prefermab.logs.terms import Terms
 

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import pytest
 
-from prefermab import cli, domains, errors, policies
+from prefermab import cli, domains, errors, pages, policies
 from prefermab.config import Paper
 from prefermab.evaluation import evaluate
-from prefermab.experiments import claims, lab, pages, report, results, tables, tasks, trends
+from prefermab.experiments import claims, lab, report, results, tables, tasks, trends
 from prefermab.experiments.lab import Scale, Store
 from prefermab.experiments.tables import Figure, Setting
 from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred

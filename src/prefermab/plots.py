@@ -1,5 +1,7 @@
 """Pictures, made with matplotlib (extra `plot`)."""
 
+import io
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,17 @@ def save(figure: "Figure", path: Path) -> None:
     """Writes a figure whole or not at all."""
     kind = path.suffix.lstrip(".").lower()
     write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=160))
+
+
+def svg_of(figure, name: str) -> str:
+    """A figure as SVG, the same for the same data."""
+    import matplotlib as mpl
+
+    target = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": name}):
+        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
+    # What the file is about, for catalogues: names of other sites that a page does not need.
+    return re.sub(r"\s*<metadata>.*?</metadata>", "", target.getvalue(), flags=re.DOTALL)
 
 
 def comparison(frame: pl.DataFrame, title: str) -> "Figure":

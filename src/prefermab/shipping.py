@@ -10,7 +10,8 @@ from pathlib import Path
 import polars as pl
 
 from prefermab import domains, policies
-from prefermab.commands.shared import progress, use_compilation_cache
+from prefermab.commands.shared import progress
+from prefermab.compiled import use_compilation_cache
 from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.errors import unknown
 from prefermab.evaluation import evaluate

@@ -1,6 +1,6 @@
 """Pretraining: from a domain and a recipe to a model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,11 @@ from prefermab.config import recipe_config
 from prefermab.courses import COURSES, Course, Rows
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, count, number
+from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.networks import apart
 from prefermab.recipes.metrics import METRICS
 from prefermab.sharding import everywhere
-
-Progress = Callable[[float, str], None]
 
 
 class TrainingError(InputError):

@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 
 from prefermab import domains, opt_in, plots, policies
-from prefermab.commands.shared import progress, table, use_compilation_cache
+from prefermab.commands.shared import progress, table
+from prefermab.compiled import use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.evaluation import evaluate as compare
 from prefermab.model import Model

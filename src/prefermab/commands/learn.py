@@ -4,19 +4,19 @@ import dataclasses
 import json
 from pathlib import Path
 
-from prefermab.commands.shared import numbers, progress, use_compilation_cache
+from prefermab.commands.shared import numbers, progress
 from prefermab.commands.train import check_folder
+from prefermab.compiled import use_compilation_cache
 from prefermab.domains.logged import Logged
 from prefermab.errors import InputError
-from prefermab.experiments.pages import Picture, as_html, as_markdown
-from prefermab.files import write_atomically
-from prefermab.logs.comparison import compare
-from prefermab.logs.estimates import estimates
+from prefermab.evidence.comparison import compare
+from prefermab.evidence.estimates import estimates
+from prefermab.evidence.heldout import hold_out
+from prefermab.evidence.report import Learned, as_data, blocks_of, card
 from prefermab.logs.fitting import fit_log
-from prefermab.logs.heldout import hold_out
 from prefermab.logs.reading import Log, read_log
-from prefermab.logs.report import Learned, as_data, blocks_of, card
 from prefermab.model import Model
+from prefermab.pages import write as write_pages
 from prefermab.storage import save
 from prefermab.tables import read_table
 from prefermab.training import pretrain
@@ -73,12 +73,6 @@ def learned_from(log: Log, options: verbs.Learn) -> Learned:
 
 def write_report(learned: Learned, folder: Path) -> None:
     """One page that opens from disk, the same in Markdown, and all figures as JSON."""
-    title, blocks = f"Learned from {learned.log.where}", blocks_of(learned)
-    texts = {
-        "index.html": as_html(title, blocks),
-        "README.md": as_markdown(title, blocks),
-        "learned.json": json.dumps(as_data(learned), indent=1),
-    }
-    texts |= {f"figures/{b.name}.svg": b.svg for b in blocks if isinstance(b, Picture)}
-    for name, text in texts.items():
-        write_atomically(folder / name, lambda draft, text=text: draft.write_text(text))
+    data = json.dumps(as_data(learned), indent=1)
+    title = f"Learned from {learned.log.where}"
+    write_pages(folder, title, blocks_of(learned), {"learned.json": data})

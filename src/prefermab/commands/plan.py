@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from prefermab import plots
-from prefermab.commands.shared import numbers, progress, use_compilation_cache
+from prefermab.commands.shared import numbers, progress
+from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
 from prefermab.planning.folder import plan_folder
 from prefermab.planning.plan import plan as make_plan

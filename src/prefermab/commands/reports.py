@@ -6,13 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from prefermab import plots, policies
-from prefermab.commands.shared import (
-    model_and_domain,
-    progress,
-    settings,
-    table,
-    use_compilation_cache,
-)
+from prefermab.commands.shared import model_and_domain, progress, settings, table
+from prefermab.compiled import use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.errors import unknown
 from prefermab.evaluation import evaluate as compare

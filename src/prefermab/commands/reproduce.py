@@ -10,17 +10,18 @@ from pathlib import Path
 import platformdirs
 
 from prefermab import plots
-from prefermab.commands.shared import progress, use_compilation_cache
+from prefermab.commands.shared import progress
+from prefermab.compiled import use_compilation_cache
 from prefermab.engines import Ray, engine
 from prefermab.engines import check as check_engine
 from prefermab.errors import InputError, count, unknown
 from prefermab.experiments import report
 from prefermab.experiments.lab import Scale, Store, run_all
-from prefermab.experiments.pages import Picture, as_html, as_markdown
 from prefermab.experiments.remote import RayWorker
 from prefermab.experiments.results import Results
 from prefermab.experiments.tables import chosen
 from prefermab.files import write_atomically
+from prefermab.pages import write as write_pages
 from prefermab.verbs import studies as verbs
 
 QUICK = Scale(seeds=2, trials=20, quick=True)
@@ -59,17 +60,7 @@ def reproduce(options: verbs.Reproduce) -> None:
     findings = report.find(parts, results)
     blocks = report.blocks_of(parts, results, findings, command_of(options))
     data = json.dumps(report.as_data(findings), indent=1)
-    for block in blocks:
-        if isinstance(block, Picture):
-            svg = block.svg
-            target = options.out / "figures" / f"{block.name}.svg"
-            write_atomically(target, lambda draft, svg=svg: draft.write_text(svg))
-    for name, text in (
-        ("index.html", as_html(report.TITLE, blocks)),
-        ("README.md", as_markdown(report.TITLE, blocks)),
-        ("cells.json", data),
-    ):
-        write_atomically(options.out / name, lambda draft, text=text: draft.write_text(text))
+    write_pages(options.out, report.TITLE, blocks, {"cells.json": data})
     if options.json:
         print(data)
     else:

@@ -2,14 +2,11 @@
 
 import ast
 import contextlib
-import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
-import platformdirs
 import polars as pl
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -120,17 +117,3 @@ def progress() -> Iterator[Report]:
             bar.update(task, completed=done, description=what)
 
         yield report
-
-
-def use_compilation_cache() -> None:
-    """Keeps compiled code between runs in the user's cache folder, unless JAX was told another."""
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
-        return
-    folder = Path(platformdirs.user_cache_dir("prefermab")) / "jax"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    if os.access(folder, os.W_OK):
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

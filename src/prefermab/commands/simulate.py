@@ -12,7 +12,8 @@ from rich.live import Live
 from rich.table import Table
 
 from prefermab import plots, policies
-from prefermab.commands.shared import model_and_domain, settings, use_compilation_cache
+from prefermab.commands.shared import model_and_domain, settings
+from prefermab.compiled import use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.errors import unknown
 from prefermab.opt_in import Streaming

@@ -9,7 +9,8 @@ from pathlib import Path
 import jax
 
 from prefermab import domains, plots
-from prefermab.commands.shared import model_and_domain, progress, settings, use_compilation_cache
+from prefermab.commands.shared import model_and_domain, progress, settings
+from prefermab.compiled import use_compilation_cache
 from prefermab.config import RECIPES
 from prefermab.errors import InputError, count, unknown
 from prefermab.events import check_events, write_events

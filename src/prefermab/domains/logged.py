@@ -126,7 +126,7 @@ def from_log(
     What the log leaves open is kept as `worlds` that it allows.
 
     >>> import prefermab as pm
-    >>> from prefermab.logs.simulation import simulate
+    >>> from prefermab.evidence.simulated import simulate
     >>> log = simulate(pm.domains.Armman(), people=60, rounds=10, share=0.2)
     >>> domain = pm.domains.from_log(log, costs={"none": 0, "call": 1},
     ...     rewards={"motivated": 1, "persuadable": 0.5, "lost cause": 0})

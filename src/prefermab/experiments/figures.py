@@ -1,28 +1,15 @@
 """The report's pictures, as SVG."""
 
-import io
-import re
 from collections.abc import Mapping
 
 import numpy as np
 
 from prefermab import plots
 from prefermab.experiments.trends import interquartile_mean
-from prefermab.plots import BLUE, GREY, INK
+from prefermab.plots import BLUE, GREY, INK, svg_of
 from prefermab.shaping import shaped
 
 COLOURS = {"paper": "#b0622a", "sweep": BLUE, "exact": "#1a7f37", "DDLPO": GREY}
-
-
-def svg_of(figure, name: str) -> str:
-    """A figure as SVG, the same for the same data."""
-    import matplotlib as mpl
-
-    target = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name}):
-        figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    # What the file is about, for catalogues: names of other sites that a page does not need.
-    return re.sub(r"\s*<metadata>.*?</metadata>", "", target.getvalue(), flags=re.DOTALL)
 
 
 def samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:

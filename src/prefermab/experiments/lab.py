@@ -28,7 +28,7 @@ from safetensors.numpy import save as pack
 
 import prefermab
 from prefermab.checkpoints import fingerprint
-from prefermab.commands.shared import use_compilation_cache
+from prefermab.compiled import use_compilation_cache
 from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.errors import InputError
 from prefermab.evaluation import Progress
@@ -39,9 +39,9 @@ Result = dict[str, np.ndarray]
 EVALUATION_SEED = 1
 
 APART = (
-    "bench", "cli.py", "commands", "engines.py", "episodes.py", "example.py", "experiments",
-    "gym.py", "logs", "planning", "plots.py", "programme", "shipping.py", "simulation.py",
-    "states.py", "tables.py", "verbs", "worlds.py",
+    "bench", "cli.py", "commands", "compiled.py", "engines.py", "episodes.py", "evidence",
+    "example.py", "experiments", "gym.py", "logs", "pages.py", "planning", "plots.py",
+    "programme", "shipping.py", "simulation.py", "states.py", "tables.py", "verbs", "worlds.py",
 )  # fmt: skip
 """Source that no result depends on."""
 

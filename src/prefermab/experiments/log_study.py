@@ -9,14 +9,14 @@ from prefermab import domains, plots
 from prefermab.domains.base import FiniteDomain
 from prefermab.domains.logged import Logged
 from prefermab.evaluation import evaluate
-from prefermab.experiments.figures import svg_of
-from prefermab.experiments.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.evidence.estimates import estimates
+from prefermab.evidence.simulated import simulate
 from prefermab.features import FeatureMap
 from prefermab.files import write_atomically
-from prefermab.logs.estimates import estimates
 from prefermab.logs.fitting import Fit, fit_log
 from prefermab.logs.reading import Log, read_log
-from prefermab.logs.simulation import simulate
+from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.plots import svg_of
 from prefermab.policies import NoAction
 from prefermab.training import pretrain
 

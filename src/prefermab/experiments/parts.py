@@ -7,7 +7,6 @@ import numpy as np
 
 from prefermab.config import Paper
 from prefermab.experiments import claims, figures
-from prefermab.experiments.pages import Block, Cell, Grid, Heading, Picture, Text
 from prefermab.experiments.results import LEARN_BY_SAMPLES, Mean, Results, quick_table
 from prefermab.experiments.tables import (
     Figure,
@@ -19,6 +18,7 @@ from prefermab.experiments.tables import (
     tables,
 )
 from prefermab.experiments.trends import FAILS, HOLDS, OPEN, Trend
+from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
 
 MARKED = {HOLDS: "better", FAILS: "worse"}
 

@@ -12,10 +12,10 @@ import prefermab
 from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.experiments import claims
 from prefermab.experiments.lab import EVALUATION_SEED, Task
-from prefermab.experiments.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.experiments.parts import Judged, claim_grid, judge, part_blocks, table_of
 from prefermab.experiments.results import Results
 from prefermab.experiments.trends import Trend
+from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 
 PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
 TITLE = "PreFeRMAB: published figures and ours"

@@ -16,9 +16,9 @@ import numpy as np
 import polars as pl
 
 from prefermab import domains, plots
-from prefermab.experiments.figures import svg_of
-from prefermab.experiments.pages import Cell, Grid, Picture, Text, as_markdown
 from prefermab.files import write_atomically
+from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.plots import svg_of
 
 SIZES = tuple(10**power for power in range(4, 9))
 PART = 1 << 20

@@ -16,14 +16,14 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
-from prefermab.commands.shared import use_compilation_cache
+from prefermab.compiled import use_compilation_cache
 from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, trial_keys
 from prefermab.experiments.log_study import log
-from prefermab.experiments.pages import Cell, Grid, as_markdown
 from prefermab.experiments.scale_study import scale
 from prefermab.experiments.tables import Setting
 from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred, curves
 from prefermab.files import write_atomically
+from prefermab.pages import Cell, Grid, as_markdown
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 

@@ -21,8 +21,8 @@ from prefermab.budget import by_price, cost_of, lowest_price, preferred
 from prefermab.config import Exact
 from prefermab.domains import Domain, Synthetic
 from prefermab.domains.base import FiniteDomain, bounds
-from prefermab.experiments.figures import svg_of
 from prefermab.features import FeatureMap
+from prefermab.plots import svg_of
 from prefermab.policies.base import Memory, Policy
 from prefermab.recipes.exact import worths_of_arm
 

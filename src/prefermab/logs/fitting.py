@@ -58,7 +58,7 @@ def fit_log(
     >>> import prefermab as pm
     >>> from prefermab.logs.fitting import fit_log
     >>> from prefermab.logs.reading import read_log
-    >>> from prefermab.logs.simulation import simulate
+    >>> from prefermab.evidence.simulated import simulate
     >>> frame = simulate(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
     >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
     >>> fit_log(log, draws=8).draws.shape  # (draw, state, action, next state, term)

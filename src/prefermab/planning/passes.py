@@ -288,14 +288,6 @@ def hashes(ids: pl.Series) -> np.ndarray:
     return ids.cast(pl.String).hash().to_numpy()
 
 
-def _id(table: pl.DataFrame) -> str:
-    return next(
-        name
-        for name in ("id", *table.columns)
-        if name.strip().lower() == "id" and name in table.columns
-    )
-
-
 def save_array(path: Path, array: np.ndarray) -> None:
     """Writes an array, under whatever name."""
     with path.open("wb") as file:

@@ -28,7 +28,7 @@ def simulate(
     round; `missing` is the share of rows that nobody wrote down.
 
     >>> import prefermab as pm
-    >>> from prefermab.logs.simulation import simulate
+    >>> from prefermab.evidence.simulated import simulate
     >>> simulate(pm.domains.Synthetic(), people=2, rounds=3).shape
     (6, 8)
     """

@@ -125,7 +125,7 @@ def _calibration(chances: np.ndarray, after: Transitions) -> pl.DataFrame:
 def wilson(hits: int, n: int) -> tuple[float, float]:
     """A 95 % interval for a share, by Wilson's score.
 
-    >>> from prefermab.logs.heldout import wilson
+    >>> from prefermab.evidence.heldout import wilson
     >>> [round(end, 3) for end in wilson(5, 10)]
     [0.237, 0.763]
     """

@@ -29,7 +29,7 @@ class AsLogged(Policy):
     the action was taken in the arm's state, until the budget is spent.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.logs.comparison import AsLogged
+    >>> from prefermab.evidence.comparison import AsLogged
     >>> AsLogged(jnp.array([[1.0, 0.0], [0.7, 0.3]]))  # never acts in state 0
     AsLogged(chances=f32[2,2])
     """

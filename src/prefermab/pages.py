@@ -3,7 +3,10 @@
 import dataclasses
 import html
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from prefermab.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +107,16 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 def as_markdown(title: str, blocks: Sequence[Block]) -> str:
     """The same in Markdown; pictures are files in a folder beside it."""
     return f"# {title}\n\n" + "\n".join(_markdown(block) for block in blocks)
+
+
+def write(
+    folder: Path, title: str, blocks: Sequence[Block], others: Mapping[str, str] | None = None
+) -> None:
+    """Writes index.html, README.md with its pictures, and `others` by name, each file whole."""
+    texts = {f"figures/{b.name}.svg": b.svg for b in blocks if isinstance(b, Picture)}
+    texts |= {"index.html": as_html(title, blocks), "README.md": as_markdown(title, blocks)}
+    for name, text in {**texts, **(others or {})}.items():
+        write_atomically(folder / name, lambda draft, text=text: draft.write_text(text))
 
 
 def _html(block: Block) -> str:

@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from prefermab import plots
-from prefermab.experiments.figures import svg_of
-from prefermab.experiments.pages import Block, Bullets, Cell, Grid, Heading, Picture, Text
+from prefermab.evidence.heldout import HeldOut
 from prefermab.logs.fitting import Fit
-from prefermab.logs.heldout import HeldOut
 from prefermab.logs.reading import Log
 from prefermab.model import Model
+from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Picture, Text
+from prefermab.plots import svg_of
 
 SHOWN = 40
 """Rows of a table of transitions; the rest is in the data beside the report."""
