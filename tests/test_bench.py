@@ -1,6 +1,7 @@
 """Measuring speed: what is written, what is compared, what is refused. No test looks at a clock."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +65,13 @@ def test_a_file_that_is_no_measurement_is_named(tmp_path):
     for path in (strange, tmp_path / "missing.json"):
         with pytest.raises(InputError, match=path.name):
             command.bench(Bench(compare=path))
+
+
+@pytest.mark.parametrize("name", ["cpu", "h200"])
+def test_the_page_says_what_the_committed_figures_say(name):
+    docs = Path(__file__).parent.parent / "docs"
+    page = (docs / "performance.md").read_text()
+    assert command.as_page(docs / "performance" / f"{name}.json") in page
 
 
 def test_every_group_has_cases_and_large_ones_can_be_left_out():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
     from prefermab.tuning import ddlpo, finetune
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 _MODULES = {"budget", "config", "domains", "opt_in", "oracles", "policies"}
 _NAMES = {

@@ -1,5 +1,6 @@
 """Pretraining: from a domain and a recipe to a model."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -101,31 +102,17 @@ def pretrain_seeds(
         file.unlink(missing_ok=True)
 
     networks = apart(course.result(learner), len(numbers))
-    costs = _shared_costs(domain)
+    alike = _model(config, domain, networks[0], recipe, places, money)
     models, trouble = [], []
-    for i, seed in enumerate(numbers):
-        since = course.collapsed(rows, i)
+    for place, seed in enumerate(numbers):
+        since = course.collapsed(rows, place)
         if since is not None:
             trouble.append(f"seed {seed} since {course.unit} {since}")
             continue
         own = recipe_config(recipe, {**settings, "seed": seed})
-        history = _history(rows, course.unit, i, seed)
-        models.append(
-            Model(
-                recipe=recipe,
-                config=own,
-                network=networks[i],
-                domain=domain,
-                domain_name=domain.name,
-                state_names=tuple(domain.state_names),
-                action_names=tuple(domain.action_names),
-                feature_names=tuple(domain.feature_names),
-                costs=costs,
-                n_arms=places,
-                budget=money,
-                history=history,
-            )
-        )
+        history = _history(rows, course.unit, place, seed)
+        model = dataclasses.replace(alike, config=own, network=networks[place], history=history)
+        models.append(model)
     if trouble:
         error = TrainingError(
             f"the policy has collapsed, giving everyone the same action ({', '.join(trouble)}): "
@@ -193,7 +180,21 @@ def _history(rows: Rows, unit: str, place: int, seed: int) -> pl.DataFrame:
     return pl.DataFrame({unit: rows[unit], **metrics}).with_columns(seed=pl.lit(seed))
 
 
-def _shared_costs(domain: Domain) -> tuple[float, ...] | None:
-    """What each action costs, if that is the same for all arms."""
+def _model(
+    config: Any, domain: Domain, network: Any, recipe: str, n_arms: int, budget: float
+) -> Model:
     costs = np.asarray(jax.vmap(domain.costs)(domain.draw_arms(jax.random.key(0), 1000)))
-    return tuple(float(cost) for cost in costs[0]) if (costs == costs[0]).all() else None
+    shared = (costs == costs[0]).all()
+    return Model(
+        recipe=recipe,
+        config=config,
+        network=network,
+        domain=domain,
+        domain_name=domain.name,
+        state_names=tuple(domain.state_names),
+        action_names=tuple(domain.action_names),
+        feature_names=tuple(domain.feature_names),
+        costs=tuple(float(cost) for cost in costs[0]) if shared else None,
+        n_arms=n_arms,
+        budget=budget,
+    )

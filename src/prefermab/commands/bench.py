@@ -17,6 +17,7 @@ from prefermab.bench.measuring import Machine, Measured, machine, measure
 from prefermab.commands.shared import progress
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.files import write_atomically
+from prefermab.pages import Cell, Grid, Text, as_markdown
 from prefermab.verbs import studies as verbs
 
 GROUPS = ("start", "train", "evaluate", "act", "plan", "whittle", "bound")
@@ -68,24 +69,48 @@ def hardware() -> dict[str, Any]:
     }
 
 
-def show(found: list[Measured], limit: Machine) -> None:
-    """The measurements as a table."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("", "case", "first run", "then", "spread", "a second", "of limit"):
-        shown.add_column(heading, justify="left" if heading in ("", "case") else "right")
-    before = None
+HEAD = ("", "case", "first run", "then", "spread", "a second", "of limit")
+
+
+def rows_of(found: list[Measured]) -> list[list[str]]:
+    """The measurements as the cells of a table."""
+    rows, before = [], None
     for one in found:
-        shown.add_row(
+        rows.append([
             one.group if one.group != before else "", one.name, f"{one.first:.2f} s",
             f"{one.seconds:.3g} s", f"{one.spread:.0%}", f"{one.rate:,.0f} {one.unit}",
             "" if one.of_limit is None else f"{one.of_limit:.1%}",
-        )  # fmt: skip
+        ])  # fmt: skip
         before = one.group
-    Console().print(shown)
-    print(
-        f"limit: {limit.multiplications / 1e9:.0f} billion operations a second in multiplying "
-        f"matrices, {limit.memory / 1e9:.0f} GB a second in copying, in the same run"
+    return rows
+
+
+def limit_of(limit: Machine) -> str:
+    """What the machine could do."""
+    return (
+        f"limit: {limit.multiplications / 1e9:,.0f} billion operations a second in multiplying "
+        f"matrices, {limit.memory / 1e9:,.0f} GB a second in copying, in the same run"
     )
+
+
+def show(found: list[Measured], limit: Machine) -> None:
+    """The measurements in the terminal."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in HEAD:
+        shown.add_column(heading, justify="left" if heading in ("", "case") else "right")
+    for row in rows_of(found):
+        shown.add_row(*row)
+    Console().print(shown)
+    print(limit_of(limit))
+
+
+def as_page(path: Path) -> str:
+    """The measurements of a file as a table in Markdown."""
+    told = json.loads(path.read_text())
+    found = [Measured(**one) for one in told["cases"]]
+    grid = Grid(HEAD, [[Cell(text) for text in row] for row in rows_of(found)])
+    limit = Machine(told["machine"]["multiplications"], told["machine"]["memory"])
+    return as_markdown("", [grid, Text(limit_of(limit))])[4:].strip()
 
 
 def compare(before: dict[str, float], found: list[Measured], threshold: float, quiet: bool) -> None:
