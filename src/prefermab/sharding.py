@@ -6,7 +6,7 @@ cross. With one device nothing changes.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +46,7 @@ def spread(arrays: T) -> T:
     return arrays if parts() == 1 else jax.tree.map(cut, arrays)
 
 
-def on_each(function: Callable, arms: T, n_arms: int) -> jax.Array:
+def on_each(function: Callable, arms: Any, n_arms: int) -> jax.Array:
     """Asks a function of many arms on each device for its own part of them."""
     if parts() == 1:
         return function(arms)

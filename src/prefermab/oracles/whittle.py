@@ -80,7 +80,7 @@ def _indices_of_arms(
     rewards: Float[Array, "arm state 2"],
     discount: Float[Array, ""],
 ) -> tuple[Float[Array, "arm state"], Bool[Array, "arm"]]:
-    one = lambda arm: indices_of_arm(*arm, discount)  # noqa: E731
+    one = lambda arm: indices_of_arm(arm[0], arm[1], discount)  # noqa: E731
     n_arms, n_states = transitions.shape[:2]
     if jax.default_backend() != "cpu" or n_states <= FEW_STATES:
         return jax.vmap(one)((transitions, rewards))
