@@ -1,11 +1,16 @@
 """What is measured: training, evaluation, deciding, plans, Whittle indices and the bound."""
 
+import atexit
 import contextlib
+import functools
 import io
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +24,9 @@ from prefermab.arms import Observation
 from prefermab.bench.measuring import Case
 from prefermab.config import Exact, Paper, Sweep
 from prefermab.evaluation import evaluate
+from prefermab.experiments.scale_study import parts
 from prefermab.model import Model
+from prefermab.planning.folder import plan_folder
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
@@ -162,7 +169,7 @@ def deciding(largest: int) -> Iterator[Case]:
 
 
 def planning(largest: int) -> Iterator[Case]:
-    """People a second in `plan`, reasons and all."""
+    """People a second in `plan` of a table, reasons and all, and of a folder without reasons."""
     model = load("armman")
     for size in _sizes(min(largest, 1_000_000)):
         state, features, names = _people(model, size)
@@ -174,6 +181,10 @@ def planning(largest: int) -> Iterator[Case]:
             "plan", f"plan, {size:,} people", "people", size,
             lambda f=frame: model.plan(f, budget=f.height / 10).summary.spent,
         )  # fmt: skip
+    for size in [size for size in _sizes(largest) if size >= 1_000_000]:
+        yield Case(
+            "plan", f"a folder, {size:,} people", "people", size, lambda n=size: _of_folder(n)
+        )
 
 
 def indices() -> Iterator[Case]:
@@ -229,6 +240,21 @@ def _people(model: Model, size: int) -> tuple[np.ndarray, np.ndarray, tuple[str,
     rng = np.random.default_rng(0)
     features = rng.standard_normal((size, len(model.feature_names)), np.float32) / 2
     return rng.integers(0, len(model.state_names), size), features, model.feature_names
+
+
+def _of_folder(size: int) -> float:
+    with tempfile.TemporaryDirectory() as out:
+        people, plan = _folder(size), Path(out) / "plan"
+        return plan_folder("armman", people, plan, size / 10, reasons=False).spent
+
+
+@functools.cache
+def _folder(size: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="prefermab-bench-"))
+    atexit.register(shutil.rmtree, folder)
+    for place, part in enumerate(parts(size)):
+        part.write_parquet(folder / f"{place:05}.parquet")
+    return folder
 
 
 def _trained(domain, n_arms: int, seeds: int, recipe: str, **settings):
