@@ -41,20 +41,25 @@ def bench(options: verbs.Bench) -> None:
         for done, case in enumerate(wanted):
             report(done / len(wanted), case.name)
             found.append(measure(case, limit))
+            if options.out is not None:  # after every case: an interrupted run keeps what it has
+                text = as_data(found, limit)
+                write_atomically(options.out, lambda draft, text=text: draft.write_text(text))
+    if options.json:
+        print(as_data(found, limit))
+    else:
+        show(found, limit)
+    if before is not None:
+        compare(before, found, options.threshold, quiet=options.json)
+
+
+def as_data(found: list[Measured], limit: Machine) -> str:
+    """The measurements as JSON, with what they were got on."""
     told = {
         "package": prefermab.__version__,
         "machine": dataclasses.asdict(limit) | hardware(),
         "cases": [dataclasses.asdict(one) for one in found],
     }
-    if options.out is not None:
-        text = json.dumps(told, indent=2) + "\n"
-        write_atomically(options.out, lambda draft: draft.write_text(text))
-    if options.json:
-        print(json.dumps(told, indent=2))
-    else:
-        show(found, limit)
-    if before is not None:
-        compare(before, found, options.threshold, quiet=options.json)
+    return json.dumps(told, indent=2) + "\n"
 
 
 def hardware() -> dict[str, Any]:
