@@ -297,17 +297,15 @@ def test_the_choice_under_shares_is_the_best_there_is():
         assert best - 1e-9 <= bound <= best + gains.max()
 
 
-def test_the_bound_of_a_large_table_is_one_too(monkeypatch):
+def test_the_bound_under_the_budget_alone_is_that_of_its_best_price():
     gains = np.array([[0, 3.0], [0, 2.0], [0, 1.0]])
     costs = np.tile([0.0, 1.0], (3, 1))
     limits = limits_of([-1] * 3, [], [], [-1] * 3, [], np.ones(3, bool))
-    exact = gain_bound(gains, costs, 2.0, limits, np.zeros(3, int), 1.5)
-    assert exact == pytest.approx(5.0)
-    monkeypatch.setattr("prefermab.planning.bound.LARGEST", 1)
     # (3 - 1.5) + (2 - 1.5) + 0 at the price 1.5, and twice that for the budget of 2.
     assert gain_bound(gains, costs, 2.0, limits, np.zeros(3, int), 1.5) == pytest.approx(5.0)
+    # One is locked in and gains 1; at the price 2 the budget of 1 that is left buys 3.
     locked = np.array([0, 0, 1])
-    assert gain_bound(gains, costs, 2.0, limits, locked, 1.5) == pytest.approx(1 + 2 + 1.5)
+    assert gain_bound(gains, costs, 2.0, limits, locked, 1.5) == pytest.approx(1 + 3)
 
 
 def test_what_a_rule_costs_is_what_is_gained_without_it():

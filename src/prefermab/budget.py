@@ -4,24 +4,37 @@
 arm, a pair that no longer fits is skipped for the next that does. `by_price` finds the lowest
 price at which what every arm prefers fits, and spends what is left by gain per cost.
 
-Spending counts as within the budget up to one part in a million, so that seven times 0.1 fits
-into 0.7 although no binary fraction is 0.1.
+Spending counts as within the budget up to one part in a million, and a thousandth of a unit, so
+that seven times 0.1 fits into 0.7 although no binary fraction is 0.1.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from prefermab.arms import Actions, Costs, OptIn
 
 Scores = Float[Array, "arm act"]
-SLACK = 1e-6
+SLACK, HAIR = 1e-6, 1e-3
 
 LARGE, FEW = 1 << 16, 1024
 """Of more arms than `LARGE` only the best `FEW` are sorted for what is left of the budget: the
 price has settled all others."""
+
+
+def limit_of(budget: Any) -> Any:
+    """What may be spent, rounding allowed for: a number, or an array of NumPy or JAX.
+
+    >>> from prefermab.budget import limit_of
+    >>> print(round(limit_of(0.7), 8), limit_of(10_000_000))
+    0.7000007 10000000.001
+    """
+    smaller = jnp.minimum if isinstance(budget, jax.Array) else np.minimum
+    return budget + smaller(budget * SLACK, HAIR)
 
 
 def cost_of(actions: Actions, costs: Costs) -> Float[Array, ""]:
@@ -55,7 +68,7 @@ def greedy(
     place = jnp.zeros_like(order).at[order].set(here).reshape(n_arms, n_active)
     arm = order // n_active
     cost = costs[:, 1:].ravel()[order]
-    limit = budget * (1 + SLACK)
+    limit = limit_of(budget)
 
     def fitting(open: Bool[Array, "pair"], spent: Float[Array, ""]) -> Bool[Array, "pair"]:
         return open & (spent + cost <= limit)
@@ -172,7 +185,7 @@ def price_bracket(
     >>> bool(low < high), round(float(low), 3), round(float(high), 3)
     (True, 6.0, 6.0)
     """
-    limit = budget * (1 + SLACK)
+    limit = limit_of(budget)
 
     def halve(_, ends):
         low, high = ends
@@ -218,7 +231,7 @@ def take_tied(
 ) -> Actions:
     """`more` is preferred at a price a hair lower: as much of it as fits, in the order of arms."""
     paid, asked = (jnp.take_along_axis(costs, a[:, None], axis=1)[:, 0] for a in (actions, more))
-    limit = budget * (1 + SLACK) - jnp.sum(paid)
+    limit = limit_of(budget) - jnp.sum(paid)
     fits = jnp.cumsum(jnp.maximum(asked - paid, 0.0)) <= limit
     return jnp.where(fits, more, actions)
 

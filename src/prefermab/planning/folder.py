@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.budget import SLACK
+from prefermab.budget import limit_of
 from prefermab.engines import Engine, Local, check
 from prefermab.engines import engine as engine_of
 from prefermab.errors import InputError, count, number
@@ -187,7 +187,7 @@ class Driver:
             if strange:
                 raise InputError(f"nobody has the id '{min(strange)}' that {rule} names.")
         locked = sum(report.locked_cost for report in reports)
-        if locked > job.budget * (1 + SLACK):
+        if locked > limit_of(job.budget):
             raise InputError(
                 f"those who are locked in cost {locked:g}, more than the budget of {job.budget:g}."
             )

@@ -9,9 +9,7 @@ from prefermab.model import Model
 from prefermab.planning.limits import ANY
 from prefermab.planning.roster import Roster
 from prefermab.planning.scores import gains_of, padded
-from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned
-
-SEED = 0
+from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned, sample
 
 
 @eqx.filter_jit
@@ -27,18 +25,6 @@ def observation(policy: Learned, roster: Roster, may: np.ndarray, budget: float)
     if isinstance(policy, BySweep) and roster.size <= CHUNK:
         arrays = [padded(array) for array in arrays]
     return _observation(*arrays, budget)
-
-
-def sample(size: int) -> np.ndarray:
-    """Rows that stand for many: a random one out of each of `CHUNK` equal stretches.
-
-    >>> from prefermab.planning.judging import sample
-    >>> rows = sample(200_000)
-    >>> len(rows), bool(rows[0] < 4), bool(rows[-1] > 199_995)
-    (65536, True, True)
-    """
-    ends = np.arange(CHUNK + 1) * size // CHUNK
-    return np.random.default_rng(SEED).integers(ends[:-1], ends[1:])
 
 
 def some_of(roster: Roster, may: np.ndarray) -> list[np.ndarray]:

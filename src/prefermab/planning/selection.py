@@ -9,7 +9,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.budget import SLACK
+from prefermab.budget import limit_of
 from prefermab.errors import InputError
 from prefermab.planning.limits import Limits
 
@@ -80,8 +80,8 @@ class Task:
         """Takes pairs in order while all limits allow: until `most` people are acted on, or, of
         one `group` only, until it has `need` of them."""
         n_active = self.costs.shape[1] - 1
-        limit = self.budget * (1 + SLACK)
-        budgets = (self.limits.budgets * (1 + SLACK)).tolist()
+        limit = float(limit_of(self.budget))
+        budgets = limit_of(self.limits.budgets).tolist()
         pairs = self.order
         if group is not None:
             pairs = pairs[self.limits.group[pairs // n_active] == group]
@@ -129,9 +129,7 @@ class Task:
                 paid = ledger.of_worker[by] if by >= 0 else 0.0
                 if ledger.actions[arm] != now[row]:
                     continue
-                if ledger.spent + cost > self.budget * (1 + SLACK) or paid + cost > room * (
-                    1 + SLACK
-                ):
+                if ledger.spent + cost > limit_of(self.budget) or paid + cost > limit_of(room):
                     continue
                 ledger.actions[arm] = action
                 ledger.spent += cost
@@ -206,7 +204,7 @@ def explain_shortage(task: Task, ledger: Ledger, group: int, need: int, target: 
     cheapest = task.costs[open][:, 1:].min(axis=1)
     paid = np.where(blocked >= 0, np.asarray([*ledger.of_worker, 0.0])[blocked], 0.0)
     room = np.where(blocked >= 0, np.asarray([*limits.budgets, np.inf])[blocked], np.inf)
-    if open.size and (paid + cheapest > room * (1 + SLACK)).all():
+    if open.size and (paid + cheapest > limit_of(room)).all():
         raise InputError(
             f"the group '{name}' must get {share}, that is {need}, but the budgets of its workers "
             f"reach {ledger.of_group[group]} of it: lower its share or raise those budgets."
@@ -216,12 +214,12 @@ def explain_shortage(task: Task, ledger: Ledger, group: int, need: int, target: 
 def check_locks(locked: np.ndarray, costs: np.ndarray, budget: float, limits: Limits) -> None:
     """Those who are locked in must fit every budget, and the largest shares must allow a plan."""
     ledger = Ledger.of(locked, costs, limits)
-    if ledger.spent > budget * (1 + SLACK):
+    if ledger.spent > limit_of(budget):
         raise InputError(
             f"those who are locked in cost {ledger.spent:g}, more than the budget of {budget:g}."
         )
     for name, paid, room in zip(limits.worker_names, ledger.of_worker, limits.budgets, strict=True):
-        if paid > room * (1 + SLACK):
+        if paid > limit_of(room):
             raise InputError(
                 f"those who are locked in with '{name}' cost {paid:g}, more than its budget of "
                 f"{room:g}."

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.budget import SLACK
+from prefermab.budget import limit_of
 
 FILLING = 1000
 """Steps beyond the first that does not fit which may still use what is left of the budget."""
@@ -177,7 +177,7 @@ def cut_of(ask: Ask, budget: float, locked: float, waiting: int) -> Cut:
     >>> steps.chosen(cut).tolist(), cut.waiting
     ([0, 1, 1], (0,))
     """
-    room = budget * (1 + SLACK) - locked
+    room = float(limit_of(budget)) - locked
     cell, room = _over(ask(None, "spending", ()), room)
     if cell is None:
         return Cut()

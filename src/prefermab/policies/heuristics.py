@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import SLACK, greedy
+from prefermab.budget import greedy, limit_of
 from prefermab.policies.base import ByTable, Informed, Memory, Policy, Problem
 
 
@@ -33,7 +33,7 @@ class Random(Policy):
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         key_order, key_action = jax.random.split(key)
         order = jax.random.permutation(key_order, seen.n_arms)
-        limit = seen.budget * (1 + SLACK)
+        limit = limit_of(seen.budget)
 
         def visit(spent, at):
             costs, lot = at

@@ -5,6 +5,7 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from prefermab.arms import Actions, Key, Observation, State
@@ -139,12 +140,24 @@ def _useful(price: Float[Array, ""], gains: Scores, free: Scores) -> Judged:
 
 def _some(seen: Observation, n_arms: int) -> Observation:
     """Some of the arms, with their part of the budget; always the same ones."""
-    chosen = jax.random.choice(jax.random.key(0), seen.n_arms, (n_arms,), replace=False)
+    chosen = sample(seen.n_arms, n_arms)
     part = seen.budget * (n_arms / seen.n_arms)
     return Observation(
         seen.state[chosen], seen.features[chosen], seen.opt_in[chosen], seen.costs[chosen], part,
         seen.round,
     )  # fmt: skip
+
+
+def sample(size: int, rows: int = CHUNK) -> np.ndarray:
+    """Rows that stand for many: a random one out of each of so many equal stretches.
+
+    >>> from prefermab.policies.learned import sample
+    >>> rows = sample(200_000)
+    >>> len(rows), bool(rows[0] < 4), bool(rows[-1] > 199_995)
+    (65536, True, True)
+    """
+    ends = np.arange(rows + 1) * size // rows
+    return np.random.default_rng(0).integers(ends[:-1], ends[1:])
 
 
 def policy_of(network: Worth | ActorCritic) -> Learned:
