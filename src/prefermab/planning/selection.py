@@ -113,6 +113,7 @@ class Task:
         """Spends what is left on better actions for those who were chosen."""
         if self.costs.shape[1] == 2:
             return
+        limit, budgets = limit_of(self.budget), limit_of(self.limits.budgets)
         for _ in range(self.costs.shape[1] - 2):
             arms = np.flatnonzero((ledger.actions > 0) & (self.locked == 0))
             now = ledger.actions[arms]
@@ -125,11 +126,11 @@ class Task:
                     break
                 arm, cost = arms[row], extra[row, action]
                 by = self.limits.worker[arm]
-                room = self.limits.budgets[by] if by >= 0 else np.inf
+                room = budgets[by] if by >= 0 else np.inf
                 paid = ledger.of_worker[by] if by >= 0 else 0.0
                 if ledger.actions[arm] != now[row]:
                     continue
-                if ledger.spent + cost > limit_of(self.budget) or paid + cost > limit_of(room):
+                if ledger.spent + cost > limit or paid + cost > room:
                     continue
                 ledger.actions[arm] = action
                 ledger.spent += cost

@@ -1,6 +1,6 @@
 """Shares of groups and budgets of workers, which need everyone at once, over many pieces.
 
-Those who are of some use are gathered in short: about 150 bytes each while the choice is made.
+Those who are of some use are gathered in short: about 200 bytes each while the choice is made.
 """
 
 import functools
