@@ -90,7 +90,7 @@ def rows_of(found: list[Measured]) -> list[list[str]]:
     return rows
 
 
-def limit_of(limit: Machine) -> str:
+def most_of(limit: Machine) -> str:
     """What the machine could do."""
     return (
         f"limit: {limit.multiplications / 1e9:,.0f} billion operations a second in multiplying "
@@ -106,7 +106,7 @@ def show(found: list[Measured], limit: Machine) -> None:
     for row in rows_of(found):
         shown.add_row(*row)
     Console().print(shown)
-    print(limit_of(limit))
+    print(most_of(limit))
 
 
 def as_page(path: Path) -> str:
@@ -115,7 +115,7 @@ def as_page(path: Path) -> str:
     found = [Measured(**one) for one in told["cases"]]
     grid = Grid(HEAD, [[Cell(text) for text in row] for row in rows_of(found)])
     limit = Machine(told["machine"]["multiplications"], told["machine"]["memory"])
-    return as_markdown("", [grid, Text(limit_of(limit))])[4:].strip()
+    return as_markdown("", [grid, Text(most_of(limit))])[4:].strip()
 
 
 def compare(before: dict[str, float], found: list[Measured], threshold: float, quiet: bool) -> None:

@@ -231,7 +231,7 @@ class Worker:
 def _settle_in(threads: int) -> None:
     """A worker leaves Ctrl-C, which reaches every process at a terminal, to the first one, and
     ends when that one has ended, however it did. Its threads are its own share of the machine:
-    workers that each use all of it lose a third of their time to each other."""
+    workers that each use all of it lose time to each other."""
     os.environ["PJRT_NPROC"] = str(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     first = parent_process()
