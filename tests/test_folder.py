@@ -11,7 +11,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.engines import Local
-from prefermab.planning.folder import plan_folder
+from prefermab.folders.driver import plan_folder
 from prefermab.planning.steps import Cut, Steps, alone, cut_of, unit_of
 from prefermab.storage import shipped_models
 from test_plan import run

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import prefermab as pm
 import prefermab.gym
-from prefermab.episodes import project
 from prefermab.gym import AllocationEnv, AllocationVectorEnv
+from prefermab.gym.episodes import project
 
 fit = jax.jit(project)
 COMMON = {"n_arms": 5, "rounds": 4}

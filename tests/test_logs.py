@@ -18,12 +18,11 @@ from prefermab.evidence.comparison import AsLogged
 from prefermab.evidence.estimates import estimates
 from prefermab.evidence.heldout import hold_out
 from prefermab.evidence.report import _unseen
-from prefermab.logs.fitting import cells_of, fit_log
+from prefermab.logs.fitting import Terms, cells_of, fit_log
 from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
 from prefermab.logs.pool import dirichlet
 from prefermab.logs.reading import read_log
 from prefermab.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
-from prefermab.logs.terms import Terms
 
 REWARDS = {"bad": 0, "good": 1}
 

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 import prefermab as pm
 from prefermab.planning.bound import gain_bound
+from prefermab.planning.judging import gains_of
 from prefermab.planning.limits import Limits
 from prefermab.planning.plan import what_if
-from prefermab.planning.scores import gains_of
 from prefermab.planning.selection import Task, choose
 from prefermab.tables import read_table, write_table
 

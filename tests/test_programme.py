@@ -419,8 +419,3 @@ def test_two_processes_never_both_plan_the_same_round(tmp_path):
     told = run("race", tmp_path, 20)
     assert told["asked"] == told["stored"] == told["plans"] == 20
     assert (told["same"], told["refused"]) == (10, 10)
-
-
-def test_a_programme_alone_does_not_import_jax():
-    code = "import sys, prefermab.programme; assert 'jax' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,7 @@ import prefermab as pm
 from prefermab.engines import Ray
 from prefermab.experiments.lab import Result, Store, Task, run_all
 from prefermab.experiments.remote import RayWorker
-from prefermab.planning.folder import plan_folder
+from prefermab.folders.driver import plan_folder
 from test_folder import in_parts, people
 
 pytestmark = [

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from prefermab.errors import InputError
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
+    from prefermab.folders.driver import plan_folder
     from prefermab.model import Model
-    from prefermab.planning.folder import plan_folder
     from prefermab.planning.plan import Plan
     from prefermab.planning.rules import Rules
     from prefermab.programme import Programme
@@ -42,7 +42,7 @@ _NAMES = {
     "evaluate": "evaluation",
     "finetune": "tuning",
     "load": "storage",
-    "plan_folder": "planning.folder",
+    "plan_folder": "folders.driver",
     "pretrain": "training",
     "pretrain_seeds": "training",
     "simulate": "simulation",

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.tables import as_labels, as_numbers
+from prefermab.tables import as_labels, as_numbers, first_row
 
 NAMED = 12
 """As many states are named in a message; of more, the first and the last."""
@@ -33,7 +33,7 @@ def state_numbers(
     if needed is not None:
         wrong &= needed
     if wrong.any():
-        row = int(wrong.arg_max() or 0)
+        row = first_row(wrong)
         raise InputError(
             f"{where}: row {row + 1}, id {ids[row]}, has the state '{given[row]}'; expected "
             f"{expected_state(model)}."

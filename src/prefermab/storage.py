@@ -175,6 +175,22 @@ def describe(model: Model) -> dict[str, Any]:
     }
 
 
+def fingerprint(model: Model) -> str:
+    """A hash of everything that decides what a model does: its weights and its configuration.
+
+    The version of the package is not part of it: a model that is loaded by a later one is the same.
+
+    >>> import prefermab as pm
+    >>> from prefermab.storage import fingerprint
+    >>> fingerprint(pm.load("armman")) == fingerprint(pm.load("sis"))
+    False
+    """
+    config = {key: value for key, value in describe(model).items() if key != "package"}
+    tensors = pack_tensors(named_arrays(model.network))
+    config["weights_sha256"] = hashlib.sha256(tensors).hexdigest()
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
 def domain_settings(domain: Domain | None) -> dict[str, Any] | None:
     """What rebuilds a domain from its name, or None for a domain of the user's own."""
     if domain is None or domains.BY_NAME.get(domain.name) is not type(domain):

@@ -97,14 +97,14 @@ def as_numbers(values: pl.Series, where: str) -> pl.Series:
     cast = values.cast(pl.Float64, strict=False)
     wrong = values.is_not_null() & cast.is_null()
     if wrong.any():
-        row = int(wrong.arg_max() or 0)
+        row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold numbers, but row {row + 1} holds "
             f"'{values[row]}'."
         )
     infinite = cast.is_infinite().fill_null(False)
     if infinite.any():
-        row = int(infinite.arg_max() or 0)
+        row = first_row(infinite)
         raise InputError(
             f"{where}: the column '{values.name}' must hold finite numbers, but row {row + 1} "
             f"holds {values[row]}."
@@ -112,17 +112,25 @@ def as_numbers(values: pl.Series, where: str) -> pl.Series:
     return cast.fill_nan(None)
 
 
+def first_row(where: pl.Series) -> int:
+    """The first row that is true."""
+    return int(where.arg_max() or 0)
+
+
 def as_labels(values: pl.Series) -> pl.Series:
-    """Labels as text; 3.0 is the label 3.
+    """Labels as text, null where there is none; 3.0 is the label 3.
 
     >>> import polars as pl
     >>> from prefermab.tables import as_labels
     >>> as_labels(pl.Series([3.0, None])).to_list()
     ['3', None]
     """
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
     if is_whole(values):
         values = values.cast(pl.Int64)
-    return values.cast(pl.String).str.strip_chars()
+    text = values.cast(pl.String).str.strip_chars()
+    return text.set(text == "", None)
 
 
 def is_whole(values: pl.Series) -> bool:
@@ -133,11 +141,11 @@ def is_whole(values: pl.Series) -> bool:
 def check_ids(ids: pl.Series, where: str) -> None:
     """No id is missing, and none stands twice."""
     if ids.null_count():
-        row = int(ids.is_null().arg_max() or 0)
+        row = first_row(ids.is_null())
         raise InputError(f"{where}: row {row + 1} has no id.")
     twice = ids.is_duplicated()
     if twice.any():
-        rows = (twice & (ids == ids[int(twice.arg_max() or 0)])).arg_true()
+        rows = (twice & (ids == ids[first_row(twice)])).arg_true()
         raise InputError(
             f"{where}: the id {ids[int(rows[0])]} is in row {rows[0] + 1} and again in row "
             f"{rows[1] + 1}; expected one row for each person."
@@ -154,7 +162,7 @@ def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
     text = values.cast(pl.String).str.strip_chars().str.to_lowercase()
     wrong = text.is_not_null() & ~text.is_in((*TRUE, *FALSE))
     if wrong.any():
-        row = int(wrong.arg_max() or 0)
+        row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold true or false, but row {row + 1} "
             f"holds '{values[row]}'."

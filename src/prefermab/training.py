@@ -103,24 +103,7 @@ def pretrain_seeds(
 
     networks = apart(course.result(learner), len(numbers))
     alike = _model(config, domain, networks[0], recipe, places, money)
-    models, trouble = [], []
-    for place, seed in enumerate(numbers):
-        since = course.collapsed(rows, place)
-        if since is not None:
-            trouble.append(f"seed {seed} since {course.unit} {since}")
-            continue
-        own = recipe_config(recipe, {**settings, "seed": seed})
-        history = _history(rows, course.unit, place, seed)
-        model = dataclasses.replace(alike, config=own, network=networks[place], history=history)
-        models.append(model)
-    if trouble:
-        error = TrainingError(
-            f"the policy has collapsed, giving everyone the same action ({', '.join(trouble)}): "
-            "try another seed, more epochs or the recipe exact."
-        )
-        error.sound = models
-        raise error
-    return models
+    return _sound(course, alike, networks, rows, numbers)
 
 
 def run(
@@ -155,6 +138,31 @@ def run(
         if progress is not None:
             progress((piece + 1) / course.pieces, _told(new, course.unit))
     return learner, rows
+
+
+def _sound(
+    course: Course, alike: Model, networks: Sequence[Any], rows: Rows, seeds: Sequence[int]
+) -> list[Model]:
+    """A model for each seed, or the error that says which collapsed and holds the others."""
+    models, trouble = [], []
+    for place, seed in enumerate(seeds):
+        since = course.collapsed(rows, place)
+        if since is not None:
+            trouble.append(f"seed {seed} since {course.unit} {since}")
+            continue
+        own = dataclasses.replace(alike.config, seed=seed)
+        history = _history(rows, course.unit, place, seed)
+        models.append(
+            dataclasses.replace(alike, config=own, network=networks[place], history=history)
+        )
+    if trouble:
+        error = TrainingError(
+            f"the policy has collapsed, giving everyone the same action ({', '.join(trouble)}): "
+            "try another seed, more epochs or the recipe exact."
+        )
+        error.sound = models
+        raise error
+    return models
 
 
 def _check_finite(rows: Rows, unit: str, seeds: Sequence[int]) -> None:

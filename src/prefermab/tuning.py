@@ -56,11 +56,7 @@ def finetune(
     40
     """
     domain, n_arms = _checked(model, domain, arms)
-    check_settings(Tuning, "setting of fine-tuning", settings)
-    tuning = Tuning(**settings)
-    for name, least in (("epochs", 1), ("rounds", 1), ("passes", 1), ("trials", 2)):
-        count(getattr(tuning, name), name, at_least=least)
-    count(tuning.seed, "seed", at_least=0)
+    tuning = _tuning(settings)
     money = jnp.asarray(number(model.budget if budget is None else budget, "budget"), jnp.float32)
 
     report = _Report(progress)
@@ -78,26 +74,10 @@ def finetune(
     best = int(curve.argmax())
     report(0.8, "held-out trials")
     chosen = at_place(networks, best)
-    before, after = (
-        np.asarray(reward_per_arm(play_trials(policy, domain, judging, money)))
-        for policy in (model.policy, policy_of(chosen))
-    )
+    tuned = _judged(model, chosen, tuning, domain, judging, money)
     report(1.0, "done")
-    gain = after - before
-    stderr = float(gain.std(ddof=1) / np.sqrt(gain.size))
-    # Of a round: what the policy did, or every action once, or nothing where dynamics are known.
-    samples = {"paper": 1, "sweep": domain.n_actions, "exact": 0}[model.recipe]
-    tuned = Tuned(
-        n_arms=n_arms,
-        samples_per_arm=tuning.epochs * tuning.rounds * samples,
-        trials=tuning.trials,
-        before=float(before.mean()),
-        after=float(after.mean()),
-        stderr=stderr,
-        kept=bool(gain.mean() > stderr),
-    )
     epochs = 1 + np.arange(tuning.epochs)
-    used = epochs * tuning.rounds * samples
+    used = epochs * tuned.samples_per_arm // tuning.epochs
     history = pl.DataFrame({"epoch": epochs, "samples_per_arm": used, "mean": curve})
     network = chosen if tuned.kept else model.network
     return dataclasses.replace(
@@ -194,6 +174,43 @@ def earned_each(
         return reward_per_arm(played)
 
     return jax.lax.map(one_policy, arrays)
+
+
+def _tuning(settings: dict[str, Any]) -> Tuning:
+    check_settings(Tuning, "setting of fine-tuning", settings)
+    tuning = Tuning(**settings)
+    for name, least in (("epochs", 1), ("rounds", 1), ("passes", 1), ("trials", 2)):
+        count(getattr(tuning, name), name, at_least=least)
+    count(tuning.seed, "seed", at_least=0)
+    return tuning
+
+
+def _judged(
+    model: Model,
+    network: Worth | ActorCritic,
+    tuning: Tuning,
+    domain: Domain,
+    trials: Trials,
+    budget: Float[Array, ""],
+) -> Tuned:
+    """What a network earns on trials of its own beside the model that it comes from."""
+    before, after = (
+        np.asarray(reward_per_arm(play_trials(policy, domain, trials, budget)))
+        for policy in (model.policy, policy_of(network))
+    )
+    gain = after - before
+    stderr = float(gain.std(ddof=1) / np.sqrt(gain.size))
+    # Of a round: what the policy did, or every action once, or nothing where dynamics are known.
+    samples = {"paper": 1, "sweep": domain.n_actions, "exact": 0}[model.recipe]
+    return Tuned(
+        n_arms=how_many(trials.arms),
+        samples_per_arm=tuning.epochs * tuning.rounds * samples,
+        trials=tuning.trials,
+        before=float(before.mean()),
+        after=float(after.mean()),
+        stderr=stderr,
+        kept=bool(gain.mean() > stderr),
+    )
 
 
 def _networks(

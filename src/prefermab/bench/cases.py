@@ -25,8 +25,8 @@ from prefermab.bench.measuring import Case
 from prefermab.config import Exact, Paper, Sweep
 from prefermab.evaluation import evaluate
 from prefermab.experiments.scale_study import parts
+from prefermab.folders.driver import plan_folder
 from prefermab.model import Model
-from prefermab.planning.folder import plan_folder
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 

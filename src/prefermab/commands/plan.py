@@ -11,7 +11,7 @@ from prefermab import plots
 from prefermab.commands.shared import numbers, progress
 from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
-from prefermab.planning.folder import plan_folder
+from prefermab.folders.driver import plan_folder
 from prefermab.planning.plan import plan as make_plan
 from prefermab.planning.plan import what_if as compare
 from prefermab.planning.rules import Rules

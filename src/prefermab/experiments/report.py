@@ -68,6 +68,18 @@ def blocks_of(
     return blocks
 
 
+LEGEND = (
+    "▲ better than published, ● within noise (two standard errors of the difference), ▼ "
+    "worse, ◇ worse than a published figure that lies above the bound, which no policy can "
+    "reach: luck of its test arms. Published figures rest on one trained model and 50 "
+    "trials; where a printed one was divided by fewer arms than were in, the corrected one "
+    "stands in brackets and is what ours is held against. After ± stands a standard error "
+    "over seeds and trials, or the published standard deviation over trials. The bound is "
+    "what no policy can pass; Whittle and Lagrangian know everyone's true dynamics, the "
+    "models see features only."
+)
+
+
 def head(
     parts: Sequence[str],
     results: Results,
@@ -85,16 +97,7 @@ def head(
             "every policy meets the same new arms, starts and luck. Figures are rewards per "
             f"opted-in arm over nine rounds.{small}"
         ),
-        Text(
-            "▲ better than published, ● within noise (two standard errors of the difference), ▼ "
-            "worse, ◇ worse than a published figure that lies above the bound, which no policy can "
-            "reach: luck of its test arms. Published figures rest on one trained model and 50 "
-            "trials; where a printed one was divided by fewer arms than were in, the corrected one "
-            "stands in brackets and is what ours is held against. After ± stands a standard error "
-            "over seeds and trials, or the published standard deviation over trials. The bound is "
-            "what no policy can pass; Whittle and Lagrangian know everyone's true dynamics, the "
-            "models see features only."
-        ),
+        Text(LEGEND),
         Heading("In a minute", name="summary"),
         Grid(
             ["recipe", "cells", *COUNTED.values(), "share of the bound"],
@@ -102,19 +105,7 @@ def head(
         ),
     ]
     for recipe in results.recipes:
-        below = [cell for cell in judged if cell.recipe == recipe and cell.mark == "worse"]
-        if below:
-            listed = "; ".join(f"[{c.table.name}](#{c.table.name}) {c.where}" for c in below)
-            blocks.append(Text(f"Worse than published, `{recipe}`: {listed}."))
-        if recipe != "paper" and judged:
-            short = [c for c in judged if c.recipe == recipe and not c.reaches]
-            blocks.append(
-                Text(
-                    f"`{recipe}` is to earn the published figure everywhere, or 99 % of "
-                    "the informed policy where that figure is above the bound. "
-                    + (told_short(short) if short else "It does.")
-                )
-            )
+        blocks += verdict(recipe, [cell for cell in judged if cell.recipe == recipe])
     every = [(name, trend) for name, found in trends.items() for trend in found]
     if every:
         blocks += [
@@ -128,6 +119,25 @@ def head(
         ]
     links = ", ".join(f"[{part}](#{part})" for part in parts)
     return [*blocks, Text(f"Parts: {links}, [how it was made](#made)."), *made(results, command)]
+
+
+def verdict(recipe: str, cells: list[Judged]) -> list[Block]:
+    """Where a recipe falls short: of what was published, and of what ours are to reach."""
+    said: list[Block] = []
+    below = [cell for cell in cells if cell.mark == "worse"]
+    if below:
+        listed = "; ".join(f"[{c.table.name}](#{c.table.name}) {c.where}" for c in below)
+        said.append(Text(f"Worse than published, `{recipe}`: {listed}."))
+    if recipe != "paper" and cells:
+        short = [cell for cell in cells if not cell.reaches]
+        said.append(
+            Text(
+                f"`{recipe}` is to earn the published figure everywhere, or 99 % of "
+                "the informed policy where that figure is above the bound. "
+                + (told_short(short) if short else "It does.")
+            )
+        )
+    return said
 
 
 def told_short(cells: list[Judged]) -> str:

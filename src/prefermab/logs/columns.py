@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.tables import as_numbers
+from prefermab.tables import as_labels, as_numbers, first_row
 
 MOST_CATEGORIES = 50
 """A column with more different texts is a name or a number of its own, not a category."""
@@ -41,16 +41,6 @@ def label_of(value: Any) -> str:
     if isinstance(value, float | np.floating) and value == int(value):
         return str(int(value))
     return str(value).strip()
-
-
-def labels(values: pl.Series) -> pl.Series:
-    """Labels as text, null where there is none; 3.0 is the label 3."""
-    if values.dtype.is_float():
-        values = values.fill_nan(None)
-        if (values == values.round()).all():
-            values = values.cast(pl.Int64)
-    text = values.cast(pl.String).str.strip_chars()
-    return text.set(text == "", None)
 
 
 def in_order(names: Sequence[str]) -> list[str]:
@@ -91,7 +81,7 @@ def times(values: pl.Series, where: str) -> pl.Series:
         values = _parsed(values, where)
         kind = values.dtype
     if values.null_count():
-        row = int(values.is_null().arg_max() or 0)
+        row = first_row(values.is_null())
         raise InputError(f"{where}: row {row + 1} has no time in the column '{values.name}'.")
     if kind in (pl.Date, pl.Datetime):
         return values.cast(pl.Date).cast(pl.Int64)
@@ -102,7 +92,7 @@ def times(values: pl.Series, where: str) -> pl.Series:
     numbers = as_numbers(values, where)
     wrong = numbers.is_null() | (numbers != numbers.round())
     if wrong.any():
-        row = int(wrong.arg_max() or 0)
+        row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold whole numbers or dates, but row "
             f"{row + 1} holds {values[row]}."
@@ -121,7 +111,7 @@ def _parsed(values: pl.Series, where: str) -> pl.Series:
     best = min(tried, key=lambda found: found.null_count())
     wrong = text.is_not_null() & best.is_null()
     if wrong.any():
-        row = int(wrong.arg_max() or 0)
+        row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold whole numbers or dates such as "
             f"2026-01-31, but row {row + 1} holds '{values[row]}'."
@@ -148,7 +138,7 @@ def _feature_column(values: pl.Series, where: str) -> Column:
         return Column(name)
     if kind not in (pl.String, pl.Categorical, pl.Enum):
         raise InputError(f"{where}: the feature column '{name}' must hold numbers or text.")
-    levels = in_order(labels(values).drop_nulls().unique().to_list())
+    levels = in_order(as_labels(values).drop_nulls().unique().to_list())
     if not levels:
         raise InputError(f"{where}: the feature column '{name}' has no known value.")
     if len(levels) > MOST_CATEGORIES:
@@ -169,6 +159,6 @@ def encode(column: Column, values: pl.Series, where: str) -> np.ndarray:
     """
     if column.levels is None:
         return as_numbers(values, where).cast(pl.Float64).fill_null(np.nan).to_numpy()[:, None]
-    text = labels(values)
+    text = as_labels(values)
     is_level = [(text == level).cast(pl.Float64).fill_null(np.nan) for level in column.levels]
     return np.stack([found.to_numpy() for found in is_level], axis=1)

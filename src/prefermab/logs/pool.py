@@ -4,10 +4,9 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.logs.fitting import Fit, tables
+from prefermab.logs.fitting import Fit, Terms, tables
 from prefermab.logs.people import LEAST
 from prefermab.logs.reading import Log
-from prefermab.logs.terms import Terms
 
 WORLDS = 64
 """Draws of a fit that arms are drawn in."""

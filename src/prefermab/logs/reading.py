@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.logs.columns import Column, encode, feature_columns, known_labels, labels, times
+from prefermab.logs.columns import Column, encode, feature_columns, known_labels, times
 from prefermab.logs.meaning import Meaning, meaning_of
-from prefermab.tables import as_frame, column
+from prefermab.tables import as_frame, as_labels, column, first_row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,17 +182,17 @@ def _features_frame(
 def _rows(main: pl.DataFrame, roles: dict[str, str], where: str) -> pl.DataFrame:
     """Rows in the order of people and time, each with its place in the file and its round."""
     if main["id"].null_count():
-        row = int(main["id"].is_null().arg_max() or 0)
+        row = first_row(main["id"].is_null())
         raise InputError(f"{where}: row {row + 1} has no id in the column '{roles['id']}'.")
-    who = labels(main["id"])
+    who = as_labels(main["id"])
     rows = pl.DataFrame(
         {
             "row": np.arange(main.height),
             "id": who,
             "person": who.rank("dense").cast(pl.Int64) - 1,
             "time": times(main["time"].alias(roles["time"]), where),
-            "state": labels(main["state"]),
-            "action": labels(main["action"]),
+            "state": as_labels(main["state"]),
+            "action": as_labels(main["action"]),
         }
     ).sort("person", "time", "row")
     since = pl.col("time").diff().over("person")
@@ -216,7 +216,7 @@ def _rows(main: pl.DataFrame, roles: dict[str, str], where: str) -> pl.DataFrame
 def _check_twice(rows: pl.DataFrame, where: str) -> None:
     twice = (rows["steps"] == 0).fill_null(False)
     if twice.any():
-        at = int(twice.arg_max() or 0)
+        at = first_row(twice)
         before, after = rows.row(at - 1, named=True), rows.row(at, named=True)
         times_ = before["shown"]
         if before["time"] != after["time"]:

@@ -10,7 +10,7 @@ from prefermab.errors import InputError, unknown
 from prefermab.model import Model
 from prefermab.planning.roster import Roster
 from prefermab.planning.rules import Rules
-from prefermab.tables import FALSE, TRUE, as_flags, as_numbers, column
+from prefermab.tables import FALSE, TRUE, as_flags, as_numbers, column, first_row
 
 IN, OUT, EXCLUDED, RESTING = range(4)
 """Why somebody may (IN) or may not be acted on: opted out, excluded, in cooldown."""
@@ -50,7 +50,7 @@ def apply(rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where
     if rules.cooldown:
         since = as_numbers(column(frame, rules.last, where), where)
         if (since < 0).any():
-            row = int((since < 0).arg_max() or 0)
+            row = first_row(since < 0)
             raise InputError(
                 f"{where}: the column '{rules.last}' must hold rounds since the last action, but "
                 f"row {row + 1} holds {since[row]:g}."
@@ -94,7 +94,7 @@ def locks(
     words = {**dict.fromkeys(TRUE, ANY), **dict.fromkeys(FALSE, 0), "": 0, **actions}
     strange = text.is_not_null() & ~text.is_in(list(words))
     if strange.any():
-        row = int(strange.arg_max() or 0)
+        row = first_row(strange)
         raise InputError(
             f"{where}: the column '{rules.lock}' must hold true, false or an action of "
             f"{', '.join(model.action_names)}, but row {row + 1} holds '{given[row]}'."

@@ -14,23 +14,21 @@ from prefermab.arms import Observation
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.planning.bound import gain_bound
+from prefermab.planning.choices import best_actions, locked_actions, paid, units
 from prefermab.planning.judging import (
-    best_actions,
+    gains_of,
     judge,
-    locked_actions,
     observation,
-    paid,
+    own_prices,
     positive,
     price_of,
     some_of,
-    units,
     useful_gains,
 )
 from prefermab.planning.limits import EXCLUDED, OUT, RESTING, Limits, apply
 from prefermab.planning.reasons import reasons
 from prefermab.planning.roster import Roster, read_roster
 from prefermab.planning.rules import Rules
-from prefermab.planning.scores import gains_of, own_prices
 from prefermab.planning.selection import Task, check_locks, choose
 from prefermab.planning.steps import Steps, alone, cut_of, unit_of
 from prefermab.planning.summary import Summary

@@ -4,13 +4,16 @@ import numpy as np
 import polars as pl
 
 from prefermab.model import Model
+from prefermab.planning.judging import gains_of
 from prefermab.planning.limits import EXCLUDED, OUT, RESTING
-from prefermab.planning.roster import Roster
-from prefermab.planning.scores import effects
+from prefermab.planning.roster import Roster, columns_of
 
 WORTH_SAYING = 0.1
 """A second thing that moves somebody up is named if it does at least so much of what the first
 does."""
+
+SAMPLED_STATES = 12
+"""Other states that a person's state is compared with, at most."""
 
 KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
 
@@ -55,6 +58,42 @@ def reasons(
         .then("locked in; " + text)
         .otherwise(first)
     ).to_series()
+
+
+def effects(
+    model: Model,
+    roster: Roster,
+    price: float,
+    action: np.ndarray,
+    gains: np.ndarray,
+    wide: bool | None = None,
+) -> dict[str, np.ndarray]:
+    """By how much the state, and each known column of features, moves what `action` gains: against
+    the mean over states, and against not knowing the column."""
+    each = np.arange(roster.size)
+    own = gains[each, action]
+    points = np.asarray(model.network.perception.points)
+    if not model.network.perception.continuous:
+        points = np.arange(len(points))
+    if len(points) > SAMPLED_STATES:
+        points = points[np.linspace(0, len(points) - 1, SAMPLED_STATES).astype(int)]
+    elsewhere = np.zeros(roster.size)
+    for point in points:
+        states = np.full(roster.size, point, roster.states.dtype)
+        elsewhere += gains_of(model, states, roster.features, price, wide)[each, action]
+    found = {"state": own - elsewhere / len(points)}
+    for name in columns_of(model.feature_names):
+        columns = [
+            i
+            for i, feature in enumerate(model.feature_names)
+            if feature == name or feature.startswith(f"{name}=")
+        ]
+        hidden = roster.features.copy()
+        hidden[:, columns] = np.nan
+        if np.isnan(roster.features[:, columns]).all():
+            continue
+        found[name] = own - gains_of(model, roster.states, hidden, price, wide)[each, action]
+    return found
 
 
 def shown(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Series:

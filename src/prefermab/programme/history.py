@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.programme.ledger import get_meta, known_kinds, state_names
 from prefermab.programme.people import from_json
+from prefermab.programme.queries import get_meta, known_kinds, state_names
 
 PLANS = {
     "round": pl.Int64,

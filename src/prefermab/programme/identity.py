@@ -1,37 +1,19 @@
 """Which model decided, and with what software."""
 
-import hashlib
-import json
 import sys
 from importlib import metadata
 from typing import Any
 
 from prefermab.errors import InputError
+from prefermab.storage import fingerprint
 
 PACKAGES = ("prefermab", "jax", "jaxlib", "numpy", "polars")
 
 
-def fingerprint(model: Any) -> str:
-    """A hash of everything that decides what a model does: its weights and its configuration.
-
-    The version of the package is not part of it: a model that is loaded by a later one is the same.
-
-    >>> import prefermab as pm
-    >>> from prefermab.programme.identity import fingerprint
-    >>> fingerprint(pm.load("armman")) == fingerprint(pm.load("sis"))
-    False
-    """
+def hash_of(model: Any) -> str:
+    """What a model goes by: its fingerprint, or the one that it says it has."""
     own = getattr(model, "fingerprint", None)
-    if own is not None:
-        return str(own)
-    from safetensors.numpy import save
-
-    from prefermab.storage import describe, named_arrays
-
-    weights = hashlib.sha256(save(named_arrays(model.network))).hexdigest()
-    config = {key: value for key, value in describe(model).items() if key != "package"}
-    config["weights_sha256"] = weights
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+    return fingerprint(model) if own is None else str(own)
 
 
 def check_model(model: Any) -> None:

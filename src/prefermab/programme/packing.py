@@ -5,6 +5,8 @@ import io
 import numpy as np
 import polars as pl
 
+from prefermab.tables import first_row
+
 
 def pack(frame: pl.DataFrame) -> bytes:
     """A frame as a compressed Arrow file.
@@ -44,7 +46,7 @@ def difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
             return f"'{name}' is {left.dtype} in one and {right.dtype} in the other"
         same = _bits(left).eq_missing(_bits(right))
         if not same.all():
-            row = int((~same).arg_max() or 0)
+            row = first_row(~same)
             who = one["id"][row] if "id" in one.columns else f"row {row + 1}"
             return f"'{name}' of {who} is {left[row]} in one and {right[row]} in the other"
     return None

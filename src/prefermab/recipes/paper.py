@@ -5,6 +5,9 @@ spending that moves the price stays unbiased; deciding enforces it. Opted-out ar
 which is cheaper than leaving holes, and masked out of every loss.
 """
 
+import functools
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -169,20 +172,7 @@ def collect(
 def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner, Float[Array, ""]]:
     """Line 21: PPO with feature-based values, several passes over the epoch's data."""
     net = learner.network
-    n_rounds, n_arms = seen.state.shape
-    states = jnp.arange(net.perception.points.size)
-    few_states = not net.perception.continuous and states.size < n_rounds
-
-    def over_rounds(asked):
-        """A network's answers in every round; where states are few, it is asked once for each."""
-        each = jax.vmap(asked, in_axes=(0, None, None))
-        if not few_states:
-            return each(seen.state, seen.features, seen.price)
-        table = each(
-            jnp.broadcast_to(states[:, None], (states.size, n_arms)), seen.features, seen.price
-        )
-        return table[seen.state, jnp.arange(n_arms)]
-
+    over_rounds = functools.partial(in_every_round, seen, net.perception)
     values = over_rounds(net.values_of)
     last = net.values_of(seen.last_state, seen.features, seen.price)
     paid = seen.reward - seen.price * seen.cost
@@ -213,15 +203,9 @@ def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner,
         critic_loss, net.critic, learner.critic_state, config.critic_rate, config.passes
     )
     epoch = learner.epoch + 1
-    frozen = jnp.maximum(epoch - (config.epochs - config.freeze), 1)
-    settled = jax.tree.map(
-        lambda mean, new: mean + (new - mean) / frozen if eqx.is_array(new) else new,
-        learner.settled,
-        actor,
-    )
     after = Learner(
         eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic)),
-        settled,
+        mean_so_far(learner.settled, actor, epoch - (config.epochs - config.freeze)),
         actor_state,
         critic_state,
         learner.arms,
@@ -229,6 +213,25 @@ def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner,
         epoch,
     )
     return after, loss
+
+
+def in_every_round(seen: Trajectory, perception: Perception, asked: Callable):
+    """A network's answers in every round; where states are few, it is asked once for each."""
+    n_rounds, n_arms = seen.state.shape
+    states = jnp.arange(perception.points.size)
+    each = jax.vmap(asked, in_axes=(0, None, None))
+    if perception.continuous or states.size >= n_rounds:
+        return each(seen.state, seen.features, seen.price)
+    everywhere = jnp.broadcast_to(states[:, None], (states.size, n_arms))
+    return each(everywhere, seen.features, seen.price)[seen.state, jnp.arange(n_arms)]
+
+
+def mean_so_far(mean, new, epochs: Int[Array, ""]):
+    """The mean of a network over the last so many epochs; before them, the network itself."""
+    many = jnp.maximum(epochs, 1)
+    return jax.tree.map(
+        lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new
+    )
 
 
 def descend(loss, part, state, rate: float, passes: int):

@@ -1,7 +1,6 @@
 """The folder that a plan is written to: what may be there, and what an interrupted plan left."""
 
 import dataclasses
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -10,10 +9,10 @@ from pathlib import Path
 import prefermab
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
-from prefermab.planning.passes import Job, model_of
-from prefermab.planning.pieces import Piece
+from prefermab.folders.passes import Job, model_of
+from prefermab.folders.pieces import Piece
 from prefermab.planning.summary import Summary
-from prefermab.storage import describe, named_arrays
+from prefermab.storage import fingerprint
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,14 +73,9 @@ class Place:
 
     def inputs(self) -> dict[str, object]:
         """All that the plan depends on."""
-        model = model_of(self.job.model)
-        weights = hashlib.sha256()
-        for name, array in named_arrays(model.network).items():
-            weights.update(name.encode() + array.tobytes())
         told = {
             "version": prefermab.__version__,
-            "model": describe(model),
-            "weights": weights.hexdigest(),
+            "model": fingerprint(model_of(self.job.model)),
             "rules": dataclasses.asdict(self.job.rules),
             "budget": self.job.budget,
             "waiting": self.waiting,

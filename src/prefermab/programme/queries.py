@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
+from prefermab.planning.summary import Summary
 from prefermab.programme.packing import pack, unpack
 from prefermab.programme.people import (
     SINCE_ACTION,
@@ -52,8 +53,6 @@ class Planned:
     @property
     def summary(self) -> Any:
         """The summary as the model gave it, or its facts where another version of it did."""
-        from prefermab.planning.plan import Summary
-
         fits = {field.name for field in dataclasses.fields(Summary)} == set(self.facts)
         return (Summary if fits else SimpleNamespace)(**self.facts)
 

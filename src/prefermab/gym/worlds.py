@@ -13,9 +13,9 @@ import numpy as np
 from prefermab import domains
 from prefermab.arms import Arms, Observation, TrialKeys
 from prefermab.domains import Domain
-from prefermab.episodes import Episode, Setup, begin, step
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import how_many
+from prefermab.gym.episodes import Episode, Setup, begin, step
 from prefermab.opt_in import Streaming, opted_in_count
 
 Seen = dict[str, Any]

@@ -21,18 +21,18 @@ from prefermab.engines import engine as engine_of
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
-from prefermab.planning import passes
+from prefermab.folders import passes
+from prefermab.folders.passes import Job, Report, model_of
+from prefermab.folders.pieces import ROWS, Piece, cut
+from prefermab.folders.place import Place
+from prefermab.folders.together import choose_together
+from prefermab.folders.twins import refuse_twins
 from prefermab.planning.judging import price_of
-from prefermab.planning.passes import Job, Report, model_of
-from prefermab.planning.pieces import ROWS, Piece, cut
-from prefermab.planning.place import Place
 from prefermab.planning.plan import carried, plan
 from prefermab.planning.reasons import KEPT_OUT
 from prefermab.planning.rules import Rules
 from prefermab.planning.steps import Cut, cut_of
 from prefermab.planning.summary import Summary
-from prefermab.planning.together import choose_together
-from prefermab.planning.twins import refuse_twins
 from prefermab.policies.learned import CHUNK, BySweep
 from prefermab.storage import load, shipped_models
 
@@ -61,7 +61,7 @@ def plan_folder(
 
     >>> import pathlib, tempfile
     >>> import polars as pl
-    >>> from prefermab.planning.folder import plan_folder
+    >>> from prefermab.folders.driver import plan_folder
     >>> here = pathlib.Path(tempfile.mkdtemp())
     >>> (here / "people").mkdir()
     >>> for part in range(2):

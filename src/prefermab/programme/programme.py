@@ -7,16 +7,16 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, count, number
-from prefermab.programme import ledger
-from prefermab.programme.asking import ask, change, check_replay, question, since_column
-from prefermab.programme.book import Book
-from prefermab.programme.deeds import deeds
+from prefermab.programme import queries
+from prefermab.programme.database import Database
 from prefermab.programme.history import History, read_history
-from prefermab.programme.identity import check_model, fingerprint, versions
-from prefermab.programme.ledger import Planned
+from prefermab.programme.identity import check_model, hash_of, versions
 from prefermab.programme.people import ids_of, read_details, read_ids
+from prefermab.programme.queries import Planned
+from prefermab.programme.questions import ask, change, check_replay, question, since_column
+from prefermab.programme.recording import done_of
 from prefermab.states import state_numbers
-from prefermab.tables import as_frame, column
+from prefermab.tables import as_frame, column, first_row
 
 
 class Programme:
@@ -49,13 +49,13 @@ class Programme:
         how many seconds another process may keep the file to itself.
         """
         check_model(model)
-        self.model, self.hash = model, fingerprint(model)
-        self._book = Book(Path(path), number(wait, "wait"))
+        self.model, self.hash = model, hash_of(model)
+        self._database = Database(Path(path), number(wait, "wait"))
         try:
-            with self._book.writing() as sql:
+            with self._database.writing() as sql:
                 self._take_over(sql, change_model)
         except BaseException:
-            self._book.close()
+            self._database.close()
             raise
 
     @classmethod
@@ -71,13 +71,13 @@ class Programme:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._book.close()
+        self._database.close()
 
     @property
     def round(self) -> int:
         """The round that is on."""
-        with self._book.reading() as sql:
-            return ledger.current_round(sql)
+        with self._database.reading() as sql:
+            return queries.current_round(sql)
 
     def join(self, frame: Any) -> int:
         """Takes people in, and returns how many.
@@ -86,14 +86,14 @@ class Programme:
         and whatever else is to be kept, such as the columns that rules speak of.
         """
         frame = as_frame(frame)
-        with self._book.writing() as sql:
-            now, ids = ledger.current_round(sql), read_ids(frame, "join")
-            there = ledger.present(sql, ids, "join")
+        with self._database.writing() as sql:
+            now, ids = queries.current_round(sql), read_ids(frame, "join")
+            there = queries.present(sql, ids, "join")
             if there.any():
-                row = int(there.arg_max() or 0)
+                row = first_row(there)
                 raise InputError(f"join: row {row + 1}: {ids[row]} is in the programme already.")
-            ledger.put_details(sql, ids, read_details(self.model, frame, "join"), "join")
-            ledger.put_stays(sql, ids, now)
+            queries.put_details(sql, ids, read_details(self.model, frame, "join"), "join")
+            queries.put_stays(sql, ids, now)
             if any(name.strip().lower() == "state" for name in frame.columns):
                 self._see(sql, frame, ids, now, "join")
         return len(ids)
@@ -101,9 +101,9 @@ class Programme:
     def leave(self, ids: Any) -> int:
         """Lets people go, and returns how many; they may join again."""
         gone = ids_of(ids, "leave")
-        with self._book.writing() as sql:
+        with self._database.writing() as sql:
             _check_in(sql, gone, "leave")
-            ledger.end_stays(sql, gone, ledger.current_round(sql))
+            queries.end_stays(sql, gone, queries.current_round(sql))
         return len(gone)
 
     def observe(self, frame: Any) -> int:
@@ -114,13 +114,13 @@ class Programme:
         a plan says how long ago that was.
         """
         frame = as_frame(frame)
-        with self._book.writing() as sql:
-            now, ids = ledger.current_round(sql), read_ids(frame, "observe")
+        with self._database.writing() as sql:
+            now, ids = queries.current_round(sql), read_ids(frame, "observe")
             _check_in(sql, ids, "observe")
             details = read_details(self.model, frame, "observe")
             self._see(sql, frame, ids, now, "observe")
             if details.width:
-                ledger.put_details(sql, ids, details, "observe")
+                queries.put_details(sql, ids, details, "observe")
         return len(ids)
 
     def plan(
@@ -142,12 +142,12 @@ class Programme:
         (a seed, where a model draws lots) is kept and handed to the model's `plan` as well.
         """
         asked = question(budget, rules, waiting, more)
-        with self._book.writing() as sql:
-            now = ledger.current_round(sql)
+        with self._database.writing() as sql:
+            now = queries.current_round(sql)
             if round is not None and count(round, "round") != now:
                 return _planned_before(sql, round, now, asked)
             inputs = self._inputs(sql, asked, now)
-            old = ledger.get_plan(sql, now)
+            old = queries.get_plan(sql, now)
             told = None if old is None else change(old, asked, inputs, self.hash)
             if old is not None and told is None:
                 return old
@@ -156,12 +156,12 @@ class Programme:
                     f"round {now} is planned already, and {told} since: record it, or plan with "
                     "again=True to put a new plan in its place."
                 )
-            attempt = ledger.attempts(sql, now) + 1
+            attempt = queries.attempts(sql, now) + 1
             frame, facts = ask(self.model, inputs, asked)
             made = Planned(
                 now, attempt, "planned", self.hash, asked, versions(), facts, inputs, frame
             )
-            ledger.put_plan(sql, made)
+            queries.put_plan(sql, made)
         return made
 
     def record(
@@ -173,9 +173,9 @@ class Programme:
         got the passive action. Without it all was done as planned. Recording a round once more
         with the same actions changes nothing; with others it is refused.
         """
-        with self._book.writing() as sql:
-            now = ledger.current_round(sql)
-            plan = ledger.get_plan(sql, now)
+        with self._database.writing() as sql:
+            now = queries.current_round(sql)
+            plan = queries.get_plan(sql, now)
             which = now if round is None else count(round, "round")
             if round is None and plan is None and now > 1:
                 which = now - 1
@@ -184,14 +184,14 @@ class Programme:
                 return which
             if plan is None or which > now:
                 raise InputError(f"record: round {which} is not planned yet.")
-            ledger.put_actions(sql, plan, deeds(self.model, actions, plan, over_budget))
+            queries.put_actions(sql, plan, done_of(self.model, actions, plan, over_budget))
         return now
 
     def planned(self, round: int | None = None, attempt: int | None = None) -> Planned:
         """A plan that was made: that of the round that is on, of another, or a superseded one."""
-        with self._book.reading() as sql:
-            which = ledger.current_round(sql) if round is None else count(round, "round")
-            found = ledger.get_plan(sql, which, attempt)
+        with self._database.reading() as sql:
+            which = queries.current_round(sql) if round is None else count(round, "round")
+            found = queries.get_plan(sql, which, attempt)
         if found is None:
             raise InputError(
                 f"round {which} is not planned yet."
@@ -213,47 +213,47 @@ class Programme:
 
     def roster(self) -> pl.DataFrame:
         """Everyone who is in, as a plan made now would see them."""
-        with self._book.reading() as sql:
-            return ledger.roster(sql, self.model)
+        with self._database.reading() as sql:
+            return queries.roster(sql, self.model)
 
     def history(self) -> History:
         """Everything that is kept."""
-        with self._book.reading() as sql:
+        with self._database.reading() as sql:
             return read_history(sql, self.model)
 
     def _take_over(self, sql: Connection, change_model: bool) -> None:
         """Checks that this model runs the programme, or may from now on."""
-        running = ledger.current_model(sql)
+        running = queries.current_model(sql)
         if running == self.hash:
             return
         names = {key: list(getattr(self.model, key)) for key in ("state_names", "action_names")}
         for key, own in names.items():
-            kept = ledger.get_meta(sql, key)
+            kept = queries.get_meta(sql, key)
             if kept is None:
-                ledger.set_meta(sql, key, own)
+                queries.set_meta(sql, key, own)
             elif kept != own:
                 raise InputError(
-                    f"{self._book.path}: the {key.replace('_', ' ')} of the programme are "
+                    f"{self._database.path}: the {key.replace('_', ' ')} of the programme are "
                     f"{', '.join(kept)}, but this model's are {', '.join(own)}."
                 )
         if running is not None and not change_model:
             raise InputError(
-                f"{self._book.path}: the programme is run by the model {running[:12]}, but this "
-                f"one is {self.hash[:12]}; open it with change_model=True to go on with this one."
+                f"{self._database.path}: the programme is run by the model {running[:12]}, but "
+                f"this one is {self.hash[:12]}; open it with change_model=True to go on with it."
             )
-        ledger.put_model(sql, self.hash, str(getattr(self.model, "domain_name", "own")))
+        queries.put_model(sql, self.hash, str(getattr(self.model, "domain_name", "own")))
 
     def _see(
         self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
     ) -> None:
         states = state_numbers(self.model, column(frame, "state", where), ids, where)
-        ledger.put_states(sql, ids, states, now)
+        queries.put_states(sql, ids, states, now)
 
     def _inputs(self, sql: Connection, asked: dict[str, Any], now: int) -> pl.DataFrame:
         """Everyone a plan is made for; who is in has to have been seen."""
-        if ledger.current_model(sql) != self.hash:
+        if queries.current_model(sql) != self.hash:
             raise InputError("another model has taken over this programme since it was opened.")
-        inputs = ledger.roster(sql, self.model, since_column(asked))
+        inputs = queries.roster(sql, self.model, since_column(asked))
         if not inputs.height:
             raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
         here = pl.col("opt_in").fill_null(False) if "opt_in" in inputs.columns else pl.lit(True)
@@ -266,11 +266,11 @@ class Programme:
 
     def _check_recorded(self, sql: Connection, actions: Any, round: int) -> None:
         """A round that is closed stays as it is."""
-        plan = ledger.get_plan(sql, round)
+        plan = queries.get_plan(sql, round)
         if plan is None:
             raise InputError(f"record: round {round} was never planned.")
-        done = deeds(self.model, actions, plan, over_budget=True)
-        same = dict(done.select("id", "action").rows()) == ledger.get_actions(sql, round)
+        done = done_of(self.model, actions, plan, over_budget=True)
+        same = dict(done.select("id", "action").rows()) == queries.get_actions(sql, round)
         if not same:
             raise InputError(
                 f"record: round {round} is recorded already, with other actions, and round "
@@ -280,15 +280,15 @@ class Programme:
 
 def _check_in(sql: Connection, ids: pl.Series, where: str) -> None:
     """Who leaves or is observed has to be in."""
-    there = ledger.present(sql, ids, where)
+    there = queries.present(sql, ids, where)
     if not there.all():
-        row = int((~there).arg_max() or 0)
+        row = first_row(~there)
         raise InputError(f"{where}: row {row + 1}: {ids[row]} is not in the programme.")
 
 
 def _planned_before(sql: Connection, round: int, now: int, asked: dict[str, Any]) -> Planned:
     """The plan of a round that is over, where the same is asked."""
-    old = ledger.get_plan(sql, round) if round < now else None
+    old = queries.get_plan(sql, round) if round < now else None
     if old is None:
         raise InputError(f"round {round} cannot be planned: the round that is on is {now}.")
     if old.asked != asked:

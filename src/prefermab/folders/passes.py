@@ -18,15 +18,15 @@ from safetensors.numpy import save as pack
 
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
+from prefermab.folders.pieces import Piece, needed
 from prefermab.model import Model
-from prefermab.planning.judging import best_actions, locked_actions, positive, units
+from prefermab.planning.choices import best_actions, locked_actions, units
+from prefermab.planning.judging import gains_of, positive
 from prefermab.planning.limits import EXCLUDED, IN, OUT, RESTING, Limits, apply
-from prefermab.planning.pieces import Piece, needed
 from prefermab.planning.plan import carried
 from prefermab.planning.reasons import KEPT_OUT, reasons
 from prefermab.planning.roster import Roster, read_roster
 from prefermab.planning.rules import Rules
-from prefermab.planning.scores import gains_of
 from prefermab.planning.steps import Cut, Steps, unit_of
 from prefermab.policies.learned import sample
 from prefermab.storage import load

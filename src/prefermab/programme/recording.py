@@ -4,16 +4,14 @@ from typing import Any
 
 import polars as pl
 
+from prefermab.budget import limit_of
 from prefermab.errors import InputError, unknown
-from prefermab.programme.ledger import Planned
 from prefermab.programme.people import read_ids
-from prefermab.tables import as_frame, column
-
-SLACK = 1e-6
-"""As `prefermab.budget.SLACK`, which is not imported because JAX would come with it."""
+from prefermab.programme.queries import Planned
+from prefermab.tables import as_frame, column, first_row
 
 
-def deeds(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.DataFrame:
+def done_of(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.DataFrame:
     """Who was acted on: id, action and cost, in the order of the plan."""
     passive, where = model.action_names[0], "record"
     if actions is None:
@@ -24,7 +22,7 @@ def deeds(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.Data
         names = read_actions(model, given, ids, where)
         strange = ~ids.is_in(plan.frame["id"].cast(ids.dtype, strict=False).implode())
         if strange.any() or ids.dtype != plan.frame["id"].dtype:
-            row = int(strange.arg_max() or 0)
+            row = first_row(strange)
             raise InputError(
                 f"{where}: row {row + 1}: {ids[row]} is not in the plan of round {plan.round}."
             )
@@ -32,7 +30,7 @@ def deeds(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.Data
     done = done.filter(pl.col("action") != passive)
     done = done.select("id", "action", pl.col("cost").cast(pl.Float64))
     spent, budget = done["cost"].sum(), plan.asked["budget"]
-    if spent > budget * (1 + SLACK) and not over_budget:
+    if spent > limit_of(budget) and not over_budget:
         raise InputError(
             f"{where}: these actions cost {spent:g}, more than the budget of {budget:g} of round "
             f"{plan.round}; add over_budget=True if that is what happened."
@@ -47,7 +45,7 @@ def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) ->
     plain = given.str.strip_chars().str.to_lowercase()
     names = plain.replace_strict(spelled, default=None, return_dtype=pl.String)
     if names.null_count():
-        row = int(names.is_null().arg_max() or 0)
+        row = first_row(names.is_null())
         at = f"{where}: row {row + 1}, id {ids[row]}"
         if given[row] is None:
             raise InputError(f"{at}, has no action; expected one of {', '.join(spelled)}.")

@@ -10,8 +10,8 @@ import polars as pl
 
 from prefermab.engines import Engine
 from prefermab.errors import InputError
-from prefermab.planning.passes import Job, hashes
-from prefermab.planning.pieces import Piece
+from prefermab.folders.passes import Job, hashes
+from prefermab.folders.pieces import Piece
 from prefermab.tables import column
 
 AT_ONCE = 1 << 22

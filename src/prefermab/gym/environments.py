@@ -1,42 +1,23 @@
-"""Gymnasium environments for every domain (extra `gym`); importing this module registers them.
-
-An episode is a trial: `reset(seed=s)` begins trial 0 of `pm.evaluate(..., seed=s)`, with its arms,
-starts, opt-ins and luck, and every later `reset()` the next one. World i of a vector environment
-is a single one reset with seed s + i.
-
->>> import gymnasium
->>> import prefermab.gym
->>> env = gymnasium.make("prefermab/Armman-v0", n_arms=5, budget=2)
->>> seen, info = env.reset(seed=0)
->>> seen, reward, terminated, truncated, info = env.step([1, 1, 1, 0, 0])
->>> info["executed"].tolist(), info["projected"], info["spent"]
-([1, 1, 0, 0, 0], True, 2.0)
-"""
+"""The environments: one world, or several in step."""
 
 from collections.abc import Sequence
 from typing import Any
 
+import gymnasium
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from prefermab import domains
 from prefermab.arms import Arms
 from prefermab.domains import ContinuousDomain, Domain
-from prefermab.episodes import Setup
 from prefermab.errors import InputError, count
 from prefermab.evaluation import ROUNDS
+from prefermab.gym.episodes import Setup
+from prefermab.gym.worlds import Seen, Worlds, as_actions, as_seed, setup_of
 from prefermab.opt_in import Streaming
-from prefermab.worlds import Seen, Worlds, as_actions, as_seed, setup_of
-
-try:
-    import gymnasium
-    from gymnasium import spaces
-    from gymnasium.vector import AutoresetMode, VectorEnv
-    from gymnasium.vector.utils import batch_space
-except ModuleNotFoundError:
-    raise InputError(
-        "prefermab.gym needs Gymnasium, which is not installed: pip install 'prefermab[gym]'."
-    ) from None
 
 # Bounds must be finite to pass Gymnasium's checker; features and costs have none of their own.
 _LARGEST = float(np.finfo(np.float32).max)
@@ -212,6 +193,3 @@ def register() -> None:
 
 def _first(seen: Seen) -> Seen:
     return {name: values[0] for name, values in seen.items()}
-
-
-register()

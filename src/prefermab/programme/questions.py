@@ -7,10 +7,11 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, count, number
+from prefermab.planning.rules import Rules
 from prefermab.programme.identity import versions
-from prefermab.programme.ledger import Planned
 from prefermab.programme.packing import difference, pack, unpack
 from prefermab.programme.people import SINCE_ACTION
+from prefermab.programme.queries import Planned
 
 
 def question(budget: float, rules: Any, waiting: int, more: dict[str, Any]) -> dict[str, Any]:
@@ -40,8 +41,6 @@ def ask(
     """A plan's frame and the facts of its summary, from exactly what is stored of the question."""
     rules = asked["rules"]
     if rules is not None:
-        from prefermab.planning.rules import Rules
-
         given: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in rules.items()

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from prefermab.files import write_atomically
-from prefermab.planning import passes
+from prefermab.folders import passes
+from prefermab.folders.passes import Job, Report
+from prefermab.folders.pieces import Piece
 from prefermab.planning.limits import Limits, table
-from prefermab.planning.passes import Job, Report
-from prefermab.planning.pieces import Piece
 from prefermab.planning.selection import Task, choose
 from prefermab.planning.steps import Cut, Steps, unit_of
 

@@ -71,7 +71,7 @@ CREATE INDEX actions_of_round ON actions (round);
 """
 
 
-class Book:
+class Database:
     """An open file of a programme. Every change is made within `writing`."""
 
     def __init__(self, path: Path, wait: float):

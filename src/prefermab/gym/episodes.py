@@ -59,7 +59,7 @@ def project(
     actions of later arms are still carried out. What fits as it is stays as it is.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.episodes import project
+    >>> from prefermab.gym.episodes import project
     >>> costs = jnp.tile(jnp.array([0.0, 1.0, 2.0]), (4, 1))
     >>> project(jnp.array([2, 2, 1, 1]), costs, 3.0, jnp.array([True, True, True, True]))
     Array([2, 0, 1, 0], dtype=int32)

@@ -1,0 +1,28 @@
+"""Gymnasium environments for every domain (extra `gym`); importing this module registers them.
+
+An episode is a trial: `reset(seed=s)` begins trial 0 of `pm.evaluate(..., seed=s)`, with its arms,
+starts, opt-ins and luck, and every later `reset()` the next one. World i of a vector environment
+is a single one reset with seed s + i.
+
+>>> import gymnasium
+>>> import prefermab.gym
+>>> env = gymnasium.make("prefermab/Armman-v0", n_arms=5, budget=2)
+>>> seen, info = env.reset(seed=0)
+>>> seen, reward, terminated, truncated, info = env.step([1, 1, 1, 0, 0])
+>>> info["executed"].tolist(), info["projected"], info["spent"]
+([1, 1, 0, 0, 0], True, 2.0)
+"""
+
+from importlib.util import find_spec
+
+from prefermab.errors import InputError
+
+if find_spec("gymnasium") is None:
+    raise InputError(
+        "prefermab.gym needs Gymnasium, which is not installed: pip install 'prefermab[gym]'."
+    )
+from prefermab.gym.environments import AllocationEnv, AllocationVectorEnv, register
+
+__all__ = ["AllocationEnv", "AllocationVectorEnv", "register"]
+
+register()
