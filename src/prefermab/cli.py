@@ -32,7 +32,8 @@ def main() -> None:
         verb = tyro.cli(
             Verb,
             prog="prefermab",
-            description="Give a limited resource, round after round, to some of many.",
+            description="Give a limited resource, round after round, to some of many. "
+            "Begin with: prefermab demo",
             args=sys.argv[1:] or ["--help"],
         )
         verb.run()

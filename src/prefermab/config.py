@@ -71,8 +71,7 @@ class Paper:
     clip: float = 2.0
     """How far PPO lets the probability of an action move (agent clip ratio)."""
     entropy_start: float = 0.5
-    """Weight of the entropy bonus at the start; it also falls within every block of
-    subepochs, to a quarter in the last of four."""
+    """Weight of the entropy bonus at the start; it falls to a quarter within a block as well."""
     entropy_end: float = 0.0
     """Weight of the entropy bonus at the end."""
     actor_rate: float = 2e-3

@@ -58,13 +58,10 @@ def learned_from(log: Log, options: verbs.Learn) -> Learned:
     fit = fit_log(log, seed=options.seed)
     domain = Logged(log, fit, options.seed)
     held_out = hold_out(log, seed=options.seed)
-    hyper = dataclasses.asdict(options.exact)
-    del hyper["seed"]
     with progress() as report:
         model: Model = pretrain(
-            domain, options.n_arms, options.budget, "exact", options.seed,
-            progress=report, **hyper,
-        )  # fmt: skip
+            domain, options.n_arms, options.budget, "exact", options.seed, progress=report
+        )
         comparison = compare(domain, model, log, options.seed, report)
     transitions, effects = estimates(log, fit)
     learned = Learned(log, fit, model, transitions, effects, held_out, comparison)

@@ -5,6 +5,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -25,16 +26,7 @@ def pretrain(options: verbs.Pretrain) -> None:
     """Trains and saves; what was learned so far outlives an interruption."""
     use_compilation_cache()
     domain = domains.get(options.domain, **settings(options.settings))
-    if options.recipe not in RECIPES:
-        raise unknown("recipe", options.recipe, RECIPES)
-    for name, kind in RECIPES.items():
-        if name != options.recipe and getattr(options, name) != kind():
-            raise InputError(
-                f"--{name}... sets the recipe {name}, but the recipe is {options.recipe}: add "
-                f"--recipe {name}."
-            )
-    hyper = dataclasses.asdict(getattr(options, options.recipe))
-    del hyper["seed"]
+    hyper = hyperparameters(options)
     seeds = range(options.seed, options.seed + count(options.seeds, "seeds"))
     places = [options.out / f"seed-{seed}" for seed in seeds]
     for place in places if options.seeds > 1 else [options.out]:
@@ -71,6 +63,22 @@ def pretrain(options: verbs.Pretrain) -> None:
     if trouble is not None:
         raise trouble
     print(f"See how good it is: prefermab evaluate {folders[0]}")
+
+
+def hyperparameters(options: verbs.Pretrain) -> dict[str, Any]:
+    """Those of the recipe that is asked for; others are not passed over in silence."""
+    if options.recipe not in RECIPES:
+        raise unknown("recipe", options.recipe, RECIPES)
+    for name in RECIPES:
+        given = getattr(options, name)
+        if name != options.recipe and given != type(given)():
+            raise InputError(
+                f"--{name}... sets the recipe {name}, but the recipe is {options.recipe}: add "
+                f"--recipe {name}."
+            )
+    hyper = dataclasses.asdict(getattr(options, options.recipe))
+    del hyper["seed"]  # each model has its own
+    return hyper
 
 
 def finetune(options: verbs.Finetune) -> None:

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff
+from prefermab.verbs.options import Flag, Json, Many, Names, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Reproduce:
 
     out: Path = Path("report")
     """Folder to write the report to: index.html, README.md, cells.json and the figures."""
-    only: tuple[str, ...] = ()
+    only: Names = ()
     """Parts of it: table1 to table16, figure1 to figure4, prop1."""
     recipe: str = "all"
     """paper, sweep, exact, both (paper and sweep) or all."""
@@ -40,16 +40,15 @@ class Reproduce:
     """Training seeds."""
     trials: int = 1000
     """Paired trials of each cell; a fifth of them on epidemics."""
-    quick: Annotated[bool, FlagCreatePairsOff] = False
+    quick: Flag = False
     """A small version of everything, to see that it works."""
-    cache: Path | None = None
+    cache: Annotated[Path | None, shown("PATH")] = None
     """Where what is done is kept, so that a second run goes on; the user's cache if left out."""
     engine: str = "local"
     """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
-    workers: int | None = None
+    workers: Many = None
     """For the engine ray: cores to use; all if left out."""
-    json: Annotated[bool, FlagCreatePairsOff] = False
-    """Print JSON and nothing else on standard output."""
+    json: Json = False
 
     def run(self) -> None:
         """Runs the verb."""
@@ -69,18 +68,17 @@ class Reproduce:
 class Bench:
     """Measure how fast this machine trains, decides and plans, beside what it could do at most."""
 
-    only: tuple[str, ...] = ()
+    only: Names = ()
     """start, train, evaluate, act, plan, whittle, bound; all if left out."""
     largest: int = 10_000_000
     """The most arms at once."""
-    out: Path | None = None
+    out: Annotated[Path | None, shown("PATH")] = None
     """Where to write the figures as JSON."""
-    compare: Path | None = None
+    compare: Annotated[Path | None, shown("PATH")] = None
     """Figures of an earlier run to compare with."""
     threshold: float = 1.5
     """How many times the seconds of before are too many."""
-    json: Annotated[bool, FlagCreatePairsOff] = False
-    """Print JSON and nothing else on standard output."""
+    json: Json = False
 
     def run(self) -> None:
         """Runs the verb."""
