@@ -466,7 +466,7 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     status, printed, errors = learn(
         monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
         "--features", "region", "age", "--rewards", "0=0", "1=1", "--n-arms", 6,
-        "--budget", 2, "--exact.steps", 20, "--exact.arms", 32, "--json",
+        "--budget", 2, "--steps", 20, "--json",
     )  # fmt: skip
     assert status == 0, errors
     told = json.loads(printed)
@@ -509,7 +509,7 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
         ("log.csv", b"id;time;state;action;age\n1;1;bad;0;3\n", "only one column was found"),
         ("log.csv", "id,time,state,action,age\n1,1,schön,0,3\n".encode("latin-1"), "UTF-8"),
         ("log.parquet", b"id,time", "not a Parquet file"),
-        ("log.csv", b"id,time,state,action,age\n1,one,bad,0,3\n1,2,good,1,3\n", "row 1 holds"),
+        ("log.csv", b"id,time,state,action,age\n1,one,bad,0,3\n1,2,good,1,3\n", "row 2 holds"),
     ],
 )
 def test_a_bad_file_is_one_sentence_and_exit_status_2(

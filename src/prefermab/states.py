@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.tables import as_labels, as_numbers, first_row
+from prefermab.tables import as_labels, as_numbers, first_row, row_in
 
 NAMED = 12
 """As many states are named in a message; of more, the first and the last."""
@@ -35,7 +35,7 @@ def state_numbers(
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{where}: row {row + 1}, id {ids[row]}, has the state '{given[row]}'; expected "
+            f"{where}: {row_in(where, row)}, id {ids[row]}, has the state '{given[row]}'; expected "
             f"{expected_state(model)}."
         )
     return numbers.alias("state")

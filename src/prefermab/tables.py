@@ -99,17 +99,43 @@ def as_numbers(values: pl.Series, where: str) -> pl.Series:
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold numbers, but row {row + 1} holds "
-            f"'{values[row]}'."
+            f"{where}: the column '{values.name}' must hold numbers, but {row_in(where, row)} "
+            f"holds '{values[row]}'."
         )
     infinite = cast.is_infinite().fill_null(False)
     if infinite.any():
         row = first_row(infinite)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold finite numbers, but row {row + 1} "
-            f"holds {values[row]}."
+            f"{where}: the column '{values.name}' must hold finite numbers, but "
+            f"{row_in(where, row)} holds {values[row]}."
         )
     return cast.fill_nan(None)
+
+
+class Source(str):
+    """What a table is called in messages; it knows the number of its first row.
+
+    >>> from prefermab.tables import Source, row_in
+    >>> row_in(Source("people.csv", 2), 0), row_in("the table", 0)
+    ('row 2', 'row 1')
+    """
+
+    first: int
+
+    def __new__(cls, name: str, first: int) -> "Source":
+        source = super().__new__(cls, name)
+        source.first = first
+        return source
+
+
+def source_of(path: Path) -> Source:
+    """A file's name; a spreadsheet counts the header of a CSV file as its first row."""
+    return Source(str(path), 2 if path.suffix.lower() == ".csv" else 1)
+
+
+def row_in(where: str, row: int) -> str:
+    """A row, counted from 0, as a message names it."""
+    return f"row {row + getattr(where, 'first', 1)}"
 
 
 def first_row(where: pl.Series) -> int:
@@ -142,13 +168,13 @@ def check_ids(ids: pl.Series, where: str) -> None:
     """No id is missing, and none stands twice."""
     if ids.null_count():
         row = first_row(ids.is_null())
-        raise InputError(f"{where}: row {row + 1} has no id.")
+        raise InputError(f"{where}: {row_in(where, row)} has no id.")
     twice = ids.is_duplicated()
     if twice.any():
         rows = (twice & (ids == ids[first_row(twice)])).arg_true()
         raise InputError(
-            f"{where}: the id {ids[int(rows[0])]} is in row {rows[0] + 1} and again in row "
-            f"{rows[1] + 1}; expected one row for each person."
+            f"{where}: the id {ids[int(rows[0])]} is in {row_in(where, rows[0])} and again in "
+            f"{row_in(where, rows[1])}; expected one row for each person."
         )
 
 
@@ -164,8 +190,8 @@ def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold true or false, but row {row + 1} "
-            f"holds '{values[row]}'."
+            f"{where}: the column '{values.name}' must hold true or false, but "
+            f"{row_in(where, row)} holds '{values[row]}'."
         )
     return text.is_in(TRUE).fill_null(unknown)
 

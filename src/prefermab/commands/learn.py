@@ -18,7 +18,7 @@ from prefermab.logs.reading import Log, read_log
 from prefermab.model import Model
 from prefermab.pages import write as write_pages
 from prefermab.storage import save
-from prefermab.tables import read_table
+from prefermab.tables import read_table, source_of
 from prefermab.training import pretrain
 from prefermab.verbs import programmes as verbs
 
@@ -36,7 +36,7 @@ def learn(options: verbs.Learn) -> None:
         numbers(options.costs, "--costs") or None,
         numbers(options.rewards, "--rewards") or None,
         options.passive,
-        where=str(options.log),
+        where=source_of(options.log),
     )
     check_folder(options.out)
     folder = options.report or options.out / "report"
@@ -60,8 +60,9 @@ def learned_from(log: Log, options: verbs.Learn) -> Learned:
     held_out = hold_out(log, seed=options.seed)
     with progress() as report:
         model: Model = pretrain(
-            domain, options.n_arms, options.budget, "exact", options.seed, progress=report
-        )
+            domain, options.n_arms, options.budget, "exact", options.seed,
+            progress=report, steps=options.steps,
+        )  # fmt: skip
         comparison = compare(domain, model, log, options.seed, report)
     transitions, effects = estimates(log, fit)
     learned = Learned(log, fit, model, transitions, effects, held_out, comparison)

@@ -16,7 +16,7 @@ from prefermab.planning.plan import plan as make_plan
 from prefermab.planning.plan import what_if as compare
 from prefermab.planning.rules import Rules
 from prefermab.storage import load
-from prefermab.tables import check_table_path, read_table
+from prefermab.tables import check_table_path, read_table, source_of
 from prefermab.verbs import programmes as verbs
 
 MOST_BUDGETS = 1000
@@ -37,7 +37,12 @@ def plan(options: verbs.Plan) -> None:
     model = load(options.model)
     table = read_table(options.arms)
     made = make_plan(
-        model, table, options.budget, rules_of(options.rules), options.waiting, str(options.arms)
+        model,
+        table,
+        options.budget,
+        rules_of(options.rules),
+        options.waiting,
+        source_of(options.arms),
     )
     made.write(options.out)
     if options.json:
@@ -69,7 +74,7 @@ def what_if(options: verbs.WhatIf) -> None:
     model = load(options.model)
     found = compare(
         model, read_table(options.arms), budgets_of(options.budgets), rules_of(options.rules),
-        str(options.arms),
+        source_of(options.arms),
     )  # fmt: skip
     if options.json:
         print(json.dumps(found.to_dicts(), indent=2))

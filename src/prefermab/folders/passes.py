@@ -98,20 +98,19 @@ def look(
     model, rules = model_of(job.model), job.rules
     if frame is None:
         frame = piece.read(needed(model, rules, piece.file))
-    with piece.named() as where:
-        roster = read_roster(model, frame, where)
-        wanted = [*map(str, (*rules.exclude_ids, *rules.lock_ids))]
-        here: set[str] = set()
-        if wanted:
-            text = roster.ids.cast(pl.String)
-            here = set(text.filter(text.is_in(wanted)).to_list())
-        alone = dataclasses.replace(
-            rules,
-            exclude_ids=tuple(one for one in rules.exclude_ids if str(one) in here),
-            lock_ids=tuple(one for one in rules.lock_ids if str(one) in here),
-            min_share={}, max_share={}, budgets={},
-        )  # fmt: skip
-        return roster, apply(alone, model, roster, frame, where), sorted(here)
+    roster = read_roster(model, frame, piece.where)
+    wanted = [*map(str, (*rules.exclude_ids, *rules.lock_ids))]
+    here: set[str] = set()
+    if wanted:
+        text = roster.ids.cast(pl.String)
+        here = set(text.filter(text.is_in(wanted)).to_list())
+    alone = dataclasses.replace(
+        rules,
+        exclude_ids=tuple(one for one in rules.exclude_ids if str(one) in here),
+        lock_ids=tuple(one for one in rules.lock_ids if str(one) in here),
+        min_share={}, max_share={}, budgets={},
+    )  # fmt: skip
+    return roster, apply(alone, model, roster, frame, piece.where), sorted(here)
 
 
 def sampled(job: Job, piece: Piece) -> list[np.ndarray]:
@@ -245,8 +244,7 @@ def told(
     if not job.reasons or not rows.size:
         return found
     model, some = model_of(job.model), table[rows]
-    with piece.named() as where:
-        roster = read_roster(model, some, where)
+    roster = read_roster(model, some, piece.where)
     text = reasons(
         model, roster, kept["standing"][rows], some, price, best[rows], kept["raw"][rows],
         kept["locked"][rows] > 0, wide=True,

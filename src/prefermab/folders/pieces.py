@@ -1,9 +1,6 @@
 """A folder of Parquet parts, cut into pieces that fit into memory."""
 
-import contextlib
 import dataclasses
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +9,7 @@ from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.planning.roster import columns_of
 from prefermab.planning.rules import Rules
+from prefermab.tables import Source
 
 ROWS = 1 << 19
 """Most rows of a piece."""
@@ -44,16 +42,10 @@ class Piece:
             raise InputError(f"{self.shown}: it has changed while the plan was made.")
         return frame
 
-    @contextlib.contextmanager
-    def named(self) -> Iterator[str]:
-        """The name for what is wrong here; rows are then told as those of the file."""
-        try:
-            yield self.shown
-        except InputError as error:
-            told = re.sub(
-                r"(?<![\w'])row (\d+)", lambda row: f"row {int(row[1]) + self.first}", str(error)
-            )
-            raise InputError(told) from None
+    @property
+    def where(self) -> Source:
+        """What it is called in messages, in which rows are those of the file."""
+        return Source(self.shown, self.first + 1)
 
 
 def cut(folder: Path, rows: int = ROWS) -> list[Piece]:

@@ -12,7 +12,7 @@ from prefermab.engines import Engine
 from prefermab.errors import InputError
 from prefermab.folders.passes import Job, hashes
 from prefermab.folders.pieces import Piece
-from prefermab.tables import column
+from prefermab.tables import column, row_in
 
 AT_ONCE = 1 << 22
 """Checksums that are compared together."""
@@ -57,6 +57,6 @@ def holders(alike: np.ndarray, piece: Piece) -> list[tuple[str, str]]:
     rows = np.flatnonzero(np.isin(hashes(ids), alike))
     text = ids.cast(pl.String).gather(rows).to_list()
     return [
-        (one, f"row {piece.first + int(row) + 1} of {piece.shown}")
+        (one, f"{row_in(piece.where, int(row))} of {piece.shown}")
         for one, row in zip(text, rows, strict=True)
     ]

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.tables import as_labels, as_numbers, first_row
+from prefermab.tables import as_labels, as_numbers, first_row, row_in
 
 MOST_CATEGORIES = 50
 """A column with more different texts is a name or a number of its own, not a category."""
@@ -82,7 +82,9 @@ def times(values: pl.Series, where: str) -> pl.Series:
         kind = values.dtype
     if values.null_count():
         row = first_row(values.is_null())
-        raise InputError(f"{where}: row {row + 1} has no time in the column '{values.name}'.")
+        raise InputError(
+            f"{where}: {row_in(where, row)} has no time in the column '{values.name}'."
+        )
     if kind in (pl.Date, pl.Datetime):
         return values.cast(pl.Date).cast(pl.Int64)
     if not kind.is_numeric():
@@ -94,8 +96,8 @@ def times(values: pl.Series, where: str) -> pl.Series:
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold whole numbers or dates, but row "
-            f"{row + 1} holds {values[row]}."
+            f"{where}: the column '{values.name}' must hold whole numbers or dates, but "
+            f"{row_in(where, row)} holds {values[row]}."
         )
     return numbers.cast(pl.Int64)
 
@@ -114,7 +116,7 @@ def _parsed(values: pl.Series, where: str) -> pl.Series:
         row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold whole numbers or dates such as "
-            f"2026-01-31, but row {row + 1} holds '{values[row]}'."
+            f"2026-01-31, but {row_in(where, row)} holds '{values[row]}'."
         )
     return best
 

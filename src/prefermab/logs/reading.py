@@ -15,7 +15,7 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.logs.columns import Column, encode, feature_columns, known_labels, times
 from prefermab.logs.meaning import Meaning, meaning_of
-from prefermab.tables import as_frame, as_labels, column, first_row
+from prefermab.tables import as_frame, as_labels, column, first_row, row_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _rows(main: pl.DataFrame, roles: dict[str, str], where: str) -> pl.DataFrame
     """Rows in the order of people and time, each with its place in the file and its round."""
     if main["id"].null_count():
         row = first_row(main["id"].is_null())
-        raise InputError(f"{where}: row {row + 1} has no id in the column '{roles['id']}'.")
+        raise InputError(f"{where}: {row_in(where, row)} has no id in the column '{roles['id']}'.")
     who = as_labels(main["id"])
     rows = pl.DataFrame(
         {
@@ -222,8 +222,9 @@ def _check_twice(rows: pl.DataFrame, where: str) -> None:
         if before["time"] != after["time"]:
             times_ = f"{times_} and {after['shown']}, where rounds are {rows['apart'][0]} apart"
         raise InputError(
-            f"{where}: {after['id']} has two rows in one week, row {before['row'] + 1} and row "
-            f"{after['row'] + 1} (time {times_}); expected one row for each person and week."
+            f"{where}: {after['id']} has two rows in one week, {row_in(where, before['row'])} "
+            f"and {row_in(where, after['row'])} (time {times_}); expected one row for each person "
+            "and week."
         )
 
 

@@ -10,7 +10,7 @@ from prefermab.errors import InputError, unknown
 from prefermab.model import Model
 from prefermab.planning.roster import Roster
 from prefermab.planning.rules import Rules
-from prefermab.tables import FALSE, TRUE, as_flags, as_numbers, column, first_row
+from prefermab.tables import FALSE, TRUE, as_flags, as_numbers, column, first_row, row_in
 
 IN, OUT, EXCLUDED, RESTING = range(4)
 """Why somebody may (IN) or may not be acted on: opted out, excluded, in cooldown."""
@@ -53,17 +53,17 @@ def apply(rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where
             row = first_row(since < 0)
             raise InputError(
                 f"{where}: the column '{rules.last}' must hold rounds since the last action, but "
-                f"row {row + 1} holds {since[row]:g}."
+                f"{row_in(where, row)} holds {since[row]:g}."
             )
         resting = (since <= rules.cooldown).fill_null(False).to_numpy()
     standing = np.select([~roster.opt_in, excluded, resting], [OUT, EXCLUDED, RESTING], IN)
     locked = locks(rules, model, roster, frame, where)
     against = np.flatnonzero((locked != 0) & (standing != IN))
     if against.size:
-        row = against[0]
+        row = int(against[0])
         why = {OUT: "has opted out", EXCLUDED: "is excluded", RESTING: "is in cooldown"}
         raise InputError(
-            f"{where}: row {row + 1} (id {roster.ids[int(row)]}) is locked in but "
+            f"{where}: {row_in(where, row)} (id {roster.ids[row]}) is locked in but "
             f"{why[int(standing[row])]}: take one of the two rules away."
         )
     group, groups = codes(frame, rules.group, where)
@@ -97,7 +97,7 @@ def locks(
         row = first_row(strange)
         raise InputError(
             f"{where}: the column '{rules.lock}' must hold true, false or an action of "
-            f"{', '.join(model.action_names)}, but row {row + 1} holds '{given[row]}'."
+            f"{', '.join(model.action_names)}, but {row_in(where, row)} holds '{given[row]}'."
         )
     told = text.replace_strict(words, default=0, return_dtype=pl.Int32).fill_null(0).to_numpy()
     return np.where(told != 0, told, locked)

@@ -10,7 +10,7 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.states import expected_state, is_continuous, state_numbers
-from prefermab.tables import as_flags, as_labels, as_numbers, check_ids, column
+from prefermab.tables import as_flags, as_labels, as_numbers, check_ids, column, first_row, row_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,9 @@ def read_states(
     missing = given.is_null().to_numpy() & present
     if missing.any():
         row = int(missing.argmax())
-        raise InputError(f"{where}: row {row + 1} has no state; expected {expected_state(model)}.")
+        raise InputError(
+            f"{where}: {row_in(where, row)} has no state; expected {expected_state(model)}."
+        )
     numbers = state_numbers(model, given, ids, where, pl.Series(present)).fill_null(0)
     kind = np.float32 if is_continuous(model) else np.int32
     return np.where(present, numbers.to_numpy(), 0).astype(kind)
@@ -124,12 +126,14 @@ def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
         name = f"cost_{action}"
         if name in frame.columns:
             given = as_numbers(frame[name], where)
-            wrong = (given.is_null() | (given < 0)).to_numpy()
+            if model.costs is not None:
+                given = given.fill_null(model.costs[place])
+            wrong = given.is_null() | (given < 0)
             if wrong.any():
-                row = int(wrong.argmax())
+                row = first_row(wrong)
                 raise InputError(
-                    f"{where}: the column '{name}' must hold costs of at least 0, but row "
-                    f"{row + 1} holds {given[row]}."
+                    f"{where}: the column '{name}' must hold costs of at least 0, but "
+                    f"{row_in(where, row)} holds {given[row]}."
                 )
             costs[:, place] = given.to_numpy()
         elif model.costs is None:

@@ -16,7 +16,7 @@ from prefermab.programme.queries import Planned
 from prefermab.programme.questions import ask, change, check_replay, question, since_column
 from prefermab.programme.recording import done_of
 from prefermab.states import state_numbers
-from prefermab.tables import as_frame, column, first_row
+from prefermab.tables import as_frame, column, first_row, row_in
 
 
 class Programme:
@@ -91,7 +91,9 @@ class Programme:
             there = queries.present(sql, ids, "join")
             if there.any():
                 row = first_row(there)
-                raise InputError(f"join: row {row + 1}: {ids[row]} is in the programme already.")
+                raise InputError(
+                    f"join: {row_in('join', row)}: {ids[row]} is in the programme already."
+                )
             queries.put_details(sql, ids, read_details(self.model, frame, "join"), "join")
             queries.put_stays(sql, ids, now)
             if any(name.strip().lower() == "state" for name in frame.columns):
@@ -283,7 +285,7 @@ def _check_in(sql: Connection, ids: pl.Series, where: str) -> None:
     there = queries.present(sql, ids, where)
     if not there.all():
         row = first_row(~there)
-        raise InputError(f"{where}: row {row + 1}: {ids[row]} is not in the programme.")
+        raise InputError(f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme.")
 
 
 def _planned_before(sql: Connection, round: int, now: int, asked: dict[str, Any]) -> Planned:

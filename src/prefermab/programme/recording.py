@@ -8,7 +8,7 @@ from prefermab.budget import limit_of
 from prefermab.errors import InputError, unknown
 from prefermab.programme.people import read_ids
 from prefermab.programme.queries import Planned
-from prefermab.tables import as_frame, column, first_row
+from prefermab.tables import as_frame, column, first_row, row_in
 
 
 def done_of(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.DataFrame:
@@ -24,7 +24,8 @@ def done_of(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.Da
         if strange.any() or ids.dtype != plan.frame["id"].dtype:
             row = first_row(strange)
             raise InputError(
-                f"{where}: row {row + 1}: {ids[row]} is not in the plan of round {plan.round}."
+                f"{where}: {row_in(where, row)}: {ids[row]} is not in the plan of round "
+                f"{plan.round}."
             )
         done = _costed(model, plan, pl.DataFrame([ids, names]))
     done = done.filter(pl.col("action") != passive)
@@ -46,7 +47,7 @@ def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) ->
     names = plain.replace_strict(spelled, default=None, return_dtype=pl.String)
     if names.null_count():
         row = first_row(names.is_null())
-        at = f"{where}: row {row + 1}, id {ids[row]}"
+        at = f"{where}: {row_in(where, row)}, id {ids[row]}"
         if given[row] is None:
             raise InputError(f"{at}, has no action; expected one of {', '.join(spelled)}.")
         raise InputError(f"{at}: {unknown('action', given[row], model.action_names)}")

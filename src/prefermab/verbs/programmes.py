@@ -73,6 +73,8 @@ class Learn:
     """Folder for the report; `report` in the model's folder if left out."""
     seed: int = 0
     """Where all randomness starts; the same seed gives the same model."""
+    steps: int = 6000
+    """Steps of the training; fewer give a first look sooner."""
     json: Json = False
 
     def run(self) -> None:
