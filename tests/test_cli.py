@@ -42,6 +42,68 @@ def test_no_arguments_show_the_help():
     assert "demo" in ran.stdout
 
 
+def test_the_version_is_told():
+    assert prefermab("--version").stdout == f"prefermab {pm.__version__}\n"
+
+
+def test_a_misspelt_verb_is_put_right():
+    ran = prefermab("pla", "armman")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == "prefermab: unknown verb 'pla': did you mean 'plan'?\n"
+
+
+def test_a_misspelt_option_is_answered_with_those_of_its_verb():
+    ran = prefermab("models", "--seeed", "3")
+    assert ran.returncode == 2
+    assert "prefermab models --help" in ran.stderr
+    assert not any(other in ran.stderr for other in ("--seeds", "--arms-seed", "evaluate"))
+
+
+@pytest.mark.parametrize("arguments", ["plan --help", "--help", "--version", "models", "pla"])
+def test_a_reader_who_has_gone_ends_it_quietly(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(
+        [sys.executable, "-m", "prefermab", *arguments.split()],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    if arguments == "pla":
+        assert (ran.returncode, len(ran.stderr.splitlines())) == (2, 1)
+    else:
+        assert (ran.returncode, ran.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is full")
+@pytest.mark.parametrize("arguments", ["--help", "models --json"])
+def test_a_full_disk_is_told_in_one_sentence(arguments):
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "prefermab", *arguments.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 2
+    assert ran.stderr == "prefermab: cannot write the output: No space left on device.\n"
+
+
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
+def test_a_signal_is_understood_before_anything_heavy_is_imported(number, status):
+    code = (
+        "import os, signal, sys, prefermab.cli as cli\n"
+        "assert not {'tyro', 'numpy', 'rich', 'prefermab.errors'} & set(sys.modules)\n"
+        f"cli.verbs = lambda: os.kill(os.getpid(), signal.{number})\n"
+        "cli.main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (status, "prefermab: interrupted.\n")
+
+
 def test_evaluate_prints_json_and_nothing_else(tmp_path):
     picture = tmp_path / "new folder" / "c.svg"
     options = "--n-arms 5 --budget 2 --trials 40 --opt-in 0.6 1.0 --json --against none random"
