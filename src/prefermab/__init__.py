@@ -74,12 +74,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"prefermab.{name}")
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"prefermab.{_NAMES[name]}"), name)
-    raise AttributeError(f"module 'prefermab' has no attribute '{name}'")
+if not TYPE_CHECKING:  # a type checker is to see a name that is misspelt
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f"prefermab.{name}")
+        if name in _NAMES:
+            return getattr(importlib.import_module(f"prefermab.{_NAMES[name]}"), name)
+        raise AttributeError(f"module 'prefermab' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,9 @@
 """Verbs for a table of people: this round's list, and what other budgets would do."""
 
 import json
+import re
 import sys
+from collections.abc import Sequence
 
 import polars as pl
 from rich.console import Console
@@ -12,14 +14,22 @@ from prefermab.commands.shared import numbers, progress
 from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
 from prefermab.folders.driver import plan_folder
+from prefermab.folders.pieces import parts
+from prefermab.model import Model
 from prefermab.planning.plan import plan as make_plan
 from prefermab.planning.plan import what_if as compare
+from prefermab.planning.roster import unused_columns
 from prefermab.planning.rules import Rules
+from prefermab.planning.summary import plain
 from prefermab.storage import load
-from prefermab.tables import check_table_path, read_table, source_of
+from prefermab.tables import check_table_path, read_table, source_of, write_table
 from prefermab.verbs import programmes as verbs
 
 MOST_BUDGETS = 1000
+LEFT_ALONE = re.compile(
+    r"opt(ed)?.?out|do.?not|dont|dnc|consent|unsubscri|withdr|refus|exclu", re.IGNORECASE
+)
+"""Names of columns that may hold a wish not to be contacted."""
 
 
 def plan(options: verbs.Plan) -> None:
@@ -34,17 +44,13 @@ def plan(options: verbs.Plan) -> None:
             "files, but it is none."
         )
     check_table_path(options.out)
-    model = load(options.model)
-    table = read_table(options.arms)
-    made = make_plan(
-        model,
-        table,
-        options.budget,
-        rules_of(options.rules),
-        options.waiting,
-        source_of(options.arms),
-    )
-    made.write(options.out)
+    if options.out.resolve() == options.arms.resolve():
+        raise InputError(f"--out {options.out} is the table of people itself: take another name.")
+    model, rules = load(options.model), rules_of(options.rules)
+    table, where = read_table(options.arms), source_of(options.arms)
+    made = make_plan(model, table, options.budget, rules, options.waiting, where)
+    write_table(in_order(made.frame), options.out)
+    warn_of_unused(model, rules, table.columns)
     if options.json:
         print(made.as_json())
         return
@@ -54,10 +60,12 @@ def plan(options: verbs.Plan) -> None:
 
 def of_folder(options: verbs.Plan) -> None:
     """Writes the list of a folder of people to another folder and prints its summary."""
+    rules = rules_of(options.rules)
+    warn_of_unused(load(options.model), rules, list(pl.read_parquet_schema(parts(options.arms)[0])))
     try:
         with progress() as report:
             made = plan_folder(
-                options.model, options.arms, options.out, options.budget, rules_of(options.rules),
+                options.model, options.arms, options.out, options.budget, rules,
                 options.waiting, options.engine, options.workers, options.reasons, report,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -83,13 +91,16 @@ def what_if(options: verbs.WhatIf) -> None:
         for heading in ("budget", "spent", "chosen", "price", "expected gain"):
             table.add_column(heading, justify="right")
         for row in found.iter_rows(named=True):
-            gain = "" if row["gain"] is None else f"{row['gain']:.4g}"
+            gain = "" if row["gain"] is None else plain(row["gain"])
             table.add_row(
-                f"{row['budget']:g}", f"{row['spent']:g}", str(row["chosen"]),
+                plain(row["budget"]), plain(row["spent"]), f"{row['chosen']:,}",
                 f"{row['price']:.3g}", gain,
             )  # fmt: skip
         Console().print(table)
-        print("Expected gain: reward over what doing nothing would bring.")
+        print(
+            "Expected gain: reward, then and later, over doing nothing in this round, where later "
+            "rounds have the model's usual budget."
+        )
     if options.plot is not None:
         plots.save(plots.budgets(found), options.plot)
 
@@ -105,7 +116,27 @@ def shown(frame: pl.DataFrame, rows: int = 10) -> None:
         table.add_row(str(row["rank"]), str(row["id"]), row["action"], price, row["reason"])
     Console().print(table)
     if chosen.height > rows:
-        print(f"and {chosen.height - rows} more")
+        print(f"and {chosen.height - rows:,} more")
+
+
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """The list as it is worked through: chosen, waiting, then all others; figures cut short."""
+    short = pl.col("score", "price").round_sig_figs(4)
+    return frame.sort("rank", nulls_last=True, maintain_order=True).with_columns(short)
+
+
+def warn_of_unused(model: Model, rules: Rules, columns: Sequence[str]) -> None:
+    """Says which columns nothing looks at, louder where one sounds like a wish to be left alone."""
+    unused = unused_columns(model, rules, columns)
+    for name in filter(LEFT_ALONE.search, unused):
+        print(
+            f"prefermab: the column '{name}' is not used: if it says who must not be acted on, add "
+            f"--exclude {name}.",
+            file=sys.stderr,
+        )
+    others = [name for name in unused if not LEFT_ALONE.search(name)]
+    if others:
+        print(f"prefermab: not used: {', '.join(others)}.", file=sys.stderr)
 
 
 def rules_of(options: verbs.RuleOptions) -> Rules:

@@ -14,7 +14,7 @@ from prefermab.folders import passes
 from prefermab.folders.passes import Job, Report
 from prefermab.folders.pieces import Piece
 from prefermab.planning.limits import Limits, table
-from prefermab.planning.selection import Task, choose
+from prefermab.planning.selection import choose
 from prefermab.planning.steps import Cut, Steps, unit_of
 
 Each = Callable[[str, Callable[[Piece], Any]], list[Any]]
@@ -34,7 +34,7 @@ def choose_together(
     gains, costs, locked = people["gains"], people["costs"], people["locked"].astype(int)
 
     def chosen(budget: float) -> np.ndarray:
-        return choose(Task.of(gains, costs, budget, limits, locked, per_cost=True))
+        return choose(gains, costs, budget, limits, locked, per_cost=True)
 
     def gained(actions: np.ndarray) -> float:
         taken = gains[np.arange(len(actions)), actions]

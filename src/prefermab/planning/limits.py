@@ -103,7 +103,7 @@ def locks(
     return np.where(told != 0, told, locked)
 
 
-def named(roster: Roster, ids: Iterable[str], rule: str, where: str) -> np.ndarray:
+def named(roster: Roster, ids: Iterable[str | int], rule: str, where: str) -> np.ndarray:
     """Which rows have one of these ids."""
     wanted = [str(one) for one in ids]
     if not wanted:

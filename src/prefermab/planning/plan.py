@@ -29,7 +29,7 @@ from prefermab.planning.limits import EXCLUDED, OUT, RESTING, Limits, apply
 from prefermab.planning.reasons import reasons
 from prefermab.planning.roster import Roster, read_roster
 from prefermab.planning.rules import Rules
-from prefermab.planning.selection import Task, check_locks, choose
+from prefermab.planning.selection import check_locks, choose
 from prefermab.planning.steps import Steps, alone, cut_of, unit_of
 from prefermab.planning.summary import Summary
 from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned
@@ -90,6 +90,8 @@ def what_if(
     if not limits:
         raise InputError("budgets must name at least one budget.")
     draft = Draft.of(model, as_frame(frame), rules or Rules(), limits[0], where)
+    # At the price of each budget the future would differ, and with it what an action is worth.
+    usual = draft.judged(model.budget * draft.roster.size / model.n_arms)
     rows = []
     for budget in limits:
         draft = draft.judged(budget)
@@ -100,7 +102,7 @@ def what_if(
                 "spent": paid(actions, draft.roster.costs),
                 "chosen": int((actions > 0).sum()),
                 "price": draft.price,
-                "gain": draft.gained(actions),
+                "gain": usual.gained(actions),
             }
         )
     return pl.DataFrame(rows, schema_overrides={"gain": pl.Float64})
@@ -165,9 +167,7 @@ class Draft:
         """Everyone's action."""
         roster, limits, locked = self.roster, self.limits, self.locked
         if self.rules.about_groups:
-            return choose(
-                Task.of(self.gains, roster.costs, self.budget, limits, locked, self.per_cost)
-            )
+            return choose(self.gains, roster.costs, self.budget, limits, locked, self.per_cost)
         check_locks(locked, roster.costs, self.budget, limits)
         if self.by_steps:
             return self._in_steps(locked)
@@ -248,7 +248,7 @@ def laid_out(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
     prices = own_prices(draft.model, roster, draft.price, raw)
     may = draft.limits.may
     order = np.lexsort(
-        (np.arange(size), -(scores if prices is None else prices), ~(actions > 0), ~may)
+        (np.arange(size), -scores, -(scores if prices is None else prices), ~(actions > 0), ~may)
     )
     rank = np.empty(size, int)
     rank[order] = np.arange(1, size + 1)

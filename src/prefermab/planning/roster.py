@@ -9,6 +9,7 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
+from prefermab.planning.rules import Rules
 from prefermab.states import expected_state, is_continuous, state_numbers
 from prefermab.tables import as_flags, as_labels, as_numbers, check_ids, column, first_row, row_in
 
@@ -106,11 +107,11 @@ def read_features(
             found[:, place[name]] = numbers.to_numpy()
             unknown[name] += numbers.null_count()
             continue
-        text = as_labels(frame[name])
-        strange = ~text.is_in(known).fill_null(False).to_numpy()
+        text = as_labels(frame[name]).str.to_lowercase()
+        strange = ~text.is_in([category.lower() for category in known]).fill_null(False).to_numpy()
         unknown[name] += int(strange.sum())
         for category in known:
-            is_it = (text == category).fill_null(False).to_numpy()
+            is_it = (text == category.lower()).fill_null(False).to_numpy()
             found[:, place[f"{name}={category}"]] = np.where(strange, np.nan, is_it)
     for name in [name for name, times in unknown.items() if not times]:
         del unknown[name]
@@ -142,3 +143,12 @@ def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
                 "model."
             )
     return costs
+
+
+def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
+    """Columns of a table that neither the model nor a rule looks at."""
+    looked_at = {"id", "state", "opt_in", *columns_of(model.feature_names)}
+    looked_at |= {f"cost_{action}" for action in model.action_names}
+    named = (rules.exclude, rules.lock, rules.group, rules.worker, rules.last)
+    looked_at |= {name.strip().lower() for name in named if name}
+    return [name for name in columns if name not in looked_at and name.lower() not in looked_at]

@@ -1,7 +1,7 @@
 """Rules that a plan must keep, as they are given."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from prefermab.errors import InputError, count, number, share
 
@@ -19,12 +19,12 @@ class Rules:
 
     exclude: str | None = None
     """Column of true and false: these are not acted on."""
-    exclude_ids: tuple[str, ...] = ()
-    """Ids of more people who are not acted on."""
+    exclude_ids: Sequence[str | int] = ()
+    """Ids of more people who are not acted on, or one id."""
     lock: str | None = None
     """Column of true and false, or of actions by name: these are acted on first."""
-    lock_ids: tuple[str, ...] = ()
-    """Ids of more people who are acted on first."""
+    lock_ids: Sequence[str | int] = ()
+    """Ids of more people who are acted on first, or one id."""
     cooldown: int = 0
     """Rounds that must pass after an action before the next."""
     last: str = "rounds_since_action"
@@ -42,6 +42,10 @@ class Rules:
 
     def __post_init__(self) -> None:
         count(self.cooldown, "cooldown", at_least=0)
+        for name in ("exclude_ids", "lock_ids"):
+            given = getattr(self, name)
+            ids = (given,) if isinstance(given, str | int) else tuple(given)
+            object.__setattr__(self, name, ids)
         for name in ("min_share", "max_share"):
             for group, value in getattr(self, name).items():
                 share(value, f"{name} of the group '{group}'")

@@ -138,8 +138,41 @@ class Task:
                     ledger.of_worker[by] += cost
 
 
-def choose(task: Task) -> np.ndarray:
-    """An action for everyone that keeps all limits, or the reason why there is none."""
+def choose(
+    gains: np.ndarray,
+    costs: np.ndarray,
+    budget: float,
+    limits: Limits,
+    locked: np.ndarray,
+    per_cost: bool,
+) -> np.ndarray:
+    """An action for everyone that keeps all limits, or the reason why there is none.
+
+    Dear actions can keep out more people than they are worth, so a choice without them is made too,
+    and the better one taken.
+    """
+    levels = np.unique(costs[:, 1:].max(axis=0))[::-1] if per_cost else [np.inf]
+    best, most, refused = None, -np.inf, None
+    for level in levels:
+        allowed = np.where(costs <= level, gains, -np.inf)
+        allowed[:, 0] = gains[:, 0]
+        try:
+            found = in_order(Task.of(allowed, costs, budget, limits, locked, per_cost))
+        except InputError as error:
+            refused = refused or error
+            continue
+        taken = gains[np.arange(len(found)), found]
+        gained = float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
+        if gained > most:
+            best, most = found, gained
+    if best is None:
+        assert refused is not None
+        raise refused
+    return best
+
+
+def in_order(task: Task) -> np.ndarray:
+    """The choice that takes what gains most per cost first."""
     limits = task.limits
     check_locks(task.locked, task.costs, task.budget, limits)
     unlimited = [len(task.locked)] * len(limits.group_names)

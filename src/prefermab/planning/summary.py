@@ -33,15 +33,17 @@ class Summary:
     """What each rule costs: what would be gained more without it, all others kept."""
 
     def __str__(self) -> str:
-        told = ", ".join(f"{number} {name}" for name, number in self.by_action.items()) or "nobody"
+        told = (
+            ", ".join(f"{number:,} {name}" for name, number in self.by_action.items()) or "nobody"
+        )
         lines = [
-            f"{self.chosen} of {self.people} people ({told}); {self.spent:g} spent, "
-            f"{self.left:g} left of {self.budget:g}; price {self.price:.3g}"
+            f"{self.chosen:,} of {people(self.people)} ({told}); {plain(self.spent)} spent, "
+            f"{plain(self.left)} left of {plain(self.budget)}; price {self.price:.3g}"
         ]
         if self.gain is not None and self.one_more is not None:
             lines.append(
-                f"expected gain {self.gain:.4g}, at best {self.bound:.4g} under the same rules; "
-                f"one more unit of budget would gain {self.one_more:.3g}"
+                f"expected gain {plain(self.gain)}, at best {plain(self.bound)} under the same "
+                f"rules; one more unit of budget would gain {self.one_more:.3g}"
             )
         apart = {
             "opted out": self.opted_out,
@@ -50,14 +52,38 @@ class Summary:
             "locked in": self.locked,
             "with unknown features": self.incomplete,
         }
-        lines.append(", ".join(f"{number} {what}" for what, number in apart.items()))
-        if self.unknown:
-            cells = ", ".join(f"{name} {number}" for name, number in self.unknown.items())
-            lines.append(f"unknown or missing: {cells}")
+        lines.append(", ".join(f"{number:,} {what}" for what, number in apart.items()))
+        nowhere = [name for name, number in self.unknown.items() if number == self.people]
+        some = {name: number for name, number in self.unknown.items() if number < self.people}
+        if some:
+            cells = ", ".join(f"{name} of {number:,}" for name, number in some.items())
+            lines.append(f"unknown: {cells}")
+        if nowhere:
+            lines.append(
+                f"the model uses {' and '.join(nowhere)}, unknown of everyone here: is the column "
+                "there, and spelt so?"
+            )
         for rule, cost in self.rules.items():
-            lines.append(f"the rule {rule} costs {'?' if cost is None else f'{cost:.4g}'}")
+            lines.append(f"the rule {rule} costs {'?' if cost is None else plain(cost)}")
         return "\n".join(lines)
 
     def as_json(self) -> str:
         """The numbers as JSON."""
         return json.dumps(dataclasses.asdict(self), indent=2)
+
+
+def plain(number: float | None) -> str:
+    """A number as people write it.
+
+    >>> from prefermab.planning.summary import plain
+    >>> plain(1e6), plain(12.5), plain(0.12345)
+    ('1,000,000', '12.5', '0.1235')
+    """
+    if number is None:
+        return "?"
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
+
+
+def people(number: int) -> str:
+    """So many people."""
+    return f"{number:,} {'person' if number == 1 else 'people'}"
