@@ -44,7 +44,10 @@ def imports() -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
         for node in ast.walk(tree):
             names = []
             if isinstance(node, ast.ImportFrom) and node.module == "prefermab":
-                names = [f"prefermab.{alias.name}" for alias in node.names]
+                names = [
+                    f"prefermab.{alias.name}" for alias in node.names
+                    if alias.name != "__version__"
+                ]  # fmt: skip
             elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("prefermab."):
                 names = [str(node.module)]
             for name in names:
