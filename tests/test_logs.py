@@ -151,10 +151,13 @@ def test_rows_may_come_in_any_order_and_from_pandas():
 NO_ROWS = TINY.clear()
 WRONG = [
     (NO_ROWS, {}, "there are no rows"),
-    (TINY.drop("state"), {}, "the column 'state' is missing; found id, time, action"),
+    (TINY.drop("state"), {}, "the column 'state' is missing; found id, time, action, age, region: "
+     "name yours with state=... (--state on the command line)"),
     (TINY.select("id"), {}, "only one column was found, 'id'; the separator may be wrong"),
     (TINY.with_columns(time=pl.Series([1, 1, 3, 5, 1, 2, 3, 2])), {},
-     "1 has two rows in one week, row 1 and row 2 (time 1)"),
+     "1 has two rows in one week, row 1 and row 2 (time 1); expected"),
+    (TINY.with_columns(time=pl.Series([1, 1, 1, 5, 1, 2, 2, 2])), {},
+     "row 1 and row 2 (time 1), and 2 more such rows; expected"),
     (TINY.with_columns(time=10 * pl.col("time") + pl.Series([0, 0, -7, 0, 0, 0, 0, 0])), {},
      "two rows in one week, row 2 and row 3 (time 20 and 23, where rounds are 10 apart)"),
     (TINY.with_columns(time=pl.Series(["1", "2", "3rd", "5", "1", "2", "3", "2"])), {},
@@ -170,6 +173,8 @@ WRONG = [
      "no person has known states in two weeks"),
     (TINY.filter(pl.col("id") != 1), {}, "no transition under the action 'call' can be used"),
     (TINY, {"costs": {"none": 0, "call": 1, "visit": 3}}, "costs name the action 'visit'"),
+    (TINY, {"costs": {"none": 0, "cal": 1}}, "name the action 'cal', which the log never has, so "
+     "that nothing can be learned about it: did you mean 'call'?"),
     (TINY, {"costs": {"none": 0}}, "costs must give a number for the action 'call'"),
     (TINY, {"costs": {"none": 1, "call": 1}, "passive": None}, "must cost 0, but none does"),
     (TINY, {"costs": {"none": 0, "call": 0}, "passive": None}, "not none and call: name it"),
@@ -177,7 +182,10 @@ WRONG = [
     (TINY, {"costs": {"none": 0, "call": -1}}, "the cost of 'call' must be a finite number of at"),
     (TINY, {"passive": None}, "costs or passive must say which action costs nothing: call, none"),
     (TINY, {"passive": "call", "costs": {"none": 0, "call": 1}}, "'call' must cost 0, not 1"),
-    (TINY, {"rewards": {"bad": 0, "god": 1}}, "rewards must give a number for the state 'good'"),
+    (TINY, {"passive": "nothing"}, "passive is 'nothing', which is no action of the log: did you"),
+    (TINY, {"rewards": {"bad": 0, "god": 1}}, "rewards name the state 'god', which the log never"),
+    (TINY.with_columns(state=pl.col("state").replace({"good": "#N/A"})), {"rewards": {"bad": 0}},
+     "must give a number for the state '#N/A' of the log, first in row 3; leave the cell empty"),
     (TINY, {"rewards": {**REWARDS, "best": 2}}, "rewards name the state 'best'"),
     (TINY, {"rewards": {"bad": 1, "good": 1}}, "rewards are the same for every state"),
     (TINY, {"rewards": {"bad": "low", "good": 1}}, "the reward of 'bad' must be a finite number"),
@@ -191,6 +199,10 @@ WRONG = [
     (TINY.rename({"age": "a=b"}), {}, "'a=b' must not have = in its name"),
     (TINY.with_columns(age=pl.date(2026, 1, 1)), {}, "'age' holds Date values"),
     (TINY.with_columns(state=pl.col("state").replace({"good": "Bad"})), {}, "upper and lower case"),
+    (TINY.with_columns(region=pl.Series(["North"] + ["north"] * 7)), {},
+     "the level 'North' of row 1 in the column 'region' differs from 'north' in upper and lower"),
+    (TINY.with_columns(age=pl.Series(["30", "31", None, "twenty", "50", "50", "50", "50"])), {},
+     "'age' holds numbers in 6 rows but 'twenty' in row 4: correct it, or leave it empty"),
 ]  # fmt: skip
 
 
@@ -200,8 +212,14 @@ def test_a_bad_log_is_refused_in_one_sentence(frame, changes, message):
         read_log(frame, **{"passive": "none", "rewards": REWARDS, **changes})
     told = str(caught.value)
     assert message in told
-    assert told.endswith(".")
+    assert told.endswith((".", "?"))
     assert "\n" not in told
+
+
+def test_numbers_beside_as_many_words_are_categories():
+    parity = ["0", "1", "many", "none", "0", "0", "0", "many"]
+    log = tiny(region=pl.Series(parity))
+    assert log.feature_names[1:] == ("region=0", "region=1", "region=many", "region=none")
 
 
 def test_a_name_is_no_category():
@@ -506,7 +524,10 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
         ("log.xlsx", b"id,time", "expected a file that ends in .csv"),
         ("log.csv", b"", "the file is empty"),
         ("log.csv", b"id,time,state,action,age\n", "there are no rows"),
-        ("log.csv", b"id;time;state;action;age\n1;1;bad;0;3\n", "only one column was found"),
+        ("log.csv", b"id;time;state;action;age\n1;1;bad;0;3,5\n", "save it with commas between"),
+        ("log.csv", "id,time,state,action,age\n1,1,bad,0,3\n".encode("utf-16"), "UTF-16; save it"),
+        ("log.csv", b"id,time,state\n1,1,bad\n1,2\n", "row 3 has 2 fields, but the header has 3"),
+        ("log.csv", b'id,time,state\n1,"1",bad\n\n1,2,bad,4\n', "row 4 has 4 fields"),
         ("log.csv", "id,time,state,action,age\n1,1,schön,0,3\n".encode("latin-1"), "UTF-8"),
         ("log.parquet", b"id,time", "not a Parquet file"),
         ("log.csv", b"id,time,state,action,age\n1,one,bad,0,3\n1,2,good,1,3\n", "row 2 holds"),

@@ -1,5 +1,6 @@
 """Tables of people: read from a file or taken from a frame, with errors that say where."""
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,45 @@ def read_table(path: Path) -> pl.DataFrame:
     try:
         if path.suffix.lower() != ".csv":
             return pl.read_parquet(path)
-        frame = pl.read_csv(path, infer_schema_length=None, null_values=list(UNKNOWN))
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
+        _check_commas(path)
+        return pl.read_csv(path, infer_schema_length=None, null_values=list(UNKNOWN))
+    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: {_told(path, error)}") from None
-    if frame.width == 1 and any(mark in frame.columns[0] for mark in ";\t|"):
-        raise InputError(
-            f"{path}: only one column was found, '{frame.columns[0]}'; expected columns separated "
-            "by commas."
-        )
-    return frame
+
+
+SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "bars"}
+
+
+def _check_commas(path: Path) -> None:
+    """Commas between the columns, and as many of them in every row as in the header."""
+    text = path.read_bytes()
+    head = text[: text.find(b"\n") % (len(text) + 1)]
+    if b"\0" in head:
+        raise InputError(f"{path}: the text is in UTF-16; save it as UTF-8.")
+    for mark, name in SEPARATORS.items():
+        if mark in head and b"," not in head:
+            raise InputError(
+                f"{path}: only one column was found, because {name} separate the columns; save it "
+                "with commas between the columns."
+            )
+    lines = text.count(b"\n") + (not text.endswith(b"\n"))
+    # Where nothing is in quotes, counting is enough; rows are looked at only if that fails.
+    if b'"' in text or text.count(b",") != lines * head.count(b","):
+        _check_lengths(path)
+
+
+def _check_lengths(path: Path) -> None:
+    """Every row has as many fields as the header, but for lines with nothing in them."""
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        rows = csv.reader(file)
+        width = len(next(rows))
+        for number, fields in enumerate(rows, 2):
+            if fields and len(fields) != width:
+                few = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+                raise InputError(
+                    f"{path}: row {number} has {few}, but the header has {width}; expected as "
+                    "many, with quotes around a text that holds a comma."
+                )
 
 
 def as_frame(frame: Any, name: str = "frame") -> pl.DataFrame:

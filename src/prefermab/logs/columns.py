@@ -60,18 +60,24 @@ def in_order(names: Sequence[str]) -> list[str]:
     return sorted(names, key=place)
 
 
-def known_labels(values: pl.Series, role: str, where: str) -> list[str]:
-    """The different labels of a column, none like another but for upper and lower case."""
-    found = in_order(values.drop_nulls().unique().to_list())
+def known_labels(values: pl.Series, role: str, where: str) -> dict[str, int]:
+    """The different labels of a column in order, none like another but for upper and lower case,
+    each with the first row that holds it."""
+    places = pl.DataFrame({"label": as_labels(values)}).with_row_index("row").drop_nulls()
+    each = places.group_by("label").agg(pl.col("row").min(), pl.len().alias("n"))
+    first, often = (dict(zip(each["label"], each[name], strict=True)) for name in ("row", "n"))
+    rows = {name: int(first[name]) for name in in_order(list(first))}
     alike: dict[str, str] = {}
-    for name in found:
-        if name.lower() in alike:
+    for name in rows:
+        other = alike.setdefault(name.lower(), name)
+        if other != name:
+            few, many = sorted((other, name), key=lambda label: often[label])
             raise InputError(
-                f"{where}: the {role}s '{alike[name.lower()]}' and '{name}' of the column "
-                f"'{values.name}' differ in upper and lower case only; expected one spelling."
+                f"{where}: the {role} '{few}' of {row_in(where, rows[few])} in the column "
+                f"'{values.name}' differs from '{many}' in upper and lower case only; expected one "
+                "spelling."
             )
-        alike[name.lower()] = name
-    return found
+    return rows
 
 
 def times(values: pl.Series, where: str) -> pl.Series:
@@ -140,15 +146,30 @@ def _feature_column(values: pl.Series, where: str) -> Column:
         return Column(name)
     if kind not in (pl.String, pl.Categorical, pl.Enum):
         raise InputError(f"{where}: the feature column '{name}' must hold numbers or text.")
-    levels = in_order(as_labels(values).drop_nulls().unique().to_list())
-    if not levels:
+    _check_words(values, where)
+    levels = as_labels(values).drop_nulls().unique()
+    if levels.is_empty():
         raise InputError(f"{where}: the feature column '{name}' has no known value.")
     if len(levels) > MOST_CATEGORIES:
         raise InputError(
             f"{where}: the feature column '{name}' has {len(levels):,} different texts; a category "
             f"has at most {MOST_CATEGORIES}: leave it out of the features."
         )
-    return Column(name, tuple(levels))
+    return Column(name, tuple(known_labels(values, "level", where)))
+
+
+def _check_words(values: pl.Series, where: str) -> None:
+    """Where most of the different texts are numbers, the others are taken for mistakes."""
+    text = as_labels(values)
+    numeric = text.cast(pl.Float64, strict=False).is_not_null()
+    wrong = text.is_not_null() & ~numeric
+    if wrong.any() and text.filter(numeric).n_unique() > text.filter(wrong).n_unique():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' holds numbers in {numeric.sum():,} rows but "
+            f"'{values[row]}' in {row_in(where, row)}: correct it, or leave it empty if it is "
+            "unknown (n/a, #N/A or - is a text)."
+        )
 
 
 def encode(column: Column, values: pl.Series, where: str) -> np.ndarray:

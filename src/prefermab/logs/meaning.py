@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.errors import InputError, number
-from prefermab.logs.columns import in_order, label_of
+from prefermab.errors import InputError, number, unknown
+from prefermab.logs.columns import label_of
+from prefermab.tables import row_in
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -22,17 +23,17 @@ class Meaning:
 
 
 def meaning_of(
-    states: Sequence[str],
-    actions: Sequence[str],
+    states: Mapping[str, int],
+    actions: Mapping[str, int],
     costs: Mapping[Any, Any] | Sequence[Any] | None,
     rewards: Mapping[Any, Any] | None,
     passive: Any,
     where: str,
 ) -> Meaning:
-    """Labels that were found, put together with what was said of them.
+    """Labels that were found, each with its first row, put together with what was said of them.
 
     >>> from prefermab.logs.meaning import meaning_of
-    >>> found = meaning_of(["bad", "good"], ["call", "none"], {"none": 0, "call": 2},
+    >>> found = meaning_of({"bad": 0, "good": 1}, {"call": 1, "none": 0}, {"none": 0, "call": 2},
     ...                    {"bad": 0, "good": 1}, None, "the log")
     >>> found.actions
     ('none', 'call')
@@ -49,7 +50,7 @@ def meaning_of(
         )
     earned = _rewards(rewards, states, where)
     paid = _costs(costs, actions, passive, where)
-    ordered = _passive_first(paid, passive, where)
+    ordered = _passive_first(paid, passive)
     return Meaning(
         tuple(earned),
         np.array(list(earned.values())),
@@ -59,7 +60,7 @@ def meaning_of(
 
 
 def _rewards(
-    rewards: Mapping[Any, Any] | None, states: Sequence[str], where: str
+    rewards: Mapping[Any, Any] | None, states: Mapping[str, int], where: str
 ) -> dict[str, float]:
     if not isinstance(rewards, Mapping):
         raise InputError(f"rewards must give a number for each state: {', '.join(states)}.")
@@ -72,11 +73,16 @@ def _rewards(
 
 def _costs(
     costs: Mapping[Any, Any] | Sequence[Any] | None,
-    actions: Sequence[str],
+    actions: Mapping[str, int],
     passive: Any,
     where: str,
 ) -> dict[str, float]:
     """A cost for each action; left out, the passive one is free and the others cost 1."""
+    if passive is not None and label_of(passive) not in actions:
+        name = label_of(passive)
+        raise InputError(
+            f"passive is '{name}', which is no action of {where}: {_hint(name, actions)}"
+        )
     if costs is None:
         free = label_of(passive) if passive is not None else "0"
         if free not in actions:
@@ -97,12 +103,10 @@ def _costs(
     return paid
 
 
-def _passive_first(paid: dict[str, float], passive: Any, where: str) -> tuple[str, ...]:
+def _passive_first(paid: dict[str, float], passive: Any) -> tuple[str, ...]:
     free = [action for action, cost in paid.items() if cost == 0]
     if passive is not None:
         name = label_of(passive)
-        if name not in paid:
-            raise InputError(f"passive is '{name}', which is no action of {where}.")
         if paid[name] != 0:
             raise InputError(f"the passive action '{name}' must cost 0, not {paid[name]:g}.")
         free = [name]
@@ -113,17 +117,25 @@ def _passive_first(paid: dict[str, float], passive: Any, where: str) -> tuple[st
 
 
 def _check_labels(
-    name: str, kind: str, given: Mapping[str, float], known: Sequence[str], where: str
+    name: str, kind: str, given: Mapping[str, float], known: Mapping[str, int], where: str
 ) -> None:
-    for label in known:
-        if label not in given:
-            raise InputError(f"{name} must give a number for the {kind} '{label}' of {where}.")
     for label in given:
         if label not in known:
             raise InputError(
-                f"{name} name the {kind} '{label}', which {where} never has (it has "
-                f"{', '.join(in_order(known))}): nothing can be learned about it."
+                f"{name} name the {kind} '{label}', which {where} never has, so that nothing can "
+                f"be learned about it: {_hint(label, known)}"
             )
+    for label, row in known.items():
+        if label not in given:
+            raise InputError(
+                f"{name} must give a number for the {kind} '{label}' of {where}, first in "
+                f"{row_in(where, row)}; leave the cell empty if it is unknown."
+            )
+
+
+def _hint(name: str, known: Mapping[str, int]) -> str:
+    """What may be meant by a name that is not known."""
+    return str(unknown("label", name, known)).removeprefix(f"unknown label '{name}': ")
 
 
 def _finite(value: Any, name: Any) -> float:
@@ -136,11 +148,11 @@ def _finite(value: Any, name: Any) -> float:
     return real
 
 
-def _only(names: Sequence[str]) -> str:
-    return names[0] if names else "unknown"
+def _only(names: Mapping[str, int]) -> str:
+    return next(iter(names), "unknown")
 
 
-def _others(actions: Sequence[str], costs: Any) -> str:
+def _others(actions: Mapping[str, int], costs: Any) -> str:
     named = [label_of(name) for name in costs] if isinstance(costs, Mapping) else []
     other = [f"'{name}'" for name in named if name not in actions]
     return " and ".join(other) or "any other"

@@ -113,7 +113,7 @@ def read_log(
     given = as_frame(frame, where)
     _check_width(given, where)
     roles = {"id": id, "time": time, "state": state, "action": action}
-    main = pl.DataFrame({role: column(given, name, where) for role, name in roles.items()})
+    main = pl.DataFrame({role: _role(given, role, name, where) for role, name in roles.items()})
     _check_roles(roles, where)
     if given.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person and week.")
@@ -121,8 +121,8 @@ def read_log(
     columns = feature_columns(others, where)
     rows = _rows(main, roles, where)
     meaning = meaning_of(
-        known_labels(rows["state"].alias(state), "state", where),
-        known_labels(rows["action"].alias(action), "action", where),
+        known_labels(main["state"].alias(state), "state", where),
+        known_labels(main["action"].alias(action), "action", where),
         costs, rewards, passive, where,
     )  # fmt: skip
     rows = _placed(rows, meaning)
@@ -140,6 +140,14 @@ def read_log(
         / rows["round"].n_unique(),
         found=_found(rows, main["time"]),
     )
+
+
+def _role(given: pl.DataFrame, role: str, name: str, where: str) -> pl.Series:
+    try:
+        return column(given, name, where)
+    except InputError as error:
+        hint = f"name yours with {role}=... (--{role} on the command line)"
+        raise InputError(f"{str(error).removesuffix('.')}: {hint}.") from None
 
 
 def _check_width(given: pl.DataFrame, where: str) -> None:
@@ -221,10 +229,12 @@ def _check_twice(rows: pl.DataFrame, where: str) -> None:
         times_ = before["shown"]
         if before["time"] != after["time"]:
             times_ = f"{times_} and {after['shown']}, where rounds are {rows['apart'][0]} apart"
+        more = int(twice.sum()) - 1
+        also = f", and {more:,} more such {'row' if more == 1 else 'rows'}" if more else ""
         raise InputError(
             f"{where}: {after['id']} has two rows in one week, {row_in(where, before['row'])} "
-            f"and {row_in(where, after['row'])} (time {times_}); expected one row for each person "
-            "and week."
+            f"and {row_in(where, after['row'])} (time {times_}){also}; expected one row for each "
+            "person and week."
         )
 
 
