@@ -1,5 +1,7 @@
 """The main job in a minute."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +23,9 @@ from prefermab.verbs import studies as verbs
 def demo(options: verbs.Demo) -> None:
     """Runs a streaming programme with the shipped model, then compares and draws."""
     use_compilation_cache()
-    picture = plots.check_target(options.out)
+    picture = None
+    with contextlib.suppress(plots.NoPlotsError):
+        picture = plots.check_target(options.out)
     model = load("armman")
     domain = domains.Armman()
     console = Console(highlight=False)
@@ -48,10 +52,12 @@ def demo(options: verbs.Demo) -> None:
             progress=report,
         )
     console.print(table(frame))
-    plots.save(plots.comparison(frame, "Whom to call: 25 mothers, 7 calls a week"), picture)
-    console.print(
-        f"\nThe picture is in {picture}.\nNext, on another domain: prefermab evaluate sis"
-    )
+    if picture is None:
+        console.print("\nFor a picture of it: pip install 'prefermab[plot]'")
+    else:
+        plots.save(plots.comparison(frame, "Whom to call: 25 mothers, 7 calls a week"), picture)
+        console.print(f"\nThe picture is in {picture}.")
+    console.print("Next, on another domain: prefermab evaluate synthetic")
 
 
 def weeks(model: Model, domain: Domain, seed: int) -> Table:
