@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from prefermab.experiments.lab import APART
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prefermab"
 LATE = {("model", "planning"), ("model", "storage")}
@@ -61,6 +63,10 @@ def imports() -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
 def test_every_room_is_on_a_floor_and_every_floor_has_rooms():
     there = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or path.is_dir()}
     assert there - {"__init__", "__pycache__", "weights", "data", "py"} == set(floors())
+
+
+def test_source_that_no_result_depends_on_is_named_as_it_is_now():
+    assert all((SOURCE / name).exists() for name in APART)
 
 
 def test_no_room_imports_from_a_floor_above():
