@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 
 import prefermab as pm
 from prefermab.engines import Local
+from prefermab.folders import driver
 from prefermab.folders.driver import plan_folder
 from prefermab.planning.steps import Cut, Steps, alone, cut_of, unit_of
-from prefermab.storage import shipped_models
+from prefermab.storage import fingerprint, shipped_models
 from test_plan import run
 
 MODEL = pm.load("armman")
@@ -90,7 +92,9 @@ def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, bud
         found = whole(out)
         assert found.select(COLUMNS).equals(made.frame.select(COLUMNS))
         assert not (out / ".unfinished").exists()
-        assert json.loads((out / "summary.json").read_text()) == dataclasses.asdict(summary)
+        kept = json.loads((out / "summary.json").read_text())
+        assert kept.pop("origin")["model"] == "armman"
+        assert kept == dataclasses.asdict(summary)
         summaries.append((summary, found))
     (first, plan), others = summaries[0], summaries[1:]
     assert all(found.equals(plan) for _, found in others)
@@ -254,7 +258,7 @@ def test_what_else_is_refused(tmp_path):
         plan_folder("armman", arms, theirs / "thesis.txt", 9)
     plan_folder("armman", arms, tmp_path / "done", 9)
     with pytest.raises(pm.InputError, match="done is not empty"):
-        plan_folder("armman", arms, tmp_path / "done", 9)
+        plan_folder("armman", arms, tmp_path / "done", 8)
 
 
 def test_a_full_disk_is_told_and_what_is_done_stays(tmp_path, table, monkeypatch):
@@ -292,14 +296,97 @@ def test_what_was_interrupted_goes_on(tmp_path, table):
     for where in ("sampled", "judge", "answer", "write"):
         with pytest.raises(KeyboardInterrupt):
             plan_folder("armman", arms, tmp_path / "out", engine=Interrupted(where), **asked)
-    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
+    out = tmp_path / "out"
+    assert [path.name for path in out.iterdir()] == [".unfinished"]
+    done = {path.name: path.stat().st_mtime_ns for path in out.glob(".unfinished/part-*")}
     assert len(done) == 1
     with pytest.raises(pm.InputError, match="an unfinished plan of other people"):
         plan_folder("armman", arms, tmp_path / "out", **{**asked, "budget": 501})
     plan_folder("armman", arms, tmp_path / "out", **asked)
     for path in (tmp_path / "at-once").iterdir():
         assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
-    assert all(path.stat().st_mtime_ns == time for path, time in done.items())
+    assert all((out / name).stat().st_mtime_ns == time for name, time in done.items())
+
+
+def test_a_plan_that_was_killed_on_the_way_to_its_place_goes_on(tmp_path, monkeypatch):
+    arms = in_parts(people(30), tmp_path / "arms", [10, 20])
+    out, move = tmp_path / "out", Path.replace
+    summary = plan_folder("armman", arms, tmp_path / "at-once", 4)
+    for last, moved in (("part-00001.parquet", 1), ("summary.json", 3)):
+
+        def killed(path, target, last=last):
+            if path.name == last and target.parent == out:
+                raise KeyboardInterrupt
+            return move(path, target)
+
+        monkeypatch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            plan_folder("armman", arms, out, 4)
+        assert len(list(out.glob("part-*"))) == moved
+        assert not (out / "summary.json").exists()
+    monkeypatch.setattr(Path, "replace", move)
+    monkeypatch.setattr("prefermab.folders.driver.small", None)
+    assert plan_folder("armman", arms, out, 4) == summary
+    for path in (tmp_path / "at-once").iterdir():
+        assert (out / path.name).read_bytes() == path.read_bytes()
+    assert not (out / ".unfinished").exists()
+
+
+def test_a_finished_plan_is_told_again_and_says_what_it_is_of(tmp_path, monkeypatch):
+    arms, out = in_parts(people(30), tmp_path / "arms", []), tmp_path / "out"
+    summary = plan_folder("armman", arms, out, 4)
+    origin = json.loads((out / "summary.json").read_text())["origin"]
+    assert origin["package"] == pm.__version__
+    assert origin["fingerprint"] == fingerprint(MODEL)
+    (out / ".unfinished").mkdir()  # as if killed at the very end
+    with monkeypatch.context() as patch:
+        patch.setattr("prefermab.folders.driver.small", None)
+        assert plan_folder("armman", arms, out, 4) == summary
+    assert not (out / ".unfinished").exists()
+    people(30, seed=1).write_parquet(arms / "people-0.parquet")
+    with pytest.raises(pm.InputError, match="out is not empty"):
+        plan_folder("armman", arms, out, 4)
+    plan_folder("armman", arms, tmp_path / "other", 4)
+    other = json.loads((tmp_path / "other" / "summary.json").read_text())["origin"]
+    assert {name for name in origin if origin[name] != other[name]} == {"inputs"}
+    (tmp_path / "other" / "part-00000.parquet").unlink()
+    with pytest.raises(pm.InputError, match="other is not empty"):
+        plan_folder("armman", arms, tmp_path / "other", 4)
+
+
+def test_people_who_change_while_the_plan_is_made_are_refused(tmp_path, monkeypatch):
+    arms, out = in_parts(people(30), tmp_path / "arms", []), tmp_path / "out"
+    made = driver.small
+
+    def meanwhile(*given):
+        people(30, seed=1).write_parquet(arms / "people-0.parquet")
+        return made(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver, "small", meanwhile)
+        with pytest.raises(pm.InputError, match="changed while the plan was made"):
+            plan_folder("armman", arms, out, 4)
+    assert not any(out.iterdir())
+    assert plan_folder("armman", arms, out, 4).people == 30
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs locks")
+def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
+    arms, out = in_parts(people(30), tmp_path / "arms", []), tmp_path / "out"
+    made = driver.small
+
+    def meanwhile(*given):
+        again = run("plan", "armman", "--arms", "arms", "--budget", 4, "--out", "out",
+                    folder=tmp_path)  # fmt: skip
+        assert (again.returncode, again.stdout) == (2, "")
+        assert "another process is making this plan" in again.stderr.splitlines()[-1]
+        with pytest.raises(pm.InputError, match="an unfinished plan of other people"):
+            plan_folder("armman", arms, out, 5)
+        return made(*given)
+
+    monkeypatch.setattr(driver, "small", meanwhile)
+    assert plan_folder("armman", arms, out, 4).people == 30
+    assert sorted(path.name for path in out.iterdir()) == ["part-00000.parquet", "summary.json"]
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 5])
@@ -362,6 +449,10 @@ def test_the_command_plans_a_folder(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "summary.json").read_text())
+    again = run("plan", "armman", "--arms", "arms", "--budget", 3, "--out", "out", folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("9 of 50 people")
+    assert again.stdout.endswith("out holds this plan already\n")
     one = run("plan", "armman", "--arms", "arms/people-0.parquet", "--budget", 3, "--out", "a.csv",
               "--engine", "ray", folder=tmp_path)  # fmt: skip
     assert one.returncode == 2

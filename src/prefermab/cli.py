@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Annotated, Any, NoReturn, Union
 
-from prefermab import __version__
+import prefermab
 
 DESCRIPTION = (
     "Give a limited resource, round after round, to some of many. Begin with: prefermab demo"
@@ -90,7 +90,7 @@ def obey(typed: list[str]) -> None:
 
     known, words = verbs(), typed or ["--help"]
     if words[0] == "--version":
-        print(f"prefermab {__version__}")
+        print(f"prefermab {prefermab.__version__}")
         return
     if words[0] in known:
         # Alone, so that a mistake is answered with this verb's options only.

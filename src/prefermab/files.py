@@ -1,11 +1,17 @@
 """Files that are whole or not there: nothing already written is lost or half-written."""
 
+import contextlib
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from prefermab.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # Windows, which has no such locks
+    fcntl = None
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -37,3 +43,39 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"cannot write {path}: it is a folder.") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path, otherwise: str) -> Iterator[None]:
+    """Keeps `path` locked; where another process does, an `InputError` that says `otherwise`.
+
+    The lock ends with the process, however that ends. Where the system has no locks there is none.
+
+    >>> import tempfile, pathlib
+    >>> from prefermab.files import locked
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "lock"
+    >>> with locked(path, "taken."), locked(path, "taken."):
+    ...     pass
+    Traceback (most recent call last):
+        ...
+    prefermab.errors.InputError: taken.
+    """
+    if fcntl is None:
+        yield
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(otherwise) from None
+        except OSError:
+            pass  # a shared folder without locks
+        # Whoever had it may have removed the file in between, and a third may have made a new one.
+        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            raise InputError(otherwise)
+        yield

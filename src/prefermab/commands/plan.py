@@ -62,6 +62,8 @@ def of_folder(options: verbs.Plan) -> None:
     """Writes the list of a folder of people to another folder and prints its summary."""
     rules = rules_of(options.rules)
     warn_of_unused(load(options.model), rules, list(pl.read_parquet_schema(parts(options.arms)[0])))
+    target = options.out / "summary.json"
+    there = target.exists()
     try:
         with progress() as report:
             made = plan_folder(
@@ -71,7 +73,11 @@ def of_folder(options: verbs.Plan) -> None:
     except KeyboardInterrupt:
         print(f"What is done is kept in {options.out}: the same command goes on.", file=sys.stderr)
         raise
-    print(made.as_json() if options.json else f"{made}\nwritten to {options.out}")
+    if options.json:
+        print(target.read_text(), end="")
+    else:
+        ended = f"{options.out} holds this plan already" if there else f"written to {options.out}"
+        print(f"{made}\n{ended}")
 
 
 def what_if(options: verbs.WhatIf) -> None:

@@ -57,7 +57,8 @@ def plan_folder(
 
     `model` is a model that ships or a model's folder. `engine` is `local` or `ray`; the plan is
     the same on both, and however the people are divided into files. `rows` are read at once. What
-    an interrupted call has done is kept in `out`, and the same call goes on from there.
+    an interrupted call has done is kept in `out`, and the same call goes on from there; a plan is
+    finished when `summary.json` is there, and the same call then only returns it.
 
     >>> import pathlib, tempfile
     >>> import polars as pl
@@ -86,21 +87,26 @@ def plan_folder(
     people = pieces[-1].start + pieces[-1].rows
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
     place = Place(job, pieces, waiting)
-    place.enter()
-    try:
-        if people <= CHUNK:
-            summary = small(job, pieces, waiting, str(arms))
-        elif isinstance(engine, Engine):
-            summary = Driver(job, pieces, waiting, engine, progress).run(place)
-        else:
-            with engine_of(engine, workers) as found:
-                summary = Driver(job, pieces, waiting, found, progress).run(place)
-        place.leave(summary)
-    except InputError:
-        place.abandon()
-        raise
-    except OSError as error:
-        raise InputError(f"cannot write the plan to {out}: {error.strerror or error}.") from None
+    with place.entered() as done:
+        if done is not None:
+            return done
+        try:
+            if place.ready.exists():
+                return place.move()
+            if people <= CHUNK:
+                summary = small(job, pieces, waiting, str(arms))
+            elif isinstance(engine, Engine):
+                summary = Driver(job, pieces, waiting, engine, progress).run(place)
+            else:
+                with engine_of(engine, workers) as found:
+                    summary = Driver(job, pieces, waiting, found, progress).run(place)
+            place.leave(summary)
+        except InputError:
+            place.abandon()
+            raise
+        except OSError as error:
+            why = error.strerror or error
+            raise InputError(f"cannot write the plan to {out}: {why}.") from None
     return summary
 
 

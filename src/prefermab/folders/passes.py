@@ -62,8 +62,8 @@ class Job:
         return self.scratch / f"actions-{piece.number:05}.npy"
 
     def part(self, piece: Piece) -> Path:
-        """A piece of the finished plan."""
-        return Path(self.out) / f"part-{piece.number:05}.parquet"
+        """A piece of the plan, until all are written."""
+        return self.scratch / f"part-{piece.number:05}.parquet"
 
 
 @dataclasses.dataclass(frozen=True)
