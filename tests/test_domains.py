@@ -5,6 +5,9 @@ import pytest
 import scipy.stats
 
 import prefermab as pm
+from own_domain import Pumps, Tanks
+from prefermab.domains import checking
+from prefermab.gym.worlds import setup_of
 
 DOMAINS = [
     pm.domains.Synthetic(),
@@ -209,3 +212,129 @@ def test_bad_input_gets_one_clear_sentence(make, message):
     with pytest.raises(pm.InputError, match=message) as caught:
         make()
     assert "\n" not in str(caught.value)
+
+
+def spoiled(kind=Pumps, **changes):
+    return type(kind.__name__, (kind,), changes)()
+
+
+@pytest.mark.parametrize("domain", [Pumps(), Tanks()], ids=ids)
+def test_a_sound_domain_of_ones_own_passes(domain):
+    pm.domains.check(domain)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"row": lambda *_: jnp.ones(2) / 2}, "must return 3 numbers, one"),
+        ({"row": lambda *_: [0.2, 0.3, 0.5]}, "an array of jax.numpy, not a"),
+        ({"costs": lambda *_: jnp.zeros(2)}, "3 numbers, one for each action"),
+        ({"costs": lambda _, arm: jnp.ones(3) if arm[0] > 0.5 else jnp.zeros(3)}, "jnp.where"),
+        ({"costs": lambda _, arm: np.asarray(arm)}, "jax.numpy instead of numpy"),
+        ({"costs": lambda _, arm: arm.wear}, "costs of 'pumps' fails: AttributeError"),
+        ({"parameters": lambda *_: jnp.ones(3)}, "2 numbers, one for each parameter"),
+        ({"reward_at": lambda *_: jnp.ones(3)}, "must return one number"),
+        ({"reward_at": lambda *_: None}, "not nothing"),
+        ({"encode": lambda _, state: state}, "numbers along one axis"),
+        ({"start": lambda *_: jnp.zeros(())}, "must be a whole number"),
+        ({"step": lambda _self, _key, _arm, state, _action: 0.5 * state}, "as start does, int32"),
+        ({"state_names": ("down", "worn", "worn")}, "'worn' is there twice"),
+        ({"state_names": "abc"}, "must be a tuple of names, one for each state"),
+        ({"action_names": ("none",)}, "at least 2 actions, the passive one first"),
+        ({"parameter_names": ()}, "at least 1 parameter"),
+        ({"usual_arms": 0}, "usual_arms of 'pumps' must be"),
+    ],
+)
+def test_what_methods_of_a_domain_return_is_checked(changes, message):
+    with pytest.raises(pm.InputError, match=message) as caught:
+        pm.domains.check(spoiled(**changes))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        (
+            spoiled(row=lambda *_: jnp.array([0.2, 0.3, 0.3])),
+            r"transitions of 'pumps': row gave \[0.2 0.3 0.3\], which adds up to 0.8 and not to 1, "
+            "in the state 'down' under the action 'none'",
+        ),
+        (
+            spoiled(row=lambda *_: jnp.array([-0.2, 0.6, 0.6])),
+            "which is negative in places",
+        ),
+        (
+            spoiled(
+                row=lambda _self, _arm, cell, action: jnp.where(
+                    (cell == 1) & (action == 2), jnp.nan, jnp.ones(3) / 3
+                )
+            ),
+            "which is not finite, in the state 'worn' under the action 'replace'",
+        ),
+        (
+            spoiled(costs=lambda *_: jnp.array([0.0, 1.0, jnp.nan])),
+            "costs of 'pumps': nan is not finite, under the action 'replace'",
+        ),
+        (spoiled(costs=lambda *_: jnp.array([0.0, -2.0, 1.0])), "-2 is negative, under"),
+        (spoiled(costs=lambda *_: jnp.ones(3)), "passive one and must cost 0, not 1"),
+        (
+            spoiled(reward_at=lambda _self, _arm, state: jnp.where(state == 2, jnp.inf, 0.0)),
+            "rewards of 'pumps': inf is not finite, in the state 'new'",
+        ),
+        (spoiled(start=lambda *_: jnp.asarray(3)), "start of 'pumps': 3 is not from 0"),
+        (
+            spoiled(step=lambda _self, _key, _arm, state, _action: jnp.minimum(state + 1, 2)),
+            "step of 'pumps' does not do what row says",
+        ),
+        (
+            spoiled(step=lambda _self, _key, _arm, state, _action: state + 1),
+            "step of 'pumps': 3 is not a state from 0 to 2, in the state 'new'",
+        ),
+        (
+            spoiled(Tanks, moments=lambda _self, _arm, state, _action: (state, -0.1)),
+            "moments of 'tanks': -0.1 is no standard deviation, in the state '0'",
+        ),
+    ],
+)
+def test_what_a_domain_says_of_a_few_arms_is_checked(domain, message):
+    with pytest.raises(pm.InputError, match=message) as caught:
+        pm.domains.check(domain)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_step_of_ones_own_that_follows_the_rows_passes():
+    def step(self, key, arm, state, action):
+        return jax.random.choice(key, 3, p=self.row(arm, state, action))
+
+    pm.domains.check(spoiled(step=step))
+
+
+def test_all_that_computes_with_a_domain_checks_it_first():
+    leaky = spoiled(row=lambda *_: jnp.ones(3) / 4)
+    arms = leaky.draw_arms(jax.random.key(0), 3)
+    model = pm.load("armman")
+    for compute in (
+        lambda: pm.evaluate(leaky, {"none": pm.policies.NoAction()}, bound=False),
+        lambda: pm.pretrain(leaky),
+        lambda: pm.pretrain_seeds(leaky, [0, 1]),
+        lambda: pm.simulate(domain=leaky),
+        lambda: pm.finetune(model, leaky, arms=arms),
+        lambda: setup_of(leaky, 3, 2.0, 5, 1.0, None),
+    ):
+        with pytest.raises(pm.InputError, match=r"adds up to 0\.75"):
+            compute()
+
+
+def test_a_sound_domain_is_checked_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(checking, "check", looked.append)
+    domain = Pumps()
+    for _ in range(3):
+        checking.check_once(domain)
+        checking.check_once(pm.domains.Armman())
+    assert looked == [domain]
+
+
+def test_a_class_is_no_domain():
+    with pytest.raises(pm.InputError, match=r"domain is a class: write Pumps\(\)"):
+        checking.check_once(Pumps)

@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from prefermab.arms import Arms, Key, TrialKeys
 from prefermab.domains.base import Domain
+from prefermab.domains.checking import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
 from prefermab.oracles.lagrangian import relax
@@ -66,8 +67,7 @@ def evaluate(
     >>> frame["policy"].to_list()
     ['whittle', 'none']
     """
-    if not isinstance(domain, Domain):
-        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+    check_once(domain)
     if not policies:
         raise InputError("policies must name at least one policy to evaluate.")
     players = {name: as_policy(given, name) for name, given in policies.items()}

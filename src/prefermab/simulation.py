@@ -17,6 +17,7 @@ import polars as pl
 from prefermab.arms import Actions, Key, Observation
 from prefermab.budget import greedy
 from prefermab.domains.base import Domain
+from prefermab.domains.checking import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Trials, batches_of, play_checked, trial_keys
 from prefermab.opt_in import Streaming
@@ -84,6 +85,7 @@ def programmes(
     domain = getattr(model, "domain", None) if domain is None else domain
     if not isinstance(domain, Domain):
         raise InputError("domain must be a Domain such as Armman(), or that of a model.")
+    check_once(domain)
     given = usual_policies() if policies is None else dict(policies)
     given = ({} if model is None else {"prefermab": model}) | given
     players = {name: as_policy(policy, name) for name, policy in given.items()}

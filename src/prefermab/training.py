@@ -16,6 +16,7 @@ from prefermab.checkpoints import Checkpoint
 from prefermab.config import recipe_config
 from prefermab.courses import COURSES, Course, Rows
 from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.domains.checking import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
@@ -80,8 +81,7 @@ def pretrain_seeds(
     >>> len(pm.pretrain_seeds(pm.domains.Synthetic(), [0, 1], steps=20))
     2
     """
-    if not isinstance(domain, Domain):
-        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+    check_once(domain)
     if not seeds:
         raise InputError("seeds must name at least one seed.")
     config = recipe_config(recipe, settings)

@@ -14,6 +14,7 @@ from prefermab.arms import Arms, Key
 from prefermab.config import Paper, Tuning, check_settings, recipe_config
 from prefermab.courses import TEACHERS, train_paper
 from prefermab.domains.base import Domain
+from prefermab.domains.checking import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_trials
 from prefermab.model import Model, Tuned
@@ -119,8 +120,7 @@ def ddlpo(
     >>> topline.history["samples_per_arm"].to_list()
     [100, 200, 300, 400]
     """
-    if not isinstance(domain, Domain):
-        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+    check_once(domain)
     config = recipe_config("paper", {"opt_in": 1.0, **settings})
     money = jnp.asarray(
         number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32
@@ -273,8 +273,7 @@ def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, i
     own = model.domain if domain is None else domain
     if own is None:
         raise InputError("this model's domain is not known by name: give domain=.")
-    if not isinstance(own, Domain):
-        raise InputError(f"domain must be a Domain such as Armman(), not {own!r}.")
+    check_once(own)
     if arms is None:
         raise InputError("arms must be given: those to learn from, as domain.draw_arms draws them.")
     expected = (len(model.action_names), len(model.feature_names), len(model.state_names))

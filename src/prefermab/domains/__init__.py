@@ -10,6 +10,7 @@ from typing import Any
 
 from prefermab.domains.armman import Armman
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
+from prefermab.domains.checking import check
 from prefermab.domains.continuous_synthetic import ContinuousSynthetic
 from prefermab.domains.logged import Logged, from_log
 from prefermab.domains.sis import SIS, ContinuousSIS
@@ -53,6 +54,7 @@ __all__ = [
     "Logged",
     "Synthetic",
     "Tabular",
+    "check",
     "from_log",
     "get",
 ]

@@ -13,6 +13,7 @@ import numpy as np
 from prefermab import domains
 from prefermab.arms import Arms, Observation, TrialKeys
 from prefermab.domains import Domain
+from prefermab.domains.checking import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import how_many
 from prefermab.gym.episodes import Episode, Setup, begin, step
@@ -38,6 +39,7 @@ def setup_of(
         raise InputError(f"domain must be a Domain such as Armman(), or a name, not {domain!r}.")
     elif settings:
         raise InputError(f"{next(iter(settings))} is no argument where a Domain is given.")
+    check_once(domain)
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
     if arms is not None:
