@@ -1,3 +1,4 @@
+import io
 import json
 import os
 import signal
@@ -7,8 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import prefermab as pm
+from prefermab.commands.shared import bar, fitting, progress
 
 
 def prefermab(*arguments, folder=None, **environment):
@@ -210,6 +213,31 @@ def test_ctrl_c_ends_with_130_and_no_traceback():
     _, errors = running.communicate(timeout=120)
     assert running.returncode == 130
     assert "Traceback" not in errors
+
+
+def test_where_nobody_watches_a_line_is_printed_now_and_then(capsys):
+    times = iter([0.0, 3.0, 10.0, 10.0, 12.0, 19.9, 25.0, 25.0])
+    with progress(clock=lambda: next(times)) as report:
+        for done, what in ((0.1, "a"), (0.2, "b"), (0.3, "c"), (0.4, "d"), (0.5, "e")):
+            report(done, what)
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.split() == ["20%", "b", "50%", "e"]
+
+
+@pytest.mark.parametrize("width", [80, 50])
+def test_a_long_text_does_not_push_the_bar_off_the_terminal(width):
+    console = Console(width=width, force_terminal=True, color_system=None, file=io.StringIO())
+    shown = bar(console)
+    text = "12 of 99 tasks: training [small] one and comparing " + 40 * "x"
+    shown.add_task(fitting(text, width), total=1.0, completed=0.5)
+    with console.capture() as capture:
+        console.print(shown.get_renderable())
+    (line,) = capture.get().splitlines()
+    assert line.startswith(12 * "━")
+    assert "-:--:-- 12 of 99 tasks" in line
+    assert line.endswith("…")
+    assert len(line) == width - 2  # more than ten hours have a digit more
 
 
 def test_compiled_code_is_kept_in_the_users_cache_folder(tmp_path):

@@ -3,7 +3,8 @@
 import ast
 import contextlib
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +20,51 @@ from prefermab.evaluation import Progress as Report
 from prefermab.model import Model
 from prefermab.storage import domain_settings, load, shipped_models
 
+SECONDS = 10
+"""Between two lines on how far it is, where nobody watches."""
 
-def model_and_domain(name: str, changes: dict[str, Any]) -> tuple[Model | None, Domain]:
-    """The model of that name or folder and the domain to meet it on, or a domain alone."""
+BAR = 24
+"""Columns of a bar on a terminal."""
+
+
+def model_and_domain(
+    name: str, changes: dict[str, Any], domain: str | None = None
+) -> tuple[Model | None, Domain]:
+    """The model of that name or folder and the domain to meet it on, or a domain alone. A model is
+    met on its own domain unless another is named."""
     known = {**dict.fromkeys(domains.BY_NAME), **shipped_models()}
-    if name not in known and not Path(name).exists():
+    in_a_file = domains.in_a_file(name)
+    if name not in known and not in_a_file and not Path(name).exists():
         raise unknown("model or domain", name, known)
-    if known.get(name, name) is None:
+    if known.get(name, name) is None or in_a_file:
+        if domain is not None:
+            raise InputError(f"{name} is a domain itself: --domain goes with a model.")
         return None, domains.get(name, **changes)
+    if domain is not None:
+        other = domains.get(domain, **changes)
+        return load(name, domain=other), other
     model = load(name)
     if model.domain is None:
-        raise InputError(
-            f"the model {name} was trained on a domain of your own: evaluate it from Python, with "
-            "pm.load(folder, domain=...)."
-        )
+        raise InputError(where_to_meet(name, model))
     own = domain_settings(model.domain) or {}
     kept = {key: value for key, value in own.items() if key != "feature_map"}
     merged = {**kept, "feature_map": model.domain.feature_map, **changes}
     return model, domains.get(model.domain.name, **merged)
+
+
+def where_to_meet(name: str, model: Model) -> str:
+    """What to do with a model whose domain is not known by its name."""
+    if model.domain_name == domains.Logged.name:
+        return f"the model {name} was learned from a log: its report says how good it is."
+    if model.domain_name == domains.Tabular.name:
+        return (
+            f"the model {name} was trained on arms given as arrays: evaluate it from Python, with "
+            "pm.load(folder, domain=...)."
+        )
+    return (
+        f"the model {name} was trained on a domain of your own, '{model.domain_name}': name it "
+        "with --domain FILE.py:CLASS."
+    )
 
 
 def settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -104,16 +132,40 @@ def table(frame: pl.DataFrame, title: str | None = None) -> Table:
 
 
 @contextlib.contextmanager
-def progress() -> Iterator[Report]:
-    """A bar with the time left, on standard error and only where somebody watches."""
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(
-        *columns, console=console, transient=True, disable=not sys.stderr.isatty()
-    ) as bar:
-        task = bar.add_task("compiling", total=1.0)
+def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
+    """How far it is, on standard error: a bar with the time left where somebody watches, else a
+    line now and then."""
+    if not sys.stderr.isatty():
+        yield now_and_then(clock)
+        return
+    with bar(Console(stderr=True)) as shown:
+        task = shown.add_task("compiling", total=1.0)
+        yield lambda done, what: shown.update(
+            task, completed=done, description=fitting(what, shown.console.width)
+        )
 
-        def report(done: float, what: str) -> None:
-            bar.update(task, completed=done, description=what)
 
-        yield report
+def bar(console: Console) -> Progress:
+    """A bar, the time left, and words."""
+    columns = BarColumn(BAR), TimeRemainingColumn(), TextColumn("{task.description}", markup=False)
+    return Progress(*columns, console=console, transient=True)
+
+
+def fitting(what: str, width: int) -> str:
+    """As much of it as there is room for beside the bar and the time."""
+    room = max(width - BAR - len("-:--:--") - 4, 1)
+    return what if len(what) <= room else what[: room - 1] + "…"
+
+
+def now_and_then(clock: Callable[[], float]) -> Report:
+    """Reports in plain lines, the first after some seconds: short work has none."""
+    last = clock()
+
+    def report(done: float, what: str) -> None:
+        nonlocal last
+        if clock() - last >= SECONDS:
+            last = clock()
+            with contextlib.suppress(OSError):
+                print(f"{done:4.0%}  {what}", file=sys.stderr, flush=True)
+
+    return report

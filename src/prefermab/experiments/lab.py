@@ -151,7 +151,8 @@ def run_all(
     Each worker is a process of its own: computations that JAX runs side by side in one process can
     wait for each other forever. A worker stays with tasks that share compiled code.
     """
-    waiting = [task for task in in_order(tasks) if not store.has(task)]
+    everything = in_order(tasks)
+    waiting = [task for task in everything if not store.has(task)]
     needs = {task: {need for need in task.needs() if not store.has(need)} for task in waiting}
     total, done = sum(task.cost for task in waiting), 0.0
     threads = max(1, (os.cpu_count() or 1) // workers)
@@ -165,7 +166,9 @@ def run_all(
                     waiting.remove(worker.take(ready, others))
             busy = [worker.task for worker in crew if worker.task]
             if progress is not None:
-                progress(done / total, " and ".join(task.title for task in busy))
+                ended = len(everything) - len(waiting) - len(busy)
+                titles = " and ".join(task.title for task in busy)
+                progress(done / total, f"{ended} of {len(everything)} tasks: {titles}")
             wait([it.future for it in crew if it.future], return_when=FIRST_COMPLETED)
             for ended in [task for worker in crew if (task := worker.collect())]:
                 done += ended.cost
