@@ -3,7 +3,7 @@
     python tests/programmes.py kill FOLDER KILLS SEED
     python tests/programmes.py race FOLDER ROUNDS
 
-Children are forked before anything is computed, and JAX is never imported.
+Children are forked before anything is computed.
 """
 
 import dataclasses

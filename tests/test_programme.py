@@ -3,6 +3,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -15,8 +16,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import prefermab as pm
+from prefermab.errors import Busy, StorageError
+from prefermab.logs.reading import read_log
 from prefermab.programme import packing
-from prefermab.programme.people import from_json, kinds_of, read_details, to_json
+from prefermab.programme.people import from_json, ids_of, kinds_of, read_details, to_json
+from prefermab.programme.questions import question
 from programmes import FirstCome
 
 PEOPLE = pl.DataFrame(
@@ -112,7 +116,10 @@ def test_who_comes_back_is_seen_anew_and_rests_on(programme):
 def test_who_is_out_for_a_while_needs_no_state(programme):
     programme.join(frame(id=[5], opt_in=["no"]))
     programme.plan(1)
-    assert programme.roster()["opt_in"].to_list() == [None] * 4 + [False]
+    # Nobody asked the first four: a newcomer's column does not put them out.
+    assert programme.roster()["opt_in"].to_list() == [True] * 4 + [False]
+    programme.observe(frame(id=[1, 2], state=["bad", "bad"], opt_in=[None, "yes"]))
+    assert programme.roster()["opt_in"].to_list() == [False, True, True, True, False]
 
 
 @given(
@@ -130,13 +137,14 @@ def test_who_is_out_for_a_while_needs_no_state(programme):
 def test_what_is_known_of_people_comes_out_as_it_went_in(rows):
     schema = {"x": pl.Float64, 'a "b" é': pl.Int64, "c": pl.Boolean, "d": pl.String}
     went_in = pl.DataFrame(rows, schema=schema, orient="row")
-    details = read_details(FirstCome(), went_in, "join")
+    ids = pl.Series(range(len(rows)))
+    details = read_details(FirstCome(), went_in, ids, "join")
     came_out = from_json(to_json(details, len(rows)), kinds_of(details, {}, "join"))
     assert packing.difference(went_in, came_out) is None
 
 
 def test_frames_may_come_from_pandas_and_ids_may_be_text(file):
-    with pm.Programme.open(file, FirstCome()) as programme:
+    with pm.Programme(file, FirstCome()) as programme:
         people = {"ID": ["a", "b"], "state": [2.0, 0.0], "age": [float("nan"), 3.0]}
         assert programme.join(pd.DataFrame(people)) == 2
         programme.observe(
@@ -165,7 +173,7 @@ def test_the_same_question_is_answered_once(file):
         programme.record()
         assert_frame_equal(programme.plan(1, round=1).frame, first.frame)
         assert len(asked) == 1
-        with pytest.raises(pm.InputError, match=r"round 1 is recorded already, .* another budget"):
+        with pytest.raises(pm.InputError, match=r"recorded already, and budget changed from 1.0"):
             programme.plan(2, round=1)
         with pytest.raises(pm.InputError, match="the round that is on is 2"):
             programme.plan(2, round=3)
@@ -175,8 +183,25 @@ def test_another_question_is_refused_or_takes_the_place_of_the_first(programme):
     programme.plan(1)
     with pytest.raises(pm.InputError, match=r"planned already, and budget changed from 1.0 to 2.0"):
         programme.plan(2)
+    with pytest.raises(pm.InputError, match=r"and the rule cooldown changed from 0 to 2 since"):
+        programme.plan(1, pm.Rules(cooldown=2))
+    with pytest.raises(pm.InputError, match=r"argument of plan 'wating': did you mean 'waiting'"):
+        programme.plan(1, wating=3)
+    assert programme.plan(1, pm.Rules()).attempt == 1  # no rules are no rules
+    programme.leave([4])
+    with pytest.raises(pm.InputError, match=r"planned already, and 4 left since"):
+        programme.plan(1)
+    programme.join(frame(id=[5, 6], state=["good"] * 2))
+    with pytest.raises(pm.InputError, match=r"and 4 left and 5 and 1 more joined since"):
+        programme.plan(1)
+    programme.leave([5, 6])
+    programme.join(frame(id=[4], state=["fair"]))
+    assert programme.plan(1).attempt == 1
     programme.observe(frame(id=[2], state=["bad"]))
     with pytest.raises(pm.InputError, match=r"'state' of 2 is good .* and bad"):
+        programme.plan(1)
+    programme.observe(frame(id=[2], state=["bad"], town=["Pune"]))
+    with pytest.raises(pm.InputError, match=r"the column 'town' came in since"):
         programme.plan(1)
     assert called(programme.plan(2, again=True)) == [1, 2]
     programme.record()
@@ -192,24 +217,93 @@ def test_recording_twice_is_harmless_or_refused(programme):
     programme.plan(2)
     programme.record()
     before = programme.history().actions
-    assert programme.record() == 1
+    assert programme.record(round=1) == 1
     assert programme.record(frame(id=[3, 1, 2], action=["call", "call", "none"]), round=1) == 1
     for other in (frame(id=[1], action=["call"]), frame(id=[1, 3], action=["call", "visit"])):
         with pytest.raises(pm.InputError, match="round 1 is recorded already, with other actions"):
-            programme.record(other)
+            programme.record(other, round=1)
+    with pytest.raises(pm.InputError, match="round 2 is not planned yet; name round=1"):
+        programme.record()
     assert_frame_equal(programme.history().actions, before)
     assert programme.round == 2
+
+
+def test_a_wrong_record_is_corrected_and_what_it_was_is_kept(programme):
+    rules = pm.Rules(cooldown=2)
+    programme.plan(2, rules)
+    programme.record()
+    programme.plan(2, rules)
+    with pytest.raises(pm.InputError, match="name the round that is to be corrected"):
+        programme.record(correct=True)
+    with pytest.raises(pm.InputError, match="round 2 is not recorded yet: nothing is to correct"):
+        programme.record(round=2, correct=True)
+    with pytest.raises(pm.InputError, match=r"cost 4, more than the budget of 2 of round 1"):
+        programme.record(frame(id=[1, 2], action=["visit"] * 2), round=1, correct=True)
+    for _ in range(2):  # the second time there is nothing to correct
+        programme.record(frame(id=[2, 3], action=["call"] * 2), round=1, correct=True)
+    kept = programme.history()
+    assert programme.round == 2
+    assert kept.actions.select("id", "action").rows() == [(2, "call"), (3, "call")]
+    assert kept.corrections.drop("corrected").rows() == [(1, 1, "call", 1.0), (1, 3, "call", 1.0)]
+    assert programme.roster()["rounds_since_action"].to_list() == [None, 1, 1, None]
+    assert called(programme.plan(2, rules, again=True)) == [1]
+    programme.record(frame(id=[], action=[]))
+    programme.record(frame(id=[1], action=["call"]), round=2, correct=True)
+    kept = programme.history()
+    assert kept.corrections.drop("corrected").row(-1) == (2, None, None, None)
+    assert kept.plans.filter(status="recorded")["spent"].to_list() == [2.0, 1.0]
+
+
+def test_who_was_acted_on_before_joining_rests_on(programme):
+    programme.join(frame(id=[8, 9], state=["bad"] * 2, Rounds_since_action=[1, None]))
+    assert programme.roster()["rounds_since_action"].to_list() == [None] * 4 + [1, None]
+    assert called(programme.plan(4, pm.Rules(cooldown=1))) == [1, 3, 9]
+    programme.record()
+    assert programme.roster()["rounds_since_action"].to_list() == [1, None, 1, None, 2, 1]
+    assert called(programme.plan(4, pm.Rules(cooldown=1))) == [8]
+
+
+def test_columns_match_in_any_case_and_an_empty_state_is_not_noted(programme):
+    programme.join(frame(ID=[9], STATE=["bad"], Age=[50], REGION=["south"], Cost_Visit=[3]))
+    last = programme.roster().row(-1, named=True)
+    assert (last["age"], last["region"], last["cost_visit"]) == (50.0, "south", 3.0)
+    assert programme.observe(frame(id=[1, 2, 9], state=["good", None, "fair"])) == 2
+    assert programme.roster()["state"].to_list() == ["good", "good", "bad", "fair", "fair"]
+
+
+def test_a_programme_becomes_a_log_to_learn_from(programme):
+    programme.plan(1)
+    programme.record()  # 1 is called
+    programme.leave(4)
+    programme.observe(frame(id=[1, 3], state=["good", "fair"]))
+    programme.plan(1)
+    programme.record(frame(id=[3], action=["visit"]), over_budget=True)
+    programme.observe(frame(id=[3, 1], state=["good", "bad"]))
+    log = programme.history().log
+    assert log.rows() == [
+        (1, 1, "bad", "call", 30.0), (2, 1, "good", "none", None), (3, 1, "bad", "none", 41.0),
+        (4, 1, "fair", "none", 28.0), (1, 2, "good", "none", 30.0), (2, 2, None, "none", None),
+        (3, 2, "fair", "visit", 41.0), (1, 3, "bad", None, 30.0), (3, 3, "good", None, 41.0),
+    ]  # fmt: skip
+    assert log.columns == ["id", "time", "state", "action", "age"]
+    read = read_log(log, passive="none", rewards={"good": 1, "fair": 0.5, "bad": 0})
+    assert read.meaning.actions == ("none", "call", "visit")
+    assert len(read.transitions) == 4
 
 
 def test_costs_of_what_was_done_instead(file):
     with pm.Programme(file, FirstCome()) as programme:
         programme.join(PEOPLE.with_columns(cost_visit=pl.Series([1.0, 2.5, 3.0, 4.0])))
         programme.plan(3)
+        programme.observe(frame(id=[4], state=["fair"], cost_visit=[None]))
+        programme.plan(3, again=True)
         done = frame(id=[2, 3], action=["visit", "call"])
         with pytest.raises(pm.InputError, match=r"cost 3.5, more than the budget of 3 of round 1"):
             programme.record(done)
         programme.record(done, over_budget=True)
         assert programme.history().actions["cost"].to_list() == [2.5, 1.0]
+        programme.record(frame(id=[4], action=["visit"]), round=1, correct=True)
+        assert programme.history().actions["cost"].to_list() == [2.0]  # empty: the model's
 
 
 @pytest.mark.parametrize(
@@ -226,14 +320,21 @@ def test_costs_of_what_was_done_instead(file):
         ("join", {"id": [7], "region": [3]}, "'region' holds numbers, but held text before"),
         ("join", {"id": [7], "x": [[1]]}, "'x' must hold numbers, text or true and false"),
         ("join", {"id": [7], "opt_in": ["?"]}, "'opt_in' must hold true or false"),
-        ("join", {"id": [7], "rounds_since_action": [1]}, "leave out the column 'rounds_since_"),
+        ("join", {"id": [7], "Rounds_since_seen": [1]}, "leave out the column 'rounds_since_seen"),
+        ("join", {"id": [7], "rounds_since_action": [-1]}, "row 1, id 7: the column 'rounds_since"),
+        ("join", {"id": [7], "age": [1], "AGE": [2]}, "the columns 'age' and 'AGE' are the same"),
+        ("join", {"id": ["a", " "]}, "join: row 2 has no id"),
+        ("join", {"id": [7, 2**63]}, "join: row 2: the id 9223372036854775808 is too large"),
+        ("join", {"id": [7], "cost_visit": [-1]}, "row 1, id 7: the column 'cost_visit' must hold"),
+        ("join", {"id": [7, 8], "cost_call": ["1", "x"]}, "row 2, id 8: the column 'cost_call'"),
+        ("observe", {"id": [2], "state": [0], "cost_call": [float("inf")]}, "row 1, id 2: the co"),
+        ("observe", {"id": [2], "state": [0], "rounds_since_action": [1]}, "leave out the column"),
         ("join", {"id": [7], "state": ["sad"]}, "row 1, id 7, has the state 'sad'; expected one"),
         ("join", {"id": [7], "state": [3]}, "has the state '3'; expected one of good, fair, bad"),
         ("leave", [2, 99], "leave: row 2: 99 is not in the programme"),
         ("leave", [2, 2], "leave: the id 2 is in row 1 and again in row 2"),
         ("leave", [2, "a"], "ids must be all whole numbers or all text"),
-        ("leave", 2.5, "leave: expected ids, not float"),
-        ("observe", {"id": [2, 99], "state": [0, 0]}, "observe: row 2: 99 is not in the programme"),
+        ("observe", {"id": [2, 99], "state": [0, 0]}, "row 2: 99 is not in the programme: leave"),
         ("observe", {"id": [2, 2], "state": [0, 1]}, "observe: the id 2 is in row 1 and again"),
         ("observe", {"id": [2], "state": ["sad"]}, "row 1, id 2, has the state 'sad'"),
         ("observe", {"id": [2]}, "observe: the column 'state' is missing"),
@@ -268,11 +369,14 @@ def test_calls_that_come_too_early_are_refused(file):
         with pytest.raises(pm.InputError, match="round 1 is not planned yet"):
             programme.planned()
         assert programme.leave([]) == 0
+        assert programme.join(frame(id=[], age=[])) == 0
+    with pytest.raises(pm.InputError, match="leave: expected ids, not float"):
+        ids_of(2.5, "leave")
 
 
 def test_rules_are_rules_and_their_column_is_not_taken(programme):
     with pytest.raises(pm.InputError, match=r"rules must be pm.Rules\(...\), not dict"):
-        programme.plan(1, {"cooldown": 2})
+        question(FirstCome(), 1, {"cooldown": 2}, 0, {})
     with pytest.raises(pm.InputError, match=r"rules.last names 'age', a column that people came"):
         programme.plan(1, pm.Rules(cooldown=2, last="age"))
 
@@ -342,7 +446,11 @@ def test_a_model_plans_for_a_programme_and_its_plans_can_be_replayed(file):
         plans = []
         for _ in range(2):
             plans.append(programme.plan(2, rules, waiting=1))
+            with pytest.raises(pm.InputError, match="the column 'nurs' is missing; found id, "):
+                programme.plan(2, pm.Rules(worker="nurs"), waiting=1)
             programme.record()
+        with pytest.raises(pm.InputError, match="nobody has the id '77' that exclude_ids names"):
+            programme.plan(2, pm.Rules(exclude_ids=("77",)), round=1)
     with pm.Programme(file, model) as programme:
         for round, plan in enumerate(plans, start=1):
             assert_frame_equal(programme.replay(round).frame, plan.frame, check_exact=True)
@@ -376,12 +484,62 @@ def test_a_file_that_is_no_programme_is_left_alone(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(pm.InputError, match="cannot open"):
+    with pytest.raises(StorageError, match="cannot open"):
         pm.Programme(tmp_path / "file" / "calls.db", FirstCome())
     closed = Path("/proc") if os.geteuid() == 0 else tmp_path / "closed"
     closed.mkdir(mode=0o500, exist_ok=True)
-    with pytest.raises(pm.InputError, match="cannot be written"):
+    with pytest.raises(StorageError, match="cannot be written"):
         pm.Programme(closed / "calls.db", FirstCome())
+
+
+def test_what_a_file_cannot_do_is_told(programme, file, monkeypatch):
+    def read_only(path, **options):
+        return connect(f"file:{path}?mode=ro", uri=True, **options)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", read_only)  # as a file of mode 444 is opened
+    with pm.Programme(file, FirstCome()) as reader:
+        assert reader.roster().height == 4
+        with pytest.raises(StorageError, match=r"calls.db is read-only"):
+            reader.leave([1])
+    monkeypatch.undo()
+    sql = programme._database.sql
+    sql.execute(f"PRAGMA max_page_count = {sql.execute('PRAGMA page_count').fetchone()[0]}")
+    many = frame(id=range(100, 5000), state=["bad"] * 4900)
+    with pytest.raises(StorageError, match=r"the disk is full; nothing was changed"):
+        programme.join(many)
+    assert programme.roster().height == 4
+    programme.close()
+    with file.open("r+b") as damaged:
+        damaged.seek(4096)
+        damaged.write(b"\xff" * 60_000)
+    with pytest.raises(StorageError, match=r"calls.db is damaged"):
+        pm.Programme(file, FirstCome()).roster()
+
+
+def test_a_programme_belongs_to_its_thread_and_ends_when_closed(programme):
+    with ThreadPoolExecutor(1) as other:
+        for call in (lambda: programme.round, programme.roster, programme.close):
+            with pytest.raises(pm.InputError, match="belongs to the thread that opened it"):
+                other.submit(call).result()
+    programme.close()
+    with pytest.raises(pm.InputError, match="the programme is closed"):
+        programme.plan(1)
+
+
+def test_open_goes_on_and_never_begins(programme, file, tmp_path):
+    programme.close()
+    with pm.Programme.open(file, FirstCome()) as again:
+        assert again.roster().height == 4
+    (tmp_path / "empty.db").write_text("")
+    for name in ("none.db", "empty.db"):
+        with pytest.raises(pm.InputError, match=f"there is no programme at .*{name}; Programme"):
+            pm.Programme.open(tmp_path / name, FirstCome())
+    assert not (tmp_path / "none.db").exists()
+    for begin in (pm.Programme, pm.Programme.open):
+        for address in ("sqlite:///calls.db", Path("sqlite:///calls.db")):
+            with pytest.raises(pm.InputError, match=r"the path of a file, such as .*, not 'sqlite"):
+                begin(address, FirstCome())
 
 
 def test_only_a_model_can_run_a_programme(file):
@@ -393,7 +551,7 @@ def test_only_a_model_can_run_a_programme(file):
 def test_a_file_that_another_process_holds_is_waited_for_and_then_told(programme, file):
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(pm.InputError, match=r"in use by another process, .* within 0.05 seconds"):
+    with pytest.raises(Busy, match=r"in use by another process, .* within 0.05 seconds"):
         pm.Programme(file, FirstCome(), wait=0.05)
     assert programme.roster().height == 4
 

@@ -19,12 +19,31 @@ class InputError(ValueError):
     """
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that is not one of `known`, with the nearest of them suggested."""
+class Busy(InputError):
+    """Another process keeps the file to itself: nothing was changed, and the same call may do later.
+
+    >>> from prefermab.errors import Busy, InputError
+    >>> issubclass(Busy, InputError)
+    True
+    """
+
+
+class StorageError(InputError):
+    """The file or its disk is at fault, not what was asked: full, damaged, or not to be written.
+
+    >>> from prefermab.errors import InputError, StorageError
+    >>> issubclass(StorageError, InputError)
+    True
+    """
+
+
+def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> InputError:
+    """The error for a name that is not one of `known`, with the nearest of them suggested; `of`
+    says what it would belong to."""
     known = sorted(known)
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}."
-    return InputError(f"unknown {kind} '{name}': {hint}")
+    return InputError(f"unknown {kind} '{name}'{of}: {hint}")
 
 
 def number(value: Any, name: str, *, at_least: float = 0.0) -> float:

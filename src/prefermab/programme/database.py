@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from prefermab.errors import InputError
+from prefermab.errors import Busy, InputError, StorageError
 
 APPLICATION = 0x70726D62
 """Marks a SQLite file as a programme."""
@@ -74,17 +74,19 @@ CREATE INDEX actions_of_round ON actions (round);
 class Database:
     """An open file of a programme. Every change is made within `writing`."""
 
-    def __init__(self, path: Path, wait: float):
-        self.path, self.wait = path, wait
+    def __init__(self, place: str | Path, wait: float, *, begin: bool = True):
+        self.path, self.wait = checked(place), wait
+        if not begin and not self.path.is_file():
+            raise self._nothing_there()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.sql = sqlite3.connect(path, timeout=wait, isolation_level=None)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.sql = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         except OSError as error:
-            raise InputError(f"cannot open {path}: {error.strerror or error}.") from None
+            raise StorageError(f"cannot open {self.path}: {error.strerror or error}.") from None
         except sqlite3.Error as error:
             raise self._trouble(error) from None
         try:
-            self._prepare()
+            self._prepare(begin)
         except BaseException:
             self.sql.close()
             raise
@@ -101,7 +103,10 @@ class Database:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self.sql.close()
+        try:
+            self.sql.close()
+        except sqlite3.Error as error:
+            raise self._trouble(error) from None
 
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         try:
@@ -115,7 +120,7 @@ class Database:
         except sqlite3.Error as error:
             raise self._trouble(error) from None
 
-    def _prepare(self) -> None:
+    def _prepare(self, begin: bool) -> None:
         try:
             for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "foreign_keys = ON"):
                 self.sql.execute(f"PRAGMA {pragma}")
@@ -126,6 +131,8 @@ class Database:
             version = sql.execute("PRAGMA user_version").fetchone()[0]
             tables = sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if known == 0 and version == 0 and tables == 0:
+                if not begin:
+                    raise self._nothing_there()
                 for statement in TABLES.split(";\n"):
                     sql.execute(statement)
                 sql.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -138,16 +145,41 @@ class Database:
                     f"version {VERSION}: it was written by a later one."
                 )
 
+    def _nothing_there(self) -> InputError:
+        return InputError(
+            f"there is no programme at {self.path}; Programme(path, model), or `prefermab "
+            "programme begin`, begins one."
+        )
+
     def _trouble(self, error: sqlite3.Error) -> InputError:
         """What SQLite complains of, as a sentence."""
-        told = str(error)
-        if "locked" in told:
+        told, code = str(error), str(getattr(error, "sqlite_errorname", ""))
+        if "same thread" in told:
             return InputError(
+                "a Programme belongs to the thread that opened it: open one in each thread."
+            )
+        if "closed database" in told:
+            return InputError("the programme is closed.")
+        if "locked" in told:
+            return Busy(
                 f"{self.path} is in use by another process, which did not finish within "
                 f"{self.wait:g} seconds; nothing was changed."
             )
         if "not a database" in told:
-            return InputError(f"{self.path} is not a SQLite file; expected one of a programme.")
+            return StorageError(f"{self.path} is not a SQLite file; expected one of a programme.")
+        if "readonly" in told and code != "SQLITE_READONLY_DIRECTORY":
+            return StorageError(f"{self.path} is read-only; expected a file that can be written.")
         if "readonly" in told or "unable to open" in told:
-            return InputError(f"{self.path} cannot be written: expected a folder that can be.")
-        return InputError(f"{self.path}: SQLite says '{told}'; nothing was changed.")
+            return StorageError(f"{self.path} cannot be written: expected a folder that can be.")
+        if "full" in told:
+            return StorageError(f"{self.path}: the disk is full; nothing was changed.")
+        if "malformed" in told:
+            return StorageError(f"{self.path} is damaged: SQLite cannot read all of it.")
+        return StorageError(f"{self.path}: SQLite says '{told}'; nothing was changed.")
+
+
+def checked(place: str | Path) -> Path:
+    """The path of a file; an address of a database is none."""
+    if "://" in str(place) or str(place).startswith("sqlite:"):
+        raise InputError(f"expected the path of a file, such as calls.db, not '{place}'.")
+    return Path(place)

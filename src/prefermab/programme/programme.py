@@ -1,5 +1,6 @@
 """The programme: people join and leave, are observed, planned for and acted on, round by round."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any
@@ -7,14 +8,22 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, count, number
-from prefermab.programme import queries
+from prefermab.planning.rules import Rules
+from prefermab.programme import queries, recording
 from prefermab.programme.database import Database
 from prefermab.programme.history import History, read_history
-from prefermab.programme.identity import check_model, hash_of, versions
-from prefermab.programme.people import ids_of, read_details, read_ids
+from prefermab.programme.identity import check_model, hash_of, keep_place, take_over, versions
+from prefermab.programme.people import acted_before, ids_of, read_details, read_ids
 from prefermab.programme.queries import Planned
-from prefermab.programme.questions import ask, change, check_replay, question, since_column
-from prefermab.programme.recording import done_of
+from prefermab.programme.questions import (
+    ask,
+    asked_otherwise,
+    change,
+    check_replay,
+    check_rules,
+    question,
+    since_column,
+)
 from prefermab.states import state_numbers
 from prefermab.tables import as_frame, column, first_row, row_in
 
@@ -24,7 +33,8 @@ class Programme:
 
     Each call is a transaction: when it returns, what it did is on the disk; when the process is
     killed before, nothing of it was done. Rounds are counted from 1: `plan` plans the round that
-    is on, and `record` closes it.
+    is on, and `record` closes it. A Programme belongs to the thread that opened it. `where`, in
+    several calls, is what messages call the table.
 
     >>> import tempfile
     >>> import polars as pl
@@ -41,27 +51,36 @@ class Programme:
     """
 
     def __init__(
-        self, path: str | Path, model: Any, *, change_model: bool = False, wait: float = 60.0
+        self,
+        path: str | Path,
+        model: Any,
+        *,
+        change_model: bool = False,
+        wait: float = 60.0,
+        begin: bool = True,
     ):
         """Begins a programme in a new file, or goes on with the one that is there.
 
         One that was run by another model is opened with `change_model=True` only. `wait` says for
-        how many seconds another process may keep the file to itself.
+        how many seconds another process may keep the file to itself. With `begin=False` there has
+        to be a programme.
         """
         check_model(model)
         self.model, self.hash = model, hash_of(model)
-        self._database = Database(Path(path), number(wait, "wait"))
+        self._database = Database(path, number(wait, "wait"), begin=begin)
         try:
             with self._database.writing() as sql:
-                self._take_over(sql, change_model)
+                take_over(sql, model, self._database.path, change_model)
         except BaseException:
             self._database.close()
             raise
 
     @classmethod
-    def open(cls, path: str | Path, model: Any, **options: Any) -> "Programme":
-        """The same as `Programme(path, model)`."""
-        return cls(path, model, **options)
+    def open(
+        cls, path: str | Path, model: Any, *, change_model: bool = False, wait: float = 60.0
+    ) -> "Programme":
+        """Goes on with the programme that is there; where there is none, nothing is begun."""
+        return cls(path, model, change_model=change_model, wait=wait, begin=False)
 
     def __enter__(self) -> "Programme":
         return self
@@ -79,28 +98,46 @@ class Programme:
         with self._database.reading() as sql:
             return queries.current_round(sql)
 
-    def join(self, frame: Any) -> int:
+    @property
+    def ids(self) -> str | None:
+        """What ids are in this programme, "whole numbers" or "text"; None before anybody joins."""
+        with self._database.reading() as sql:
+            return queries.get_meta(sql, "ids")
+
+    def keep_place(self, name: str) -> None:
+        """Notes the folder of the model, or the name of one that ships, for the command line."""
+        with self._database.writing() as sql:
+            keep_place(sql, name)
+
+    def join(self, frame: pl.DataFrame | Any, *, where: str = "join") -> int:
         """Takes people in, and returns how many.
 
-        `frame` has `id`, the features by name (empty where unknown), `state` where it is known,
-        and whatever else is to be kept, such as the columns that rules speak of.
+        `frame`, polars or pandas, has `id`, the features by name (empty where unknown), `state`
+        where it is known, and whatever else is to be kept, such as the columns that rules speak
+        of. `rounds_since_action` says when they were last acted on before they joined. Who has an
+        empty `opt_in` is out; whom no table ever gave one is in.
         """
         frame = as_frame(frame)
         with self._database.writing() as sql:
-            now, ids = queries.current_round(sql), read_ids(frame, "join")
-            there = queries.present(sql, ids, "join")
+            now, ids = queries.current_round(sql), read_ids(frame, where)
+            there = queries.present(sql, ids, where)
             if there.any():
                 row = first_row(there)
                 raise InputError(
-                    f"join: {row_in('join', row)}: {ids[row]} is in the programme already."
+                    f"{where}: {row_in(where, row)}: {ids[row]} is in the programme already."
                 )
-            queries.put_details(sql, ids, read_details(self.model, frame, "join"), "join")
+            if not len(ids):
+                return 0
+            frame, last = acted_before(frame, ids, now, where)
+            known = self._details(sql, frame, ids, where).get_columns()
+            details = pl.DataFrame([*known, *last])
+            queries.put_details(sql, ids, details, where)
             queries.put_stays(sql, ids, now)
             if any(name.strip().lower() == "state" for name in frame.columns):
-                self._see(sql, frame, ids, now, "join")
+                self._see(sql, frame, ids, now, where)
         return len(ids)
 
-    def leave(self, ids: Any) -> int:
+    def leave(self, ids: str | int | Iterable[Any]) -> int:
         """Lets people go, and returns how many; they may join again."""
         gone = ids_of(ids, "leave")
         with self._database.writing() as sql:
@@ -108,8 +145,8 @@ class Programme:
             queries.end_stays(sql, gone, queries.current_round(sql))
         return len(gone)
 
-    def observe(self, frame: Any) -> int:
-        """Notes the states seen in this round, and returns of how many people.
+    def observe(self, frame: pl.DataFrame | Any, *, where: str = "observe") -> int:
+        """Notes the states seen in this round, and returns how many; an empty one is not noted.
 
         `frame` has `id` and `state`; other columns replace what was known of these people. Who is
         not observed in a round counts as in the state last seen; the column `rounds_since_seen` of
@@ -117,18 +154,18 @@ class Programme:
         """
         frame = as_frame(frame)
         with self._database.writing() as sql:
-            now, ids = queries.current_round(sql), read_ids(frame, "observe")
-            _check_in(sql, ids, "observe")
-            details = read_details(self.model, frame, "observe")
-            self._see(sql, frame, ids, now, "observe")
-            if details.width:
-                queries.put_details(sql, ids, details, "observe")
-        return len(ids)
+            now, ids = queries.current_round(sql), read_ids(frame, where)
+            _check_in(sql, ids, where, ": leave the row out, or let them join first")
+            details = self._details(sql, frame, ids, where)
+            seen = self._see(sql, frame, ids, now, where)
+            if details.width and len(ids):
+                queries.put_details(sql, ids, details, where)
+        return seen
 
     def plan(
         self,
         budget: float,
-        rules: Any = None,
+        rules: Rules | None = None,
         *,
         waiting: int = 20,
         round: int | None = None,
@@ -143,12 +180,13 @@ class Programme:
         meanwhile. A script that names the `round` it means may be run twice. What `more` holds
         (a seed, where a model draws lots) is kept and handed to the model's `plan` as well.
         """
-        asked = question(budget, rules, waiting, more)
+        asked = question(self.model, budget, rules, waiting, more)
         with self._database.writing() as sql:
             now = queries.current_round(sql)
             if round is not None and count(round, "round") != now:
-                return _planned_before(sql, round, now, asked)
+                return self._planned_before(sql, count(round, "round"), now, asked)
             inputs = self._inputs(sql, asked, now)
+            check_rules(self.model, asked, inputs, f"round {now}")
             old = queries.get_plan(sql, now)
             told = None if old is None else change(old, asked, inputs, self.hash)
             if old is not None and told is None:
@@ -156,7 +194,7 @@ class Programme:
             if old is not None and not again:
                 raise InputError(
                     f"round {now} is planned already, and {told} since: record it, or plan with "
-                    "again=True to put a new plan in its place."
+                    "again=True (--again) to put a new plan in its place."
                 )
             attempt = queries.attempts(sql, now) + 1
             frame, facts = ask(self.model, inputs, asked)
@@ -167,27 +205,30 @@ class Programme:
         return made
 
     def record(
-        self, actions: Any = None, *, round: int | None = None, over_budget: bool = False
+        self,
+        actions: pl.DataFrame | Any = None,
+        *,
+        round: int | None = None,
+        correct: bool = False,
+        over_budget: bool = False,
+        where: str = "record",
     ) -> int:
         """Notes what was done in the round that is on, closes it, and returns its number.
 
         `actions` is a frame with `id` and `action`, the whole of what was done: who is not in it
-        got the passive action. Without it all was done as planned. Recording a round once more
-        with the same actions changes nothing; with others it is refused.
+        got the passive action. Without it all was done as planned. Recording a `round` once more
+        with the same actions changes nothing; with others it is refused, unless `correct=True`
+        says that what was recorded is wrong: then these take its place, and `history` keeps both.
         """
+        if correct and round is None:
+            raise InputError("record: name the round that is to be corrected, such as round=3.")
         with self._database.writing() as sql:
-            now = queries.current_round(sql)
-            plan = queries.get_plan(sql, now)
-            which = now if round is None else count(round, "round")
-            if round is None and plan is None and now > 1:
-                which = now - 1
-            if which < now:
-                self._check_recorded(sql, actions, which)
-                return which
-            if plan is None or which > now:
-                raise InputError(f"record: round {which} is not planned yet.")
-            queries.put_actions(sql, plan, done_of(self.model, actions, plan, over_budget))
-        return now
+            which = queries.current_round(sql) if round is None else count(round, "round")
+            recording.record(
+                sql, self.model, actions, which,
+                correct=correct, over_budget=over_budget, where=where,
+            )  # fmt: skip
+        return which
 
     def planned(self, round: int | None = None, attempt: int | None = None) -> Planned:
         """A plan that was made: that of the round that is on, of another, or a superseded one."""
@@ -223,33 +264,17 @@ class Programme:
         with self._database.reading() as sql:
             return read_history(sql, self.model)
 
-    def _take_over(self, sql: Connection, change_model: bool) -> None:
-        """Checks that this model runs the programme, or may from now on."""
-        running = queries.current_model(sql)
-        if running == self.hash:
-            return
-        names = {key: list(getattr(self.model, key)) for key in ("state_names", "action_names")}
-        for key, own in names.items():
-            kept = queries.get_meta(sql, key)
-            if kept is None:
-                queries.set_meta(sql, key, own)
-            elif kept != own:
-                raise InputError(
-                    f"{self._database.path}: the {key.replace('_', ' ')} of the programme are "
-                    f"{', '.join(kept)}, but this model's are {', '.join(own)}."
-                )
-        if running is not None and not change_model:
-            raise InputError(
-                f"{self._database.path}: the programme is run by the model {running[:12]}, but "
-                f"this one is {self.hash[:12]}; open it with change_model=True to go on with it."
-            )
-        queries.put_model(sql, self.hash, str(getattr(self.model, "domain_name", "own")))
+    def _details(
+        self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, where: str
+    ) -> pl.DataFrame:
+        return read_details(self.model, frame, ids, where, queries.known_kinds(sql))
 
     def _see(
         self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
-    ) -> None:
+    ) -> int:
         states = state_numbers(self.model, column(frame, "state", where), ids, where)
         queries.put_states(sql, ids, states, now)
+        return len(states) - states.null_count()
 
     def _inputs(self, sql: Connection, asked: dict[str, Any], now: int) -> pl.DataFrame:
         """Everyone a plan is made for; who is in has to have been seen."""
@@ -258,7 +283,7 @@ class Programme:
         inputs = queries.roster(sql, self.model, since_column(asked))
         if not inputs.height:
             raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
-        here = pl.col("opt_in").fill_null(False) if "opt_in" in inputs.columns else pl.lit(True)
+        here = pl.col("opt_in") if "opt_in" in inputs.columns else pl.lit(True)
         unseen = inputs.filter(pl.col("state").is_null() & here)["id"]
         if len(unseen):
             raise InputError(
@@ -266,36 +291,25 @@ class Programme:
             )
         return inputs
 
-    def _check_recorded(self, sql: Connection, actions: Any, round: int) -> None:
-        """A round that is closed stays as it is."""
-        plan = queries.get_plan(sql, round)
-        if plan is None:
-            raise InputError(f"record: round {round} was never planned.")
-        done = done_of(self.model, actions, plan, over_budget=True)
-        same = dict(done.select("id", "action").rows()) == queries.get_actions(sql, round)
-        if not same:
-            raise InputError(
-                f"record: round {round} is recorded already, with other actions, and round "
-                f"{round + 1} is not planned yet."
-            )
+    def _planned_before(
+        self, sql: Connection, round: int, now: int, asked: dict[str, Any]
+    ) -> Planned:
+        """The plan of a round that is over, where the same is asked."""
+        old = queries.get_plan(sql, round) if round < now else None
+        if old is None:
+            raise InputError(f"round {round} cannot be planned: the round that is on is {now}.")
+        check_rules(self.model, asked, old.inputs, f"round {round}")
+        told = asked_otherwise(old.asked, asked)
+        if told is not None:
+            raise InputError(f"round {round} is recorded already, and {told} since.")
+        return old
 
 
-def _check_in(sql: Connection, ids: pl.Series, where: str) -> None:
+def _check_in(sql: Connection, ids: pl.Series, where: str, hint: str = "") -> None:
     """Who leaves or is observed has to be in."""
     there = queries.present(sql, ids, where)
     if not there.all():
         row = first_row(~there)
-        raise InputError(f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme.")
-
-
-def _planned_before(sql: Connection, round: int, now: int, asked: dict[str, Any]) -> Planned:
-    """The plan of a round that is over, where the same is asked."""
-    old = queries.get_plan(sql, round) if round < now else None
-    if old is None:
-        raise InputError(f"round {round} cannot be planned: the round that is on is {now}.")
-    if old.asked != asked:
         raise InputError(
-            f"round {round} is recorded already, and was planned with another budget "
-            "or other rules."
+            f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme{hint}."
         )
-    return old

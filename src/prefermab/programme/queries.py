@@ -1,18 +1,19 @@
-"""What stands in a programme's file, read and written within a transaction of `book`."""
+"""What stands in a programme's file, read and written within a transaction of `database`."""
 
 import dataclasses
 import json
 from pathlib import Path
 from sqlite3 import Connection
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, StorageError
 from prefermab.planning.summary import Summary
 from prefermab.programme.packing import pack, unpack
 from prefermab.programme.people import (
+    BEFORE,
     SINCE_ACTION,
     SINCE_SEEN,
     from_json,
@@ -51,10 +52,10 @@ class Planned:
     frame: pl.DataFrame
 
     @property
-    def summary(self) -> Any:
-        """The summary as the model gave it, or its facts where another version of it did."""
+    def summary(self) -> Summary:
+        """The summary as the model gave it, or what it says where its fields were others."""
         fits = {field.name for field in dataclasses.fields(Summary)} == set(self.facts)
-        return (Summary if fits else SimpleNamespace)(**self.facts)
+        return cast(Summary, (Summary if fits else SimpleNamespace)(**self.facts))
 
     @property
     def waiting(self) -> pl.DataFrame:
@@ -133,18 +134,22 @@ def roster(sql: Connection, model: Any, since: str = SINCE_ACTION) -> pl.DataFra
     now, rows = current_round(sql), sql.execute(IN_THE_PROGRAMME).fetchall()
     ids, states, seen, acted, details = zip(*rows, strict=True) if rows else [()] * 5
     id_type = pl.String if get_meta(sql, "ids") == "text" else pl.Int64
-    rounds = {"schema": {"seen": pl.Int64, "acted": pl.Int64}, "orient": "col"}
-    counted = pl.DataFrame([seen, acted], **rounds).select(
-        (now - pl.col("acted")).alias(since), (now - pl.col("seen")).alias(SINCE_SEEN)
-    )
     known = from_json(details, known_kinds(sql))
+    last = pl.Series("acted", acted, dtype=pl.Int64)
+    if BEFORE in known.columns:
+        last = pl.select(pl.max_horizontal(last, known[BEFORE])).to_series()
+        known = known.drop(BEFORE)
+    if "opt_in" in known.columns:
+        # Whom nobody asked is in: a newcomer's column says nothing of the others.
+        known = known.with_columns(pl.col("opt_in").fill_null(True))
+    rounds = [(now - last).alias(since), (now - pl.Series(seen, dtype=pl.Int64)).alias(SINCE_SEEN)]
     if since in known.columns:
         raise InputError(
             f"rules.last names '{since}', a column that people came with; the programme counts "
             "the rounds since the last action itself, so name another."
         )
     columns = [pl.Series("id", ids, dtype=id_type), state_names(model, states)]
-    return pl.DataFrame([*columns, *counted.get_columns(), *known.get_columns()])
+    return pl.DataFrame([*columns, *rounds, *known.get_columns()])
 
 
 def state_names(model: Any, states: Any) -> pl.Series:
@@ -172,7 +177,7 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
             round, number, status, model, asked, used, facts, unpack(inputs), unpack(output)
         )
     except (pl.exceptions.PolarsError, OSError, ValueError):
-        raise InputError(f"the plan of round {round} is damaged and cannot be read.") from None
+        raise StorageError(f"the plan of round {round} is damaged and cannot be read.") from None
 
 
 def put_plan(sql: Connection, plan: Planned) -> None:
@@ -217,17 +222,32 @@ def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
 
 
 def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
-    """Keeps what was done in the round of a plan, and closes it: the next round is on."""
+    """Keeps what was done in the round of a plan, in the place of what was kept before."""
+    sql.execute("DELETE FROM actions WHERE round = ?", (plan.round,))
     rows = zip(done["id"].to_list(), done["action"].to_list(), done["cost"].to_list(), strict=True)
     sql.executemany(
         "INSERT INTO actions VALUES (?, ?, ?, ?, ?)",
         ((who, plan.round, plan.attempt, action, cost) for who, action, cost in rows),
     )
+
+
+def close_round(sql: Connection, plan: Planned) -> None:
+    """The round of a plan is over: the next one is on."""
     sql.execute(
         "UPDATE plans SET status = 'recorded', closed = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') "
         "WHERE round = ? AND attempt = ?",
         (plan.round, plan.attempt),
     )
+
+
+def note_correction(sql: Connection, round: int) -> None:
+    """Keeps what was recorded for a round, before other actions take its place."""
+    at = sql.execute("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')").fetchone()[0]
+    rows = sql.execute(
+        "SELECT id, action, cost FROM actions WHERE round = ? ORDER BY id", (round,)
+    ).fetchall()
+    old = {"round": round, "corrected": at, "actions": rows}
+    set_meta(sql, "corrections", [*(get_meta(sql, "corrections") or []), old])
 
 
 def attempts(sql: Connection, round: int) -> int:

@@ -1,12 +1,17 @@
 """What is asked of a model for a plan, kept so that the same can be asked again."""
 
 import dataclasses
+import inspect
 import json
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, count, number, unknown
+from prefermab.model import Model
+from prefermab.planning.limits import apply
+from prefermab.planning.roster import Roster
 from prefermab.planning.rules import Rules
 from prefermab.programme.identity import versions
 from prefermab.programme.packing import difference, pack, unpack
@@ -14,13 +19,20 @@ from prefermab.programme.people import SINCE_ACTION
 from prefermab.programme.queries import Planned
 
 
-def question(budget: float, rules: Any, waiting: int, more: dict[str, Any]) -> dict[str, Any]:
+def question(
+    model: Any, budget: float, rules: Any, waiting: int, more: dict[str, Any]
+) -> dict[str, Any]:
     """The arguments of a plan, as JSON holds them."""
-    if rules is not None and not dataclasses.is_dataclass(rules):
+    if rules is not None and not isinstance(rules, Rules):
         raise InputError(f"rules must be pm.Rules(...), not {type(rules).__name__}.")
+    taken = inspect.signature(model.plan).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+        for name in more:
+            if name not in taken:
+                raise unknown("argument of plan", name, [*list(taken)[1:], "round", "again"])
     asked = {
         "budget": number(budget, "budget"),
-        "rules": None if rules is None else dataclasses.asdict(rules),  # pyright: ignore[reportArgumentType]
+        "rules": None if rules is None else dataclasses.asdict(rules),
         "waiting": count(waiting, "waiting", at_least=0),
         **more,
     }
@@ -28,6 +40,19 @@ def question(budget: float, rules: Any, waiting: int, more: dict[str, Any]) -> d
         return json.loads(json.dumps(asked))
     except TypeError:
         raise InputError("rules and other arguments must be plain values.") from None
+
+
+def check_rules(model: Any, asked: dict[str, Any], inputs: pl.DataFrame, where: str) -> None:
+    """Rules that speak of columns, ids or groups that are not there are wrong, whatever was
+    planned before. What is no Model of ours reads rules in its own way, and checks them itself."""
+    rules = _rules(asked)
+    if rules is None or not isinstance(model, Model):
+        return
+    nothing, here = np.zeros(0), np.ones(inputs.height, bool)
+    if "opt_in" in inputs.columns:
+        here = inputs["opt_in"].fill_null(False).to_numpy()
+    people = Roster(inputs["id"], nothing, nothing, here, nothing, {})
+    apply(rules, model, people, inputs, where)
 
 
 def since_column(asked: dict[str, Any]) -> str:
@@ -39,14 +64,7 @@ def ask(
     model: Any, inputs: pl.DataFrame, asked: dict[str, Any]
 ) -> tuple[pl.DataFrame, dict[str, Any]]:
     """A plan's frame and the facts of its summary, from exactly what is stored of the question."""
-    rules = asked["rules"]
-    if rules is not None:
-        given: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in rules.items()
-        }
-        rules = Rules(**given)
-    plan = model.plan(unpack(pack(inputs)), **{**asked, "rules": rules})
+    plan = model.plan(unpack(pack(inputs)), **{**asked, "rules": _rules(asked)})
     facts = json.dumps(dataclasses.asdict(plan.summary), default=lambda value: value.item())
     return plan.frame, json.loads(facts)
 
@@ -55,12 +73,60 @@ def change(old: Planned, asked: dict[str, Any], inputs: pl.DataFrame, model: str
     """What is asked differently from a plan that was made, in words; None if nothing is."""
     if old.model != model:
         return "the model changed"
-    for name, value in asked.items():
-        if old.asked.get(name) != value:
-            from_to = "" if name == "rules" else f" from {old.asked.get(name)} to {value}"
-            return f"{name} changed{from_to}"
-    told = difference(old.inputs, inputs)
+    return asked_otherwise(old.asked, asked) or _others(old.inputs, inputs)
+
+
+def asked_otherwise(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """The first argument that differs, a rule by its name; None if all are the same.
+
+    >>> from prefermab.programme.questions import asked_otherwise
+    >>> asked_otherwise({"rules": None}, {"rules": {"cooldown": 2}})
+    'the rule cooldown changed from 0 to 2'
+    """
+    before, after = _flat(old), _flat(new)
+    for name in {**before, **after}:
+        if before.get(name) != after.get(name):
+            return f"{name} changed from {_told(before.get(name))} to {_told(after.get(name))}"
+    return None
+
+
+def _flat(asked: dict[str, Any]) -> dict[str, Any]:
+    """All arguments side by side; a rule that was not given is as it is without one."""
+    usual = json.loads(json.dumps(dataclasses.asdict(Rules())))
+    rules = {**usual, **(asked["rules"] or {})}
+    rest = {name: value for name, value in asked.items() if name != "rules"}
+    return {**rest, **{f"the rule {name}": value for name, value in rules.items()}}
+
+
+def _told(value: Any) -> str:
+    return "nothing" if value is None or value in ([], {}, "") else str(value)
+
+
+def _others(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
+    """Who left or joined, or what else is known of whom."""
+    moved = []
+    for one, other, did in ((old, new, "left"), (new, old, "joined")):
+        who = one["id"].filter(~one["id"].is_in(other["id"].implode()))
+        if len(who):
+            moved.append(f"{who[0]}{f' and {len(who) - 1} more' if len(who) > 1 else ''} {did}")
+    if moved:
+        return " and ".join(moved)
+    added = [name for name in new.columns if name not in old.columns]
+    if added:
+        return f"the column '{added[0]}' came in"
+    told = difference(old, new)
     return None if told is None else f"what is known of people changed ({told})"
+
+
+def _rules(asked: dict[str, Any]) -> Rules | None:
+    """The rules, from what JSON made of them."""
+    if asked["rules"] is None:
+        return None
+    given: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in asked["rules"].items()
+    }
+    return Rules(**given)
 
 
 def check_replay(old: Planned, frame: pl.DataFrame, facts: dict[str, Any]) -> None:

@@ -1,19 +1,62 @@
 """What was done in a round, checked against what was planned."""
 
+from sqlite3 import Connection
 from typing import Any
 
 import polars as pl
 
 from prefermab.budget import limit_of
 from prefermab.errors import InputError, unknown
+from prefermab.programme import queries
 from prefermab.programme.people import read_ids
 from prefermab.programme.queries import Planned
 from prefermab.tables import as_frame, column, first_row, row_in
 
 
-def done_of(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.DataFrame:
+def record(
+    sql: Connection,
+    model: Any,
+    actions: Any,
+    which: int,
+    *,
+    correct: bool,
+    over_budget: bool,
+    where: str,
+) -> None:
+    """Notes what was done in a round. The round that is on is closed by it; one that is over stays
+    as it is, unless it is to be corrected."""
+    now, plan = queries.current_round(sql), queries.get_plan(sql, which)
+    if plan is None or which > now:
+        raise InputError(f"record: round {which} is not planned yet{_earlier(which, now)}.")
+    if which == now:
+        if correct:
+            raise InputError(f"record: round {which} is not recorded yet: nothing is to correct.")
+        queries.put_actions(sql, plan, done_of(model, actions, plan, over_budget, where))
+        queries.close_round(sql, plan)
+        return
+    done = done_of(model, actions, plan, over_budget or not correct, where)
+    if dict(done.select("id", "action").rows()) == queries.get_actions(sql, which):
+        return
+    if not correct:
+        raise InputError(
+            f"record: round {which} is recorded already, with other actions; add correct=True "
+            "(--correct) to put these in their place."
+        )
+    queries.note_correction(sql, which)
+    queries.put_actions(sql, plan, done)
+
+
+def _earlier(which: int, now: int) -> str:
+    if which != now or now == 1:
+        return ""
+    return f"; name round={now - 1} (--round {now - 1}) if that one is meant"
+
+
+def done_of(
+    model: Any, actions: Any, plan: Planned, over_budget: bool, where: str = "record"
+) -> pl.DataFrame:
     """Who was acted on: id, action and cost, in the order of the plan."""
-    passive, where = model.action_names[0], "record"
+    passive = model.action_names[0]
     if actions is None:
         done = plan.frame
     else:
@@ -21,20 +64,20 @@ def done_of(model: Any, actions: Any, plan: Planned, over_budget: bool) -> pl.Da
         ids = read_ids(given, where)
         names = read_actions(model, given, ids, where)
         strange = ~ids.is_in(plan.frame["id"].cast(ids.dtype, strict=False).implode())
-        if strange.any() or ids.dtype != plan.frame["id"].dtype:
+        if len(ids) and (strange.any() or ids.dtype != plan.frame["id"].dtype):
             row = first_row(strange)
             raise InputError(
                 f"{where}: {row_in(where, row)}: {ids[row]} is not in the plan of round "
                 f"{plan.round}."
             )
-        done = _costed(model, plan, pl.DataFrame([ids, names]))
+        done = _costed(model, plan, pl.DataFrame([ids.cast(plan.frame["id"].dtype), names]))
     done = done.filter(pl.col("action") != passive)
     done = done.select("id", "action", pl.col("cost").cast(pl.Float64))
     spent, budget = done["cost"].sum(), plan.asked["budget"]
     if spent > limit_of(budget) and not over_budget:
         raise InputError(
             f"{where}: these actions cost {spent:g}, more than the budget of {budget:g} of round "
-            f"{plan.round}; add over_budget=True if that is what happened."
+            f"{plan.round}; add over_budget=True (--over-budget) if that is what happened."
         )
     return done
 
@@ -62,6 +105,8 @@ def _costed(model: Any, plan: Planned, done: pl.DataFrame) -> pl.DataFrame:
     cost = pl.when(pl.col("action") == pl.col("planned")).then(pl.col("then").cast(pl.Float64))
     for place, name in enumerate(model.action_names):
         own, usual = f"cost_{name}", 0.0 if model.costs is None else float(model.costs[place])
-        here = pl.col(own).cast(pl.Float64) if own in plan.inputs.columns else pl.lit(usual)
+        here = pl.lit(usual)
+        if own in plan.inputs.columns:
+            here = pl.col(own).cast(pl.Float64).fill_null(usual)
         cost = cost.when(pl.col("action") == name).then(here)
     return rows.with_columns(cost=cost)
