@@ -200,7 +200,7 @@ def test_projection_serves_arms_in_their_order(actions, tenths, opt_in):
     [
         ({"domain": None}, "domain must be a Domain such as Armman.., or a name, not None"),
         ({"domain": "arman"}, "did you mean 'armman'"),
-        ({"domain": "armman", "mux": 1}, "unknown setting of the domain 'armman' 'mux'"),
+        ({"domain": "armman", "mux": 1}, "unknown setting 'mux' of the domain 'armman'"),
         ({"domain": pm.domains.Armman(), "mix": 1}, "mix is no argument where a Domain is given"),
         ({"domain": "armman", "rounds": 0}, "rounds must be"),
         ({"domain": "armman", "budget": -1}, "budget must be"),

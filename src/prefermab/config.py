@@ -130,7 +130,7 @@ def recipe_config(recipe: str, settings: dict[str, Any]) -> Any:
     """
     if recipe not in RECIPES:
         raise unknown("recipe", str(recipe), RECIPES)
-    check_settings(RECIPES[recipe], f"setting of the recipe '{recipe}'", settings)
+    check_settings(RECIPES[recipe], f"of the recipe '{recipe}'", settings)
     config = RECIPES[recipe](**settings)
     for field in dataclasses.fields(config):
         if field.type is int:
@@ -143,12 +143,14 @@ def recipe_config(recipe: str, settings: dict[str, Any]) -> Any:
     return config
 
 
-def check_settings(kind: type, what: str, settings: dict[str, Any]) -> None:
-    """Settings must be fields of a dataclass of numbers, and not negative."""
+def check_settings(kind: type, of: str, settings: dict[str, Any]) -> None:
+    """Settings must be fields of a dataclass of numbers, and not negative; `of` says of what."""
     fields = {field.name: field.type for field in dataclasses.fields(kind)}
     for name, value in settings.items():
         if name not in fields:
-            raise unknown(what, name, fields)
+            # One recipe counts epochs where another counts steps.
+            meant = {"steps": "epochs", "epochs": "steps"}.get(name)
+            raise unknown("setting", name, [meant] if meant in fields else fields, of=f" {of}")
         if name == "shaping":
             if value not in SHAPINGS:
                 raise unknown("shaping", str(value), SHAPINGS)

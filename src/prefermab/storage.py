@@ -206,8 +206,20 @@ def default_card(model: Model) -> str:
         f"# {model.domain_name}, recipe `{model.recipe}`\n\n"
         f"Actions {', '.join(model.action_names)}; {len(model.feature_names)} features. "
         + (f"Fine-tuned: {model.tuned}.\n" if model.tuned else "")
-        + "Not measured on new arms yet: `prefermab evaluate FOLDER`.\n"
+        + f"Not measured on new arms yet{_how_to_measure(model)}.\n"
     )
+
+
+def _how_to_measure(model: Model) -> str:
+    """The command that does, as far as it can be told from the model."""
+    if isinstance(model.domain, domains.Tabular | domains.Logged):
+        return ""
+    other = ""
+    if model.domain is None:
+        other = " --domain FILE.py:CLASS"
+    elif domain_settings(model.domain) is None:
+        other = f" --domain {domains.spelling(model.domain)}"
+    return f": `prefermab evaluate FOLDER{other}`"
 
 
 def _rebuild(

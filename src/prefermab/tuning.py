@@ -177,7 +177,7 @@ def earned_each(
 
 
 def _tuning(settings: dict[str, Any]) -> Tuning:
-    check_settings(Tuning, "setting of fine-tuning", settings)
+    check_settings(Tuning, "of fine-tuning", settings)
     tuning = Tuning(**settings)
     for name, least in (("epochs", 1), ("rounds", 1), ("passes", 1), ("trials", 2)):
         count(getattr(tuning, name), name, at_least=least)

@@ -40,7 +40,7 @@ def evaluate(options: verbs.Evaluate) -> None:
     use_compilation_cache()
     if options.plot is not None:
         plots.check_target(options.plot)
-    model, domain = model_and_domain(options.model, settings(options.settings))
+    model, domain = model_and_domain(options.model, settings(options.settings), options.domain)
     chosen = chosen_policies(options.against, domain)
     n_arms, budget = domain.usual_arms, domain.usual_budget
     if model is not None:

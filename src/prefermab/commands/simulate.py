@@ -30,7 +30,7 @@ def simulate(options: verbs.Simulate) -> None:
     use_compilation_cache()
     if options.plot is not None:
         plots.check_target(options.plot)
-    model, domain = model_and_domain(options.model, settings(options.settings))
+    model, domain = model_and_domain(options.model, settings(options.settings), options.domain)
     n_arms, budget = domain.usual_arms, domain.usual_budget
     if model is not None:
         n_arms, budget = model.n_arms, model.budget

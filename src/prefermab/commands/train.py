@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,7 +63,14 @@ def pretrain(options: verbs.Pretrain) -> None:
         keep(model, folders[-1], options.tensorboard)
     if trouble is not None:
         raise trouble
-    print(f"See how good it is: prefermab evaluate {folders[0]}")
+    own = "" if options.domain in domains.BY_NAME else own_domain(options)
+    print(f"See how good it is: prefermab evaluate {folders[0]}{own}")
+
+
+def own_domain(options: verbs.Pretrain) -> str:
+    """What a command must say of a domain that a model's folder does not know how to make."""
+    changes = "".join(f" {shlex.quote(change)}" for change in options.settings)
+    return f" --domain {shlex.quote(options.domain)}{' --set' if changes else ''}{changes}"
 
 
 def hyperparameters(options: verbs.Pretrain) -> dict[str, Any]:
@@ -84,7 +92,7 @@ def hyperparameters(options: verbs.Pretrain) -> dict[str, Any]:
 def finetune(options: verbs.Finetune) -> None:
     """Learns further from arms drawn from the model's domain, and saves."""
     use_compilation_cache()
-    model, domain = model_and_domain(options.model, settings(options.settings))
+    model, domain = model_and_domain(options.model, settings(options.settings), options.domain)
     if model is None:
         raise InputError(f"{options.model} is a domain, not a model: see prefermab models.")
     check_folder(options.out)

@@ -13,6 +13,7 @@ from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
 from prefermab.domains.checking import check
 from prefermab.domains.continuous_synthetic import ContinuousSynthetic
 from prefermab.domains.logged import Logged, from_log
+from prefermab.domains.own import class_in_file, in_a_file, spelling
 from prefermab.domains.sis import SIS, ContinuousSIS
 from prefermab.domains.synthetic import Synthetic
 from prefermab.domains.tabular import Tabular
@@ -26,20 +27,28 @@ BY_NAME: dict[str, type[Domain]] = {
 def get(name: str, **settings: Any) -> Domain:
     """A domain by the name the command line uses, with its settings.
 
+    A domain in a file of your own is named with its class, `presses.py:Presses`, or without one
+    if the file has no other. The file is executed: name only files that you trust.
+
     >>> import prefermab as pm
     >>> pm.domains.get("armman", mix=(0.4, 0.4, 0.2)).mix
     (0.4, 0.4, 0.2)
     """
-    if name not in BY_NAME:
+    if in_a_file(str(name)):
+        kind = class_in_file(str(name))
+    elif name in BY_NAME:
+        kind = BY_NAME[name]
+    else:
         raise unknown("domain", str(name), BY_NAME)
-    taken = [field.name for field in dataclasses.fields(BY_NAME[name]) if field.init]
+    taken = [field.name for field in dataclasses.fields(kind) if field.init]
     for setting in settings:
         if setting not in taken:
-            raise unknown(f"setting of the domain '{name}'", setting, taken)
+            raise unknown("setting", setting, taken, of=f" of the domain '{name}'")
     try:
-        return BY_NAME[name](**settings)
+        return kind(**settings)
     except TypeError as error:
-        raise InputError(f"the domain '{name}' cannot be made of {settings}: {error}.") from None
+        made = f" of {settings}" if settings else ""
+        raise InputError(f"the domain '{name}' cannot be made{made}: {error}.") from None
 
 
 __all__ = [
@@ -57,4 +66,6 @@ __all__ = [
     "check",
     "from_log",
     "get",
+    "in_a_file",
+    "spelling",
 ]

@@ -15,6 +15,7 @@ from prefermab.verbs.options import (
     ModelOrDomain,
     Money,
     Names,
+    Own,
     Plot,
     Settings,
     shown,
@@ -62,7 +63,8 @@ class Pretrain:
     """Train a model on a domain."""
 
     domain: Annotated[Positional[str], arg(metavar="DOMAIN")]
-    """synthetic, armman, sis, continuous-synthetic or continuous-sis."""
+    """synthetic, armman, sis, continuous-synthetic, continuous-sis, or a domain of your own such as
+    presses.py:Presses (the file is executed: name only files that you trust)."""
     out: Path
     """Folder to write the model to; with --seeds, one folder in it for each."""
     n_arms: Many = None
@@ -107,6 +109,7 @@ class Finetune:
     """Which arms: those that the domain draws from this seed."""
     budget: Money = None
     """What may be spent in each round; the model's if left out."""
+    domain: Own = None
     settings: Settings = ()
     """Settings of the domain that the arms come from, such as shift=0.1, where it differs."""
     tuning: Annotated[Tuning, arg(name="")] = dataclasses.field(default_factory=Tuning)
@@ -138,6 +141,7 @@ class Evaluate:
     """Decisions in a trial."""
     seed: int = 0
     """Where all randomness starts; the same seed gives the same figures."""
+    domain: Own = None
     settings: Settings = ()
     bound: bool = True
     """Compute the upper bound that no policy can pass."""

@@ -19,7 +19,16 @@ ModelOrDomain = Annotated[
     Positional[str],
     arg(
         metavar="MODEL",
-        help="A model that ships, a model's folder, or a domain (then only policies are compared).",
+        help="A model that ships, a model's folder, or a domain (then only policies are compared), "
+        "also one of your own such as presses.py:Presses.",
+    ),
+]
+Own = Annotated[
+    str | None,
+    shown(
+        "DOMAIN",
+        "The domain to meet it on, such as presses.py:Presses for a model trained on a domain of "
+        "your own; the model's if left out. The file is executed: name only files that you trust.",
     ),
 ]
 Settings = Annotated[

@@ -14,6 +14,7 @@ from prefermab.verbs.options import (
     ModelOrDomain,
     Money,
     Names,
+    Own,
     Plot,
     Settings,
     shown,
@@ -37,8 +38,9 @@ class Example:
         """Runs the verb."""
         from prefermab.example import write_example
 
-        write_example(self.out, self.people, self.weeks, self.seed)
-        print(f"wrote {self.out / 'people.csv'} and {self.out / 'log.csv'}")
+        replaced = write_example(self.out, self.people, self.weeks, self.seed)
+        was = ", replacing what was there" if replaced else ""
+        print(f"wrote {self.out / 'people.csv'} and {self.out / 'log.csv'}{was}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,6 +186,7 @@ class Simulate:
     """How many programmes are drawn and played."""
     seed: int = 0
     """Where all randomness starts; the same seed gives the same figures."""
+    domain: Own = None
     settings: Settings = ()
     json: Json = False
     plot: Plot = None
