@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 import prefermab as pm
 from prefermab import cli
 from prefermab.arms import Observation
+from prefermab.commands import learn as command
 from prefermab.evidence.comparison import AsLogged
 from prefermab.evidence.estimates import estimates
 from prefermab.evidence.heldout import hold_out
@@ -23,6 +24,7 @@ from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
 from prefermab.logs.pool import dirichlet
 from prefermab.logs.reading import read_log
 from prefermab.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
+from prefermab.verbs import programmes as verbs
 
 REWARDS = {"bad": 0, "good": 1}
 
@@ -481,6 +483,10 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     frame = frame.with_columns(age=pl.when(pl.col("id") == 3).then(None).otherwise("age"))
     frame.write_parquet(tmp_path / "log.parquet")
     out = tmp_path / "runs" / "mine"
+    kept, really = [], command.learned_from
+    monkeypatch.setattr(
+        command, "learned_from", lambda *given: kept.append(really(*given)) or kept[0]
+    )
     status, printed, errors = learn(
         monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
         "--features", "region", "age", "--rewards", "0=0", "1=1", "--n-arms", 6,
@@ -498,7 +504,15 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     assert "Calibration" in page
     assert "<svg" in page
     assert (out / "report" / "figures" / "calibration.svg").exists()
-    assert "40 people" in (out / "report" / "README.md").read_text()
+    assert (out / "report" / "figures" / "comparison.svg").exists()
+    text = (out / "report" / "README.md").read_text()
+    assert "40 people" in text
+    assert "Whom it helps" in text
+    assert "**Verdict**: " in text
+    assert told["summary"][0] in text
+    assert "a person is in the state 1 in " in told["summary"][0]
+    assert {row["group"] for row in told["groups"]} >= {"north", "south", "unknown"}
+    assert (told["warnings"], errors) == ([], "")
 
     model = pm.load(out)
     assert model.domain is None
@@ -509,13 +523,62 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     people = np.array([[1, 0, 40.0], [0, 1, np.nan], [np.nan, np.nan, 30.0]])
     assert model.act([0, 1, 1], people, budget=1).sum() <= 1
 
+    monkeypatch.setattr(command, "learned_from", lambda *_: kept[0])
+    again = [tmp_path / "log.parquet", "--out", out, "--time", "week", "--passive", "0"]
+    status, printed, errors = learn(monkeypatch, capsys, *again, "--rewards", "0=0", "1=1")
+    assert status == 0, errors
+    assert printed.startswith("Simulated from this log, a person is in the state 1 in ")
+    assert f"The model is in {out} (replaced the model that was there), the report in" in printed
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["--rewards", "bad=0", "good="], "--rewards takes name=number, such as call=1, not"),
+        (["--rewards", "bad=0,good=1"], "--rewards takes name=number with spaces between them"),
+        (["--rewards", "bad=0,", "good=1"], "with spaces between them, such as call=1 visit=4"),
+        (["--rewards", "bad=0", "good=1", "--budget", "0.9"],
+         "the budget, 0.9, is below the cost of the cheapest action, 'call' at 1"),
+        (["--rewards", "bad=0", "good=1"], "what a round of the log cost, 0.5, is below"),
+    ],
+)  # fmt: skip
+def test_what_was_typed_wrong_is_said_before_the_work(
+    tmp_path, monkeypatch, capsys, typed, message
+):
+    TINY.write_csv(tmp_path / "log.csv")
     status, printed, errors = learn(
-        monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
-        "--rewards", "0=0", "1=", "--passive", "0",
+        monkeypatch, capsys, tmp_path / "log.csv", "--out", tmp_path / "m", "--passive", "none",
+        *typed,
     )  # fmt: skip
     assert (status, printed) == (2, "")
-    assert "--rewards takes name=number, such as call=1, not '1='" in errors
-    assert pm.load(out).feature_names == model.feature_names
+    assert message in errors
+    assert not (tmp_path / "m").exists()
+
+
+def test_warnings_come_first_and_an_interruption_writes_nothing(tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "learned_from", interrupted)
+    TINY.write_csv(tmp_path / "log.csv")
+    typed = verbs.Learn(
+        tmp_path / "log.csv", tmp_path / "m", ("bad=0", "good=1"), passive="none", budget=1
+    )
+    with pytest.raises(KeyboardInterrupt):
+        command.learn(typed)
+    told = capsys.readouterr()
+    lines = told.err.splitlines()
+    assert lines[0].startswith("prefermab: warning: the log tells of 3 people only")
+    assert lines[-1] == "prefermab: nothing was written."
+    assert (told.out, sorted(path.name for path in tmp_path.iterdir())) == ("", ["log.csv"])
+
+
+def test_an_example_over_another_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["prefermab", "example", str(tmp_path), "--people", "9"])
+    cli.main()
+    assert "replacing" not in capsys.readouterr().out
+    cli.main()
+    assert "log.csv, replacing what was there" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

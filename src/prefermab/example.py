@@ -19,13 +19,14 @@ CALLED = 0.08
 """Share of the people who were called in a week, at random."""
 
 
-def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 0) -> None:
-    """Writes people.csv and log.csv.
+def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 0) -> bool:
+    """Writes people.csv and log.csv; whether it replaced files that were there.
 
     >>> import pathlib, tempfile
     >>> from prefermab.example import write_example
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> write_example(folder, people=20, weeks=4)
+    False
     >>> sorted(file.name for file in folder.iterdir())
     ['log.csv', 'people.csv']
     """
@@ -39,8 +40,11 @@ def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 
         pl.Series("do_not_call", np.where(rng.random(people) < 0.02, "yes", "no")),
     ).filter(pl.col("left") > weeks)
     order = ["id", "state", "age", "phone", "region", "nurse", "do_not_call", "rounds_since_action"]
-    write_table(now.select(order), folder / "people.csv")
-    write_table(log, folder / "log.csv")
+    tables = {folder / "people.csv": now.select(order), folder / "log.csv": log}
+    replaced = any(path.exists() for path in tables)
+    for path, table in tables.items():
+        write_table(table, path)
+    return replaced
 
 
 def _people(rng: np.random.Generator, size: int) -> pl.DataFrame:

@@ -2,22 +2,25 @@
 
 import dataclasses
 import json
+import re
+import sys
 from pathlib import Path
 
 from prefermab.commands.shared import numbers, progress
-from prefermab.commands.train import check_folder
 from prefermab.compiled import use_compilation_cache
 from prefermab.domains.logged import Logged
-from prefermab.errors import InputError
+from prefermab.errors import InputError, number
 from prefermab.evidence.comparison import compare
 from prefermab.evidence.estimates import estimates
+from prefermab.evidence.groups import whom_it_helps
 from prefermab.evidence.heldout import hold_out
 from prefermab.evidence.report import Learned, as_data, blocks_of, card
+from prefermab.evidence.words import warnings_of
 from prefermab.logs.fitting import fit_log
 from prefermab.logs.reading import Log, read_log
 from prefermab.model import Model
 from prefermab.pages import write as write_pages
-from prefermab.storage import save
+from prefermab.storage import check_place, save
 from prefermab.tables import read_table, source_of
 from prefermab.training import pretrain
 from prefermab.verbs import programmes as verbs
@@ -26,6 +29,29 @@ from prefermab.verbs import programmes as verbs
 def learn(options: verbs.Learn) -> None:
     """Reads, fits, trains, compares; then writes the model and the report."""
     use_compilation_cache()
+    folder = options.report or options.out / "report"
+    try:
+        log = checked_log(options, folder)
+        for warning in warnings_of(log):
+            print(f"prefermab: warning: {warning}", file=sys.stderr)
+        learned = learned_from(log, options)
+    except KeyboardInterrupt:
+        print("prefermab: nothing was written.", file=sys.stderr)
+        raise
+    replaced = (options.out / "config.json").exists()
+    save(learned.model, options.out)
+    write_report(learned, folder)
+    if options.json:
+        told = {"model": str(options.out), "report": str(folder), **as_data(learned)}
+        print(json.dumps(told, indent=2))
+        return
+    print("\n\n".join(as_data(learned)["summary"][:2]) + "\n")
+    was = " (replaced the model that was there)" if replaced else ""
+    print(f"The model is in {options.out}{was}, the report in {folder / 'index.html'}.")
+
+
+def checked_log(options: verbs.Learn, folder: Path) -> Log:
+    """The log, once all that can be wrong with what was typed is found out."""
     log = read_log(
         read_table(options.log),
         options.id,
@@ -33,24 +59,40 @@ def learn(options: verbs.Learn) -> None:
         options.state,
         options.action,
         options.features,
-        numbers(options.costs, "--costs") or None,
-        numbers(options.rewards, "--rewards") or None,
+        _by_name(options.costs, "--costs"),
+        _by_name(options.rewards, "--rewards"),
         options.passive,
         where=source_of(options.log),
     )
-    check_folder(options.out)
-    folder = options.report or options.out / "report"
-    if folder.is_file():
-        raise InputError(f"cannot write the report to {folder}: it is a file.")
-    learned = learned_from(log, options)
-    save(learned.model, options.out)
-    write_report(learned, folder)
-    if options.json:
-        told = {"model": str(options.out), "report": str(folder), **as_data(learned)}
-        print(json.dumps(told, indent=2))
-        return
-    print(blocks_of(learned)[0].text)  # pyright: ignore[reportAttributeAccessIssue]
-    print(f"The model is in {options.out}, the report in {folder / 'index.html'}.")
+    _check_budget(log, options.budget)
+    for place in (options.out, folder):
+        if place.is_file():
+            raise InputError(f"cannot write to {place}: it is a file, and a folder was expected.")
+    check_place(options.out)
+    return log
+
+
+def _by_name(pairs: tuple[str, ...], option: str) -> dict[str, float] | None:
+    for pair in pairs:
+        if re.search("=[^=,]*,", pair):
+            raise InputError(
+                f"{option} takes name=number with spaces between them, such as call=1 visit=4, not "
+                f"'{pair}'."
+            )
+    return numbers(pairs, option) or None
+
+
+def _check_budget(log: Log, budget: float | None) -> None:
+    """At least one action can be paid for."""
+    costs, actions = log.meaning.costs[1:], log.meaning.actions[1:]
+    least = costs.argmin()
+    what = "the budget" if budget is not None else "what a round of the log cost"
+    may = log.spent if budget is None else number(budget, "budget")
+    if may < costs[least]:
+        raise InputError(
+            f"{what}, {may:g}, is below the cost of the cheapest action, '{actions[least]}' at "
+            f"{costs[least]:g}: nothing can be decided; give a larger --budget."
+        )
 
 
 def learned_from(log: Log, options: verbs.Learn) -> Learned:
@@ -65,7 +107,8 @@ def learned_from(log: Log, options: verbs.Learn) -> Learned:
         )  # fmt: skip
         comparison = compare(domain, model, log, options.seed, report)
     transitions, effects = estimates(log, fit)
-    learned = Learned(log, fit, model, transitions, effects, held_out, comparison)
+    groups = whom_it_helps(log, fit)
+    learned = Learned(log, fit, model, transitions, effects, groups, held_out, comparison)
     return dataclasses.replace(learned, model=dataclasses.replace(model, card=card(learned)))
 
 

@@ -18,10 +18,7 @@ def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
     expected reward of the next state less that without acting, low, high. Averages are over the
     people of the log as their features are.
     """
-    size = int(np.prod(log.shape))
-    some = max(1000, 4 * NUMBERS // (LEAST * size))
-    people = np.random.default_rng(0).permutation(len(log.features))[:some]
-    draws = fit.draws[: max(LEAST, NUMBERS // (len(people) * size))]
+    people, draws = some_of(log, fit)
     known = fit.terms(log.features[people])
     worlds = np.stack([tables(draw, known).mean(axis=0) for draw in draws])
     counts = np.zeros(log.shape, int)
@@ -31,11 +28,11 @@ def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
     gained = earned - earned[..., :1]
     states, actions = log.meaning.states, log.meaning.actions
     transitions = [
-        (states[s], actions[a], states[t], int(counts[s, a, t]), *_spread(worlds[:, s, a, t]))
+        (states[s], actions[a], states[t], int(counts[s, a, t]), *spread(worlds[:, s, a, t]))
         for s, a, t in np.ndindex(log.shape)
     ]
     effects = [
-        (states[s], actions[a], int(counts[s, a].sum()), *_spread(gained[:, s, a]))
+        (states[s], actions[a], int(counts[s, a].sum()), *spread(gained[:, s, a]))
         for s, a in np.ndindex(log.shape[:2])
         if a > 0
     ]
@@ -48,6 +45,15 @@ def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
 
 
-def _spread(draws: np.ndarray) -> tuple[float, float, float]:
+def some_of(log: Log, fit: Fit) -> tuple[np.ndarray, np.ndarray]:
+    """People, by number, and draws of coefficients that figures are averaged over."""
+    size = int(np.prod(log.shape))
+    some = max(1000, 4 * NUMBERS // (LEAST * size))
+    people = np.random.default_rng(0).permutation(len(log.features))[:some]
+    return people, fit.draws[: max(LEAST, NUMBERS // (len(people) * size))]
+
+
+def spread(draws: np.ndarray) -> tuple[float, float, float]:
+    """Mean, and the ends of a 90 % interval."""
     low, high = np.quantile(draws, [0.05, 0.95])
     return float(draws.mean()), float(low), float(high)

@@ -48,6 +48,30 @@ def hold_out(log: Log, draws: int = 64, seed: int = 0) -> HeldOut | None:
     return HeldOut(n_out, _losses(foretold, after), _calibration(foretold["and own past"], after))
 
 
+def verdict(held: HeldOut) -> str:
+    """Whether features helped to foretell the weeks held out, and what follows."""
+    places = {"all": "for all transitions", "under an action": "for those under an action"}
+    told, found = [], set()
+    for row in held.losses.filter(pl.col("predictor") == "and features").iter_rows(named=True):
+        # Without a second person nothing says how far chance goes.
+        if not row["stderr"]:
+            continue
+        low, high = (row["better"] + z * row["stderr"] for z in (-1.645, 1.645))
+        place = 0 if low > 0 else 2 if high < 0 else 1
+        words = ("features helped", "it is open whether features help", "features made it worse")
+        lower = f"the loss is lower by {row['better']:.4f}, 90 % interval {low:.4f} to {high:.4f}"
+        told.append(f"{places[row['where']]} {words[place]} ({lower})")
+        found.add(place)
+    if not found:
+        return "Too little was held out to say whether features help: collect more."
+    follows = (
+        "They are worth keeping.",
+        "Keep the few that matter (`--features` names them), or collect more.",
+        "Leave features out (`--features` names those to keep), or collect more.",
+    )
+    return f"In foretelling the weeks held out, {'; '.join(told)}. {follows[max(found)]}"
+
+
 def _pooled(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
     """What followed a state and action, whoever it was; one transition's worth to each alike."""
     counts = np.zeros(log.shape)

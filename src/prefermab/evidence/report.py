@@ -1,26 +1,22 @@
 """The report on a log: what was found, what is missing, what it says, and what a model gains."""
 
-import contextlib
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from prefermab import plots
-from prefermab.evidence.heldout import HeldOut
+from prefermab.evaluation import ROUNDS
+from prefermab.evidence import pictures
+from prefermab.evidence.heldout import HeldOut, verdict
+from prefermab.evidence.words import FEW, headline, people, warnings_of
 from prefermab.logs.fitting import Fit
 from prefermab.logs.reading import Log
 from prefermab.model import Model
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Picture, Text
-from prefermab.plots import svg_of
+from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 
 SHOWN = 40
 """Rows of a table of transitions; the rest is in the data beside the report."""
-
-FEW = 30
-"""Transitions under an action in a state below which what acting does there is mostly assumed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -32,6 +28,7 @@ class Learned:
     model: Model
     transitions: pl.DataFrame
     effects: pl.DataFrame
+    groups: pl.DataFrame
     held_out: HeldOut | None
     comparison: pl.DataFrame
 
@@ -40,6 +37,8 @@ def as_data(learned: Learned) -> dict[str, Any]:
     """Everything in the report, as JSON can hold it."""
     held, model = learned.held_out, learned.model
     return {
+        "summary": [block.text for block in _summary(learned)],
+        "warnings": warnings_of(learned.log),
         "found": dataclasses.asdict(learned.log.found),
         "states": list(model.state_names),
         "actions": list(model.action_names),
@@ -48,14 +47,18 @@ def as_data(learned: Learned) -> dict[str, Any]:
         "rewards": learned.log.meaning.rewards.tolist(),
         "n_arms": model.n_arms,
         "budget": model.budget,
+        "spent": learned.log.spent,
+        "earned": learned.log.earned,
         "transitions": learned.transitions.to_dicts(),
         "effects": learned.effects.to_dicts(),
+        "groups": learned.groups.to_dicts(),
         "held_out": None
         if held is None
         else {
             "rounds": held.rounds,
             "losses": held.losses.to_dicts(),
             "calibration": held.calibration.to_dicts(),
+            "verdict": verdict(held),
         },
         "comparison": learned.comparison.to_dicts(),
     }
@@ -67,6 +70,7 @@ def blocks_of(learned: Learned) -> list[Block]:
         *_summary(learned),
         *_data(learned.log),
         *_estimates(learned),
+        *_groups(learned.groups),
         *_held_out(learned.held_out),
         *_comparison(learned),
         *_assumptions(),
@@ -90,7 +94,7 @@ def _summary(learned: Learned) -> list[Text]:
     rows = {row["policy"]: row for row in learned.comparison.iter_rows(named=True)}
     own = rows["prefermab"]
     others = "; ".join(
-        f"to {told} {_signed(rows[name]['gain'])} ({_signed(rows[name]['gain_low'])} to "
+        f"beside {told} {_signed(rows[name]['gain'])} ({_signed(rows[name]['gain_low'])} to "
         f"{_signed(rows[name]['gain_high'])})"
         for name, told in (
             ("none", "no action"),
@@ -100,13 +104,15 @@ def _summary(learned: Learned) -> list[Text]:
     )
     acted = int((log.transitions.action > 0).sum())
     return [
+        Text(headline(log, model, learned.comparison)),
         Text(
-            f"{log.found.people:,} people, {len(log.transitions):,} transitions, {acted:,} of them "
-            f"under an action. For {model.n_arms:,} arms and a budget of {model.budget:g} a round, "
-            f"the model earns {own['mean']:.3f} per arm in 9 simulated rounds "
-            f"({own['low']:.3f} to {own['high']:.3f} in 90 % of the worlds that the log allows). "
-            f"The difference {others}."
-        )
+            f"The log has {people(log.found.people)} and {len(log.transitions):,} transitions, "
+            f"{acted:,} of them under an action. For {people(model.n_arms)} and a budget of "
+            f"{model.budget:g} a round, the model earns {own['mean']:.3f} per person in {ROUNDS} "
+            f"simulated rounds ({own['low']:.3f} to {own['high']:.3f} in 90 % of the worlds that "
+            f"the log allows). That is, {others}."
+        ),
+        *(Text(f"**Warning**: {warning}") for warning in warnings_of(log)),
     ]
 
 
@@ -122,14 +128,14 @@ def _data(log: Log) -> list[Block]:
     head = [f"{a} (cost {c:g})" for a, c in zip(meaning.actions, meaning.costs, strict=True)]
     unknown = np.isnan(log.features)
     missing = [
-        f"`{name}`: unknown of {int(unknown[:, at].sum()):,} people"
+        f"`{name}`: unknown of {people(int(unknown[:, at].sum()))}"
         for at, name in enumerate(log.feature_names)
         if unknown[:, at].any()
     ]
     return [
         Heading("Data found"),
         Text(
-            f"{found.rows:,} rows from {found.first} to {found.last}: {found.people:,} people, "
+            f"{found.rows:,} rows from {found.first} to {found.last}: {people(found.people)}, "
             f"{found.rounds:,} rounds, {found.apart} {unit}, {found.present:,.1f} people in "
             f"a round on average; {len(seen):,} transitions between rounds that follow each other. "
             f"Features: {', '.join(f'`{name}`' for name in log.feature_names)}."
@@ -141,9 +147,9 @@ def _data(log: Log) -> list[Block]:
             [
                 f"{found.gaps:,} gaps between two rows of a person, {found.missing_rounds:,} "
                 "rounds in all: no transition is made up across a gap",
-                f"{found.joined_later:,} people joined after the first round, "
-                f"{found.left_earlier:,} have no row in the last",
-                f"{found.single:,} people have one row only: they give features and no transition",
+                f"{people(found.joined_later)} joined after the first round, and of "
+                f"{people(found.left_earlier)} there is no row in the last",
+                f"{people(found.single)} with one row only: features and no transition are known",
                 f"{found.unknown_states:,} rows have no state and {found.unknown_actions:,} no "
                 "action: transitions that need them are left out",
                 *missing,
@@ -192,6 +198,26 @@ def _estimates(learned: Learned) -> list[Block]:
     ]
 
 
+def _groups(groups: pl.DataFrame) -> list[Block]:
+    """Whom an action helps."""
+    rows = [
+        [Cell(f"{r['feature']} {r['group']}, {r['action']}"), Cell(f"{r['people']:,}"),
+         Cell(f"{r['n']:,}"), Cell(_signed(r["gain"])),
+         Cell(f"{_signed(r['low'])} to {_signed(r['high'])}")]
+        for r in groups.head(SHOWN).iter_rows(named=True)
+    ]  # fmt: skip
+    return [
+        Heading("Whom it helps"),
+        Text(
+            "What an action changes in the reward of the next round for people with the same value "
+            "of a feature (numbers in thirds), averaged over these people and the states that were "
+            "seen of them. A group may differ for what else its people have in common"
+            + (f"; the first {SHOWN} rows, all are in the data:" if len(groups) > SHOWN else ":")
+        ),
+        Grid(["group and action", "people", "seen", "gain per round", "90 % interval"], rows),
+    ]
+
+
 def _unseen(log: Log) -> list[str]:
     """States and actions of which no transition was seen."""
     seen = np.zeros(log.shape[:2], bool)
@@ -224,32 +250,14 @@ def _held_out(held: HeldOut | None) -> list[Block]:
             "the row above, with its standard error (people are independent, weeks are not)."
         ),
         Grid(["foretold from", "n", "loss", "better"], losses),
+        Text(f"**Verdict**: {verdict(held)}"),
         Text(
             "Calibration: every next state of every transition is a prediction; tenths of them by "
             "size, what was foretold and how often it came (95 % interval)."
         ),
         Grid(["predicted", "observed", "interval", "n"], bins),
-        *_picture(held.calibration),
+        *pictures.calibration(held.calibration),
     ]
-
-
-def _picture(bins: pl.DataFrame) -> Sequence[Block]:
-    """Predicted against observed, where pictures can be drawn."""
-    with contextlib.suppress(plots.NoPlotsError):
-        figure = plots.blank(3.6, 3.4)
-        panel = figure.subplots()
-        panel.plot([0, 1], [0, 1], color=plots.GREY, lw=1, ls="--")
-        reach = [bins["observed"] - bins["low"], bins["high"] - bins["observed"]]
-        panel.errorbar(
-            bins["predicted"], bins["observed"], yerr=np.clip(reach, 0, None), fmt="o", ms=4,
-            color=plots.BLUE, ecolor=plots.INK, lw=1,
-        )  # fmt: skip
-        panel.set_xlabel("predicted", fontsize=9)
-        panel.set_ylabel("observed", fontsize=9)
-        plots.plain(panel)
-        caption = "Chances foretold for the weeks held out, and how often it came so."
-        return [Picture("calibration", svg_of(figure, "calibration"), caption)]
-    return []
 
 
 def _comparison(learned: Learned) -> list[Block]:
@@ -265,15 +273,16 @@ def _comparison(learned: Learned) -> list[Block]:
     return [
         Heading("Simulated comparison"),
         Text(
-            f"Reward per arm over 9 rounds, {model.n_arms:,} arms, budget {model.budget:g}, in "
-            f"{frame['worlds'][0]} worlds that the log allows, {frame['trials'][0]} trials in "
-            "each: all policies meet the same people and luck. Intervals hold 90 % of the worlds. "
-            "`as logged` chooses as the log did in each state, with the same budget."
+            f"Reward per person over {ROUNDS} rounds, {people(model.n_arms)}, budget "
+            f"{model.budget:g}, in {frame['worlds'][0]} worlds that the log allows, "
+            f"{frame['trials'][0]} trials in each: all policies meet the same people and luck. "
+            "Intervals hold 90 % of the worlds. `as logged` chooses as the log did in each state, "
+            "with the same budget."
         ),
         Grid(
             [
                 "policy",
-                "reward per arm",
+                "reward per person",
                 "90 % of worlds",
                 "model earns more",
                 "in worlds",
@@ -281,6 +290,7 @@ def _comparison(learned: Learned) -> list[Block]:
             ],
             rows,
         ),
+        *pictures.comparison(frame, ROUNDS),
     ]
 
 

@@ -27,6 +27,8 @@ class Found:
     rounds: int
     apart: int
     """How far apart rounds are, in the time's own unit, days where it is a date."""
+    unit: str
+    """What a round is called: day, week or month where the times say so, else round."""
     dates: bool
     first: str
     last: str
@@ -83,6 +85,8 @@ class Log:
     transitions: Transitions
     spent: float
     """What a round's actions cost, on average."""
+    earned: float
+    """The reward of a row's state, on average."""
     found: Found
 
     @property
@@ -138,7 +142,8 @@ def read_log(
         transitions=transitions,
         spent=float(meaning.costs[rows["action"].drop_nulls().to_numpy()].sum())
         / rows["round"].n_unique(),
-        found=_found(rows, main["time"]),
+        earned=float(meaning.rewards[rows["state"].drop_nulls().to_numpy()].mean()),
+        found=_found(rows, main["time"].alias(time)),
     )
 
 
@@ -299,12 +304,14 @@ def _found(rows: pl.DataFrame, time: pl.Series) -> Found:
     begun, ended = rows["round"].min(), rows["round"].max()
     rounds, shown = rows["round"].n_unique(), rows.sort("time")["shown"]
     missing = rows.filter(pl.col("steps") > 1)["steps"]
+    dates, apart = not time.dtype.is_numeric() and "-" in str(shown[0])[1:], int(rows["apart"][0])
     return Found(
         rows=rows.height,
         people=people.height,
         rounds=rounds,
-        apart=int(rows["apart"][0]),
-        dates=not time.dtype.is_numeric() and "-" in str(shown[0])[1:],
+        apart=apart,
+        unit=_unit(time.name, dates, apart),
+        dates=dates,
         first=str(shown[0]),
         last=str(shown[-1]),
         present=rows.height / rounds,
@@ -316,3 +323,11 @@ def _found(rows: pl.DataFrame, time: pl.Series) -> Found:
         joined_later=int((people["first"] > begun).sum()),
         left_earlier=int((people["last"] < ended).sum()),
     )
+
+
+def _unit(name: str, dates: bool, apart: int) -> str:
+    """By how far apart dates are, or by the name of a column that counts rounds."""
+    if dates:
+        return {1: "day", 7: "week"}.get(apart, "month" if 28 <= apart <= 31 else "round")
+    said = [unit for unit in ("day", "week", "month") if unit in name.lower()]
+    return said[0] if said and apart == 1 else "round"
