@@ -331,7 +331,7 @@ def test_costs_of_what_was_done_instead(file):
         ("observe", {"id": [2], "state": [0], "rounds_since_action": [1]}, "leave out the column"),
         ("join", {"id": [7], "state": ["sad"]}, "row 1, id 7, has the state 'sad'; expected one"),
         ("join", {"id": [7], "state": [3]}, "has the state '3'; expected one of good, fair, bad"),
-        ("leave", [2, 99], "leave: row 2: 99 is not in the programme"),
+        ("leave", [2, 99], "leave: 99 is not in the programme."),
         ("leave", [2, 2], "leave: the id 2 is in row 1 and again in row 2"),
         ("leave", [2, "a"], "ids must be all whole numbers or all text"),
         ("observe", {"id": [2, 99], "state": [0, 0]}, "row 2: 99 is not in the programme: leave"),

@@ -25,6 +25,7 @@ def verbs() -> dict[str, Any]:
     """The verbs by what is typed."""
     from prefermab.verbs.models import Evaluate, Finetune, Models, Pretrain
     from prefermab.verbs.programmes import Example, Learn, Plan, Simulate, WhatIf
+    from prefermab.verbs.rounds import Programme
     from prefermab.verbs.studies import Bench, Demo, Reproduce
 
     return {
@@ -34,6 +35,7 @@ def verbs() -> dict[str, Any]:
         "learn": Learn,
         "plan": Plan,
         "what-if": WhatIf,
+        "programme": Programme,
         "simulate": Simulate,
         "pretrain": Pretrain,
         "finetune": Finetune,

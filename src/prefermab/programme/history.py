@@ -83,24 +83,29 @@ def read_history(sql: Connection, model: Any) -> History:
     kept = {"id": who, "joined": pl.Int64, "gone": pl.Int64, "details": pl.String}
     people = pl.DataFrame(stays, schema=kept, orient="row")
     known = from_json(people["details"].to_list(), known_kinds(sql))
-    plans = sql.execute(
-        "SELECT round, attempt, status, json_extract(asked, '$.budget'), "
-        "(SELECT total(cost) FROM actions a WHERE a.round = p.round AND a.attempt = p.attempt), "
-        "(SELECT count(*) FROM actions a WHERE a.round = p.round AND a.attempt = p.attempt), "
-        "model, made, closed FROM plans p ORDER BY round, attempt"
-    ).fetchall()
     done = sql.execute("SELECT round, id, action, cost FROM actions ORDER BY round, id").fetchall()
     deed = {"round": pl.Int64, "id": who, "action": pl.String, "cost": pl.Float64}
     heads = dict.fromkeys(name.partition("=")[0] for name in model.feature_names)
     return History(
         people=people.drop("details").hstack(known.get_columns()),
         states=_states(sql, model, who),
-        plans=pl.DataFrame(plans, schema=PLANS, orient="row"),
+        plans=read_plans(sql),
         actions=pl.DataFrame(done, schema=deed, orient="row"),
         corrections=_corrections(sql, who),
         passive=model.action_names[0],
         features=tuple(name for name in heads if name in known.columns),
     )
+
+
+def read_plans(sql: Connection) -> pl.DataFrame:
+    """Every plan, and what was done of it."""
+    plans = sql.execute(
+        "SELECT round, attempt, status, json_extract(asked, '$.budget'), "
+        "(SELECT total(cost) FROM actions a WHERE a.round = p.round AND a.attempt = p.attempt), "
+        "(SELECT count(*) FROM actions a WHERE a.round = p.round AND a.attempt = p.attempt), "
+        "model, made, closed FROM plans p ORDER BY round, attempt"
+    ).fetchall()
+    return pl.DataFrame(plans, schema=PLANS, orient="row")
 
 
 def _states(sql: Connection, model: Any, who: Any) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from prefermab.errors import InputError, count, number
 from prefermab.planning.rules import Rules
 from prefermab.programme import queries, recording
 from prefermab.programme.database import Database
-from prefermab.programme.history import History, read_history
+from prefermab.programme.history import History, read_history, read_plans
 from prefermab.programme.identity import check_model, hash_of, keep_place, take_over, versions
 from prefermab.programme.people import acted_before, ids_of, read_details, read_ids
 from prefermab.programme.queries import Planned
@@ -141,7 +141,9 @@ class Programme:
         """Lets people go, and returns how many; they may join again."""
         gone = ids_of(ids, "leave")
         with self._database.writing() as sql:
-            _check_in(sql, gone, "leave")
+            row = _first_missing(sql, gone, "leave")
+            if row is not None:
+                raise InputError(f"leave: {gone[row]} is not in the programme.")
             queries.end_stays(sql, gone, queries.current_round(sql))
         return len(gone)
 
@@ -155,7 +157,12 @@ class Programme:
         frame = as_frame(frame)
         with self._database.writing() as sql:
             now, ids = queries.current_round(sql), read_ids(frame, where)
-            _check_in(sql, ids, where, ": leave the row out, or let them join first")
+            row = _first_missing(sql, ids, where)
+            if row is not None:
+                raise InputError(
+                    f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme: leave the "
+                    "row out, or let them join first."
+                )
             details = self._details(sql, frame, ids, where)
             seen = self._see(sql, frame, ids, now, where)
             if details.width and len(ids):
@@ -259,6 +266,11 @@ class Programme:
         with self._database.reading() as sql:
             return queries.roster(sql, self.model)
 
+    def plans(self) -> pl.DataFrame:
+        """A row for each plan: its round, budget, what was spent, and how many were acted on."""
+        with self._database.reading() as sql:
+            return read_plans(sql)
+
     def history(self) -> History:
         """Everything that is kept."""
         with self._database.reading() as sql:
@@ -305,11 +317,7 @@ class Programme:
         return old
 
 
-def _check_in(sql: Connection, ids: pl.Series, where: str, hint: str = "") -> None:
-    """Who leaves or is observed has to be in."""
+def _first_missing(sql: Connection, ids: pl.Series, where: str) -> int | None:
+    """The row of the first who is not in, or None."""
     there = queries.present(sql, ids, where)
-    if not there.all():
-        row = first_row(~there)
-        raise InputError(
-            f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme{hint}."
-        )
+    return None if there.all() else first_row(~there)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from prefermab.verbs.options import Flag, Json, Many, shown
+from prefermab.verbs.options import Flag, Json, shown
 from prefermab.verbs.programmes import RuleOptions
 
 File = Annotated[
@@ -111,11 +111,11 @@ class Record:
     """Note what was done in this round, and close it: the next one is on."""
 
     file: File
-    done: Annotated[Positional[Path | None], arg(metavar="[TABLE]")] = None
+    done: Annotated[Positional[Path | None], shown("[TABLE]")] = None
     """CSV or Parquet: id and action of all who were acted on; as planned if left out."""
     round: Round = None
-    correct: Many = None
-    """A round that was recorded wrongly: what is in the table takes the place of it."""
+    correct: Annotated[int | None, shown("ROUND")] = None
+    """A round that was recorded wrongly: what the table says takes the place of it."""
     over_budget: Flag = False
     """What was done cost more than the budget, and that is so."""
 
