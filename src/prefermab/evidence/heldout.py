@@ -59,8 +59,8 @@ def verdict(held: HeldOut) -> str:
         low, high = (row["better"] + z * row["stderr"] for z in (-1.645, 1.645))
         place = 0 if low > 0 else 2 if high < 0 else 1
         words = ("features helped", "it is open whether features help", "features made it worse")
-        lower = f"the loss is lower by {row['better']:.4f}, 90 % interval {low:.4f} to {high:.4f}"
-        told.append(f"{places[row['where']]} {words[place]} ({lower})")
+        change = f"{-row['better']:+.4f}, 90 % interval {-high:+.4f} to {-low:+.4f}"
+        told.append(f"{places[row['where']]} {words[place]} (loss {change})")
         found.add(place)
     if not found:
         return "Too little was held out to say whether features help: collect more."
