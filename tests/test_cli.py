@@ -121,7 +121,7 @@ def test_evaluate_prints_json_and_nothing_else(tmp_path):
 
 def test_evaluate_prints_a_table():
     ran = prefermab(
-        "evaluate", "sis", "--set", "population=8", "--trials", "5", "--against", "none"
+        "evaluate", "synthetic", "--set", "shift=0.1", "--trials", "5", "--against", "none"
     )
     assert ran.returncode == 0, ran.stderr
     assert "reward per arm" in ran.stdout
@@ -137,6 +137,17 @@ def test_a_model_is_trained_saved_and_evaluated(tmp_path):
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert (told["n_arms"], told["budget"]) == (6, 2)
+    before = (Path(out) / "config.json").read_text()
+    for verb in (("pretrain", "armman"), ("finetune", "armman")):
+        ran = prefermab(*verb, "--out", out)
+        assert ran.returncode == 2
+        assert f"{out} holds a model already: add --overwrite" in ran.stderr
+    assert (Path(out) / "config.json").read_text() == before
+    ran = prefermab(
+        "pretrain", "armman", "--out", out, "--overwrite", "--seed", "1", *small.split()
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert (Path(out) / "config.json").read_text() != before
     assert {row["policy"] for row in told["rows"]} == {"prefermab", "none"}
 
 
@@ -158,6 +169,8 @@ def test_models_lists_what_ships_and_prints_cards():
         ("evaluate nowhere/at/all", "unknown model or domain"),
         ("evaluate arman", "did you mean 'armman'?"),
         ("evaluate armman --against witle", "did you mean 'whittle'?"),
+        ("evaluate sis --set population=8", "knows 151 states, the domain 'sis' has 9"),
+        ("pretrain armman --out x --resume", "nothing to resume at x.checkpoint"),
         ("evaluate armman --budget nan", "budget must be a finite number"),
         ("evaluate armman --budget -3", "budget must be a finite number of at least 0"),
         ("evaluate armman --set mix", "--set takes name=value"),

@@ -53,7 +53,7 @@ def test_saving_replaces_a_model_but_nothing_else(folder, tmp_path):
     model.save(tmp_path / "m")
     model.save(tmp_path / "m")
     assert sorted(p.name for p in (tmp_path / "m").iterdir()) == [
-        "README.md", "config.json", "model.safetensors",
+        "README.md", "config.json", "metrics.parquet", "model.safetensors",
     ]  # fmt: skip
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
     (tmp_path / "other").mkdir()
@@ -153,11 +153,66 @@ def test_garbage_and_absent_models_are_said_to_be_so(tmp_path):
     with pytest.raises(pm.InputError, match="there is no model at"):
         pm.load(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(pm.InputError, match="cannot read"):
+    with pytest.raises(pm.InputError, match="empty holds no model"):
         pm.load(tmp_path / "empty")
+    with pytest.raises(pm.InputError, match="the name of the model is empty"):
+        pm.load("")
+    with pytest.raises(pm.InputError, match="'mine', and there is no folder 'mine': expected one"):
+        pm.load("mine")
+    (tmp_path / "good.zip").write_text("")
+    with pytest.raises(pm.InputError, match=r"good\.zip is a file; a model is a folder with"):
+        pm.load(tmp_path / "good.zip")
     (tmp_path / "empty" / "config.json").write_text("[" * 100_000)
     with pytest.raises(pm.InputError, match="not the JSON"):
         pm.load(tmp_path / "empty")
+
+
+def test_only_a_folder_with_a_model_hides_one_that_ships(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shipped = storage.fingerprint(pm.load("armman"))
+    (tmp_path / "armman").mkdir()
+    (tmp_path / "armman" / "people.csv").write_text("id")
+    assert storage.fingerprint(pm.load("armman")) == shipped
+    shutil.copytree(folder, tmp_path / "armman", dirs_exist_ok=True)
+    assert storage.fingerprint(pm.load("armman")) == storage.fingerprint(pm.load(folder))
+
+
+def test_metrics_are_kept_through_load_and_save(folder, tmp_path):
+    model = pm.load(folder)
+    assert model.history is not None
+    assert model.history["step"].to_list() == [3]
+    model.save(tmp_path / "m")
+    again = pm.load(tmp_path / "m")
+    assert again.history is not None
+    assert again.history.equals(model.history)
+    (tmp_path / "m" / "metrics.parquet").write_text("no")
+    with pytest.raises(pm.InputError, match=r"metrics\.parquet is damaged: delete it"):
+        pm.load(tmp_path / "m")
+
+
+def test_a_model_is_shown_in_one_line():
+    told = "Model(armman, exact: 3 states, 2 actions, 6 features; 25 arms, budget 7)"
+    assert repr(pm.load("armman")) == told
+    assert "a state from 0 to 1" in repr(pm.load("continuous-sis"))
+
+
+@pytest.mark.parametrize(
+    ("domain", "message"),
+    [
+        (pm.domains.Synthetic(), "knows 3 states, the domain 'synthetic' has 2"),
+        (pm.domains.ContinuousSynthetic(), "finitely many states, the domain .* a state between"),
+        (pm.domains.Tabular(np.full((4, 3, 2, 3), 1 / 3), [0, 1, 2], [0, 1]), "knows 6 features"),
+        (pm.domains.Tabular(np.full((4, 3, 4, 3), 1 / 3), [0, 1, 2], [0, 1, 2, 3]), "2 actions"),
+    ],
+)
+def test_a_domain_that_does_not_fit_a_model_is_refused(folder, domain, message):
+    with pytest.raises(pm.InputError, match=message):
+        pm.load(folder, domain=domain)
+    model = pm.load(folder)
+    with pytest.raises(pm.InputError, match=message):
+        pm.evaluate(domain, {"model": model}, n_arms=3, budget=1, trials=2)
+    with pytest.raises(pm.InputError, match=message):
+        pm.simulate(model, domain=domain, rounds=2, trials=2)
 
 
 def test_models_ship_for_every_domain_and_are_small():

@@ -70,7 +70,7 @@ def evaluate(
     check_once(domain)
     if not policies:
         raise InputError("policies must name at least one policy to evaluate.")
-    players = {name: as_policy(given, name) for name, given in policies.items()}
+    players = {name: as_policy(given, name, domain) for name, given in policies.items()}
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     if arms is not None:
         n_arms = how_many(arms)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from prefermab.errors import InputError
+from prefermab.errors import Busy, InputError, StorageError
 
 try:
     import fcntl
@@ -30,7 +30,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             prefix=f".{path.stem}-", suffix=path.suffix, dir=path.parent
         )
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
     os.close(handle)
     draft = Path(name)
     try:
@@ -47,7 +47,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Keeps `path` locked; where another process does, an `InputError` that says `otherwise`.
+    """Keeps `path` locked; where another process does, `Busy` with the words `otherwise`.
 
     The lock ends with the process, however that ends. Where the system has no locks there is none.
 
@@ -58,7 +58,7 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
     ...     pass
     Traceback (most recent call last):
         ...
-    prefermab.errors.InputError: taken.
+    prefermab.errors.Busy: taken.
     """
     if fcntl is None:
         yield
@@ -67,15 +67,15 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}.") from None
+        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(otherwise) from None
+            raise Busy(otherwise) from None
         except OSError:
             pass  # a shared folder without locks
         # Whoever had it may have removed the file in between, and a third may have made a new one.
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
-            raise InputError(otherwise)
+            raise Busy(otherwise)
         yield

@@ -13,7 +13,7 @@ import polars as pl
 from jaxtyping import Array, Int
 
 from prefermab.arms import Actions, Observation, hide_opted_out
-from prefermab.domains.base import Domain
+from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, number, reals
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.learned import Learned, policy_of
@@ -78,12 +78,35 @@ class Model:
     card: str = ""
     tuned: Tuned | None = None
     history: pl.DataFrame | None = None
-    """Metrics of the training it comes from, an epoch a row; not kept in the model's file."""
+    """Metrics of the training it comes from, an epoch a row; no part of what it decides by."""
+
+    def __repr__(self) -> str:
+        states = f"{len(self.state_names)} states"
+        if self.network.perception.continuous:
+            states = "a state from 0 to 1"
+        return (
+            f"Model({self.domain_name}, {self.recipe}: {states}, {len(self.action_names)} actions, "
+            f"{len(self.feature_names)} features; {self.n_arms} arms, budget {self.budget:g})"
+        )
 
     @property
     def policy(self) -> Learned:
         """The model as a policy for the evaluator."""
         return policy_of(self.network)
+
+    def check_fits(self, domain: Domain) -> None:
+        """Refuses a domain that the model cannot decide on: what it knows is counted otherwise."""
+        continuous = isinstance(domain, ContinuousDomain)
+        if continuous != self.network.perception.continuous:
+            kinds = ("finitely many states", "a state between 0 and 1")
+            own, other = kinds[not continuous], kinds[continuous]
+            raise InputError(f"the model knows {own}, the domain '{domain.name}' has {other}.")
+        for what in ("state", "action", "feature"):
+            own, other = len(getattr(self, f"{what}_names")), len(getattr(domain, f"{what}_names"))
+            if own != other:
+                raise InputError(
+                    f"the model knows {own} {what}s, the domain '{domain.name}' has {other}."
+                )
 
     def act(
         self,

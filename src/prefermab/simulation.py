@@ -88,7 +88,7 @@ def programmes(
     check_once(domain)
     given = usual_policies() if policies is None else dict(policies)
     given = ({} if model is None else {"prefermab": model}) | given
-    players = {name: as_policy(policy, name) for name, policy in given.items()}
+    players = {name: as_policy(policy, name, domain) for name, policy in given.items()}
     if not players:
         raise InputError("there is nothing to simulate: give a model or policies.")
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")

@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as pack_tensors
@@ -78,14 +79,7 @@ def load(name: str | Path, domain: Domain | None = None) -> Model:
     >>> pm.load("armman").recipe
     'exact'
     """
-    folder = Path(name)
-    shipped = shipped_models()
-    if str(name) in shipped and not folder.is_dir():
-        folder = shipped[str(name)]
-    elif not folder.exists():
-        if folder.name != str(name):
-            raise InputError(f"there is no model at {name}.")
-        raise unknown("model", str(name), shipped)
+    folder = find(name)
     config = _read_config(folder / "config.json")
     weights = _read(folder / "model.safetensors")
     if hashlib.sha256(weights).hexdigest() != config["weights_sha256"]:
@@ -95,11 +89,35 @@ def load(name: str | Path, domain: Domain | None = None) -> Model:
     except OSError:
         card = ""
     try:
-        return _rebuild(config, parse_tensors(weights), domain, card)
+        model = _rebuild(config, parse_tensors(weights), domain, card)
+        if domain is not None:
+            model.check_fits(domain)
+        return dataclasses.replace(model, history=_history(folder / "metrics.parquet"))
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{folder} does not hold a model that can be read: {error}.") from None
+
+
+def find(name: str | Path) -> Path:
+    """The folder of the model that is meant: one that is given, if it holds a model, or else the
+    one that ships under this name."""
+    folder, shipped = Path(name), shipped_models()
+    if not str(name).strip():
+        raise InputError("the name of the model is empty: name one that ships, or a folder.")
+    if (folder / "config.json").is_file():
+        return folder
+    if str(name) in shipped:
+        return shipped[str(name)]
+    if folder.is_file():
+        raise InputError(
+            f"{name} is a file; a model is a folder with config.json and model.safetensors."
+        )
+    if folder.is_dir():
+        raise InputError(f"{name} holds no model: there is no config.json in it.")
+    if folder.name != str(name):
+        raise InputError(f"there is no model at {name}.")
+    raise unknown("model", str(name), shipped, of=f", and there is no folder '{name}'")
 
 
 def shipped_models() -> dict[str, Path]:
@@ -259,6 +277,17 @@ def _rebuild(
         tuned=Tuned(**config["tuned"]) if config.get("tuned") else None,
         card=card,
     )
+
+
+def _history(path: Path) -> pl.DataFrame | None:
+    if not path.exists():
+        return None
+    try:
+        return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(
+            f"{path.name} is damaged: delete it to load the model without the metrics of its training."
+        ) from None
 
 
 def _read(path: Path) -> bytes:

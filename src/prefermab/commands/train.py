@@ -31,7 +31,7 @@ def pretrain(options: verbs.Pretrain) -> None:
     seeds = range(options.seed, options.seed + count(options.seeds, "seeds"))
     places = [options.out / f"seed-{seed}" for seed in seeds]
     for place in places if options.seeds > 1 else [options.out]:
-        check_folder(place)
+        check_folder(place, options.overwrite)
     if options.tensorboard is not None:
         check_events()
     checkpoint = options.out.with_name(options.out.name + ".checkpoint")
@@ -40,6 +40,8 @@ def pretrain(options: verbs.Pretrain) -> None:
             f"{checkpoint} holds a training that was cut short: add --resume to go on with it, or "
             "delete it to start anew."
         )
+    if options.resume and not checkpoint.exists():
+        raise InputError(f"there is nothing to resume at {checkpoint}: leave --resume out.")
     trouble = None
     with progress() as report, hint_to_resume(checkpoint):
         try:
@@ -95,7 +97,7 @@ def finetune(options: verbs.Finetune) -> None:
     model, domain = model_and_domain(options.model, settings(options.settings), options.domain)
     if model is None:
         raise InputError(f"{options.model} is a domain, not a model: see prefermab models.")
-    check_folder(options.out)
+    check_folder(options.out, options.overwrite)
     n_arms = count(model.n_arms if options.n_arms is None else options.n_arms, "n_arms")
     key = jax.random.key(count(options.arms_seed, "arms_seed", at_least=0))
     arms = domain.draw_arms(key, n_arms)
@@ -123,11 +125,15 @@ def keep(model: Model, folder: Path, events: Path | None) -> None:
     print(f"saved {folder}")
 
 
-def check_folder(out: Path) -> None:
-    """The place for a model must be free or hold a model; found out before the work."""
+def check_folder(out: Path, overwrite: bool) -> None:
+    """The place for a model must be free, or hold a model that may go; found out before the work."""
     if out.is_file():
         raise InputError(f"cannot save to {out}: it is a file.")
     check_place(out)
+    if (out / "config.json").exists() and not overwrite:
+        raise InputError(
+            f"{out} holds a model already: add --overwrite to replace it, or take another folder."
+        )
 
 
 @contextlib.contextmanager

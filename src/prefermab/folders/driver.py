@@ -18,7 +18,7 @@ import polars as pl
 from prefermab.budget import limit_of
 from prefermab.engines import Engine, Local, check
 from prefermab.engines import engine as engine_of
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, StorageError, count, number
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
 from prefermab.folders import passes
@@ -34,7 +34,7 @@ from prefermab.planning.rules import Rules
 from prefermab.planning.steps import Cut, cut_of
 from prefermab.planning.summary import Summary
 from prefermab.policies.learned import CHUNK, BySweep
-from prefermab.storage import load, shipped_models
+from prefermab.storage import find, load, shipped_models
 
 SHARES = {"finding the price": 0.25, "asking the model": 0.35, "choosing": 0.1, "writing": 0.3}
 """About how much of the time each pass takes."""
@@ -82,7 +82,8 @@ def plan_folder(
             f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
             "from one file."
         )
-    name = str(model) if str(model) in shipped_models() else str(Path(model).absolute())
+    folder = find(model)
+    name = str(model) if folder == shipped_models().get(str(model)) else str(folder.absolute())
     pieces = cut(Path(arms), count(rows, "rows"))
     people = pieces[-1].start + pieces[-1].rows
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
@@ -101,12 +102,14 @@ def plan_folder(
                 with engine_of(engine, workers) as found:
                     summary = Driver(job, pieces, waiting, found, progress).run(place)
             place.leave(summary)
+        except StorageError:
+            raise
         except InputError:
             place.abandon()
             raise
         except OSError as error:
             why = error.strerror or error
-            raise InputError(f"cannot write the plan to {out}: {why}.") from None
+            raise StorageError(f"cannot write the plan to {out}: {why}.") from None
     return summary
 
 

@@ -113,8 +113,11 @@ class ByTable(Policy):
         return by_price(gains, seen.costs, seen.budget, seen.opt_in), memory
 
 
-def as_policy(given: Any, name: str) -> Policy:
-    """A policy as it is, a model's own, or a function of what is seen (and a key) made into one."""
+def as_policy(given: Any, name: str, domain: Domain | None = None) -> Policy:
+    """A policy as it is, a model's own if it fits the domain, or a function of what is seen (and a
+    key) made into one."""
+    if domain is not None and hasattr(given, "check_fits"):
+        given.check_fits(domain)
     given = getattr(given, "policy", given)
     if isinstance(given, Policy):
         return given

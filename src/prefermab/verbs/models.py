@@ -79,6 +79,8 @@ class Pretrain:
     """Train this many models at once, from `seed` upwards."""
     resume: Flag = False
     """Go on with a training that was cut short; it ends in the same weights."""
+    overwrite: Flag = False
+    """Replace the model that the folder holds."""
     tensorboard: Annotated[Path | None, shown("PATH")] = None
     """Also write TensorBoard event files into this folder."""
     settings: Settings = ()
@@ -103,6 +105,8 @@ class Finetune:
     model: Model
     out: Path
     """Folder to write the model to."""
+    overwrite: Flag = False
+    """Replace the model that the folder holds."""
     n_arms: Many = None
     """Number of arms to learn from; the model's if left out."""
     arms_seed: int = 0
