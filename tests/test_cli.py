@@ -176,7 +176,7 @@ def test_models_lists_what_ships_and_prints_cards():
         ("evaluate armman --set mix", "--set takes name=value"),
         ("evaluate armman --set mix=1,1,1", "add up to 1"),
         ("evaluate armman --plot picture.bmp", "must end in .png, .svg, .pdf"),
-        ("evaluate sis --against whittle --trials 2", "use Lagrangian"),
+        ("evaluate sis --against whittle --trials 2 --no-bound", "use Lagrangian"),
         ("demo --out nowhere.txt", "must end in .png"),
     ],
 )

@@ -286,7 +286,7 @@ def _history(path: Path) -> pl.DataFrame | None:
         return pl.read_parquet(path, glob=False)
     except (pl.exceptions.PolarsError, OSError):
         raise InputError(
-            f"{path.name} is damaged: delete it to load the model without the metrics of its training."
+            f"{path.name} is damaged: delete it to load the model without its training's metrics."
         ) from None
 
 

@@ -126,7 +126,7 @@ def keep(model: Model, folder: Path, events: Path | None) -> None:
 
 
 def check_folder(out: Path, overwrite: bool) -> None:
-    """The place for a model must be free, or hold a model that may go; found out before the work."""
+    """The place for a model must be free, or hold one that may go; found out before the work."""
     if out.is_file():
         raise InputError(f"cannot save to {out}: it is a file.")
     check_place(out)
