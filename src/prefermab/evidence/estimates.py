@@ -45,12 +45,12 @@ def estimates(log: Log, fit: Fit) -> tuple[pl.DataFrame, pl.DataFrame]:
     )
 
 
-def some_of(log: Log, fit: Fit) -> tuple[np.ndarray, np.ndarray]:
+def some_of(log: Log, fit: Fit, numbers: int = NUMBERS) -> tuple[np.ndarray, np.ndarray]:
     """People, by number, and draws of coefficients that figures are averaged over."""
     size = int(np.prod(log.shape))
-    some = max(1000, 4 * NUMBERS // (LEAST * size))
+    some = max(1000, 4 * numbers // (LEAST * size))
     people = np.random.default_rng(0).permutation(len(log.features))[:some]
-    return people, fit.draws[: max(LEAST, NUMBERS // (len(people) * size))]
+    return people, fit.draws[: max(LEAST, numbers // (len(people) * size))]
 
 
 def spread(draws: np.ndarray) -> tuple[float, float, float]:

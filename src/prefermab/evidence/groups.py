@@ -13,6 +13,10 @@ PARTS = 3
 """Of about as many people each, by a number that has more different values."""
 
 
+NUMBERS = 1 << 22
+"""Chances that are worked out, about; where people are very many, of some of them only."""
+
+
 def whom_it_helps(log: Log, fit: Fit) -> pl.DataFrame:
     """What each action gains in the reward of the next state, by level of a category or third of a
     number: the average over the group's people and the states that were seen of them.
@@ -26,7 +30,7 @@ def whom_it_helps(log: Log, fit: Fit) -> pl.DataFrame:
     rows, acted = np.zeros((2, len(log.features), max(n_states, n_actions)))
     np.add.at(rows, (seen.person, seen.state), 1.0)
     np.add.at(acted, (seen.person, seen.action), 1.0)
-    people, draws = some_of(log, fit)
+    people, draws = some_of(log, fit, NUMBERS)
     known, weights = fit.terms(log.features[people]), rows[people, :n_states]
     within = member[:, people]
     total = within @ weights.sum(axis=1)
