@@ -19,8 +19,8 @@ class InputError(ValueError):
     """
 
 
-class Busy(InputError):
-    """Another process keeps the file to itself: nothing was changed, and the same call may do later.
+class Busy(InputError):  # noqa: N818 - says what is, not that something failed
+    """Another process keeps the file to itself; nothing was changed, so try again later.
 
     >>> from prefermab.errors import Busy, InputError
     >>> issubclass(Busy, InputError)
