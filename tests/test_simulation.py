@@ -207,9 +207,9 @@ def test_the_command_prints_json_and_draws(tmp_path):
 def test_bad_options_are_one_sentence(arguments, message):
     import tyro
 
-    from prefermab import cli
     from prefermab.commands.simulate import simulate
+    from prefermab.verbs.programmes import Simulate
 
     with pytest.raises(pm.InputError) as error:
-        simulate(tyro.cli(cli.Simulate, args=arguments.split()))
+        simulate(tyro.cli(Simulate, args=arguments.split()))
     assert message in str(error.value)
