@@ -12,6 +12,8 @@ from rich.console import Console
 
 import prefermab as pm
 from prefermab.commands.shared import bar, fitting, progress
+from prefermab.commands.train import check_folder
+from prefermab.verbs.models import Finetune, Pretrain
 
 
 def prefermab(*arguments, folder=None, **environment):
@@ -124,7 +126,8 @@ def test_evaluate_prints_a_table():
         "evaluate", "synthetic", "--set", "shift=0.1", "--trials", "5", "--against", "none"
     )
     assert ran.returncode == 0, ran.stderr
-    assert "reward per arm" in ran.stdout
+    assert "mean ± stderr" in ran.stdout
+    assert "of bound" in ran.stdout
     assert "Traceback" not in ran.stderr
 
 
@@ -137,18 +140,12 @@ def test_a_model_is_trained_saved_and_evaluated(tmp_path):
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)
     assert (told["n_arms"], told["budget"]) == (6, 2)
-    before = (Path(out) / "config.json").read_text()
-    for verb in (("pretrain", "armman"), ("finetune", "armman")):
-        ran = prefermab(*verb, "--out", out)
-        assert ran.returncode == 2
-        assert f"{out} holds a model already: add --overwrite" in ran.stderr
-    assert (Path(out) / "config.json").read_text() == before
-    ran = prefermab(
-        "pretrain", "armman", "--out", out, "--overwrite", "--seed", "1", *small.split()
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert (Path(out) / "config.json").read_text() != before
-    assert {row["policy"] for row in told["rows"]} == {"prefermab", "none"}
+    assert {row["policy"] for row in told["rows"]} == {"mine", "none"}
+    assert told["model"] == "mine"
+    for again in (Pretrain("armman", out=Path(out)), Finetune("armman", out=Path(out))):
+        with pytest.raises(pm.InputError, match="mine holds a model already: add --overwrite"):
+            again.run()
+    check_folder(Path(out), overwrite=True)
 
 
 def test_models_lists_what_ships_and_prints_cards():

@@ -174,8 +174,11 @@ def with_if(seen):
         ({"policies": {"x": P.NoAction}}, r"is a class: write NoAction\(\)"),
         ({"policies": {"greedy": spend_all}}, "'greedy' spent 21 of a budget of 7"),
         ({"policies": {"x": lambda seen: jnp.full(seen.n_arms, 5)}}, "outside 0 to 1"),
-        ({"policies": {"x": lambda seen: seen.state[:3]}}, "each of 21 arms"),
-        ({"policies": {"x": lambda seen: jnp.zeros(seen.n_arms)}}, "must be whole numbers"),
+        (
+            {"policies": {"x": lambda seen: seen.state[:3]}},
+            "'x' must return one action for each of 21 arms",
+        ),
+        ({"policies": {"x": lambda seen: jnp.zeros(seen.n_arms)}}, "'x' must return whole numbers"),
         ({"policies": {"x": with_numpy}}, "must be written with jax.numpy"),
         ({"policies": {"x": with_if}}, "must be written with jax.numpy"),
         ({"budget": float("nan")}, "budget must be a finite number"),
@@ -198,3 +201,23 @@ def test_bad_arguments_get_one_clear_sentence(arguments, message):
 def test_a_domain_by_its_name_is_refused_with_the_way_to_get_it():
     with pytest.raises(pm.InputError, match="domain must be a Domain"):
         inspect.unwrap(pm.evaluate)("armman", {"none": P.NoAction()})
+
+
+def test_policies_in_a_list_are_refused_with_the_way_to_name_them():
+    with pytest.raises(pm.InputError, match="policies must be a dictionary from names"):
+        inspect.unwrap(pm.evaluate)(D.Armman(), [P.NoAction()])
+
+
+def test_a_bound_on_the_first_trials_is_compared_with_what_they_earned():
+    arguments = {"n_arms": 4, "budget": 2, "trials": 30}
+    policies = {"none": P.NoAction(), "random": P.Random()}
+    whole = pm.evaluate(D.Synthetic(), policies, **arguments)
+    part = pm.evaluate(D.Synthetic(), policies, bound=10, **arguments)
+    short = pm.evaluate(D.Synthetic(), policies, **{**arguments, "trials": 10})
+    np.testing.assert_allclose(part["bound"], short["bound"], rtol=1e-6)
+    assert (part["mean"] == whole["mean"]).all()
+    of_bound = dict(zip(short["policy"], short["of_bound"], strict=True))
+    for name, found in zip(part["policy"], part["of_bound"], strict=True):
+        assert found == pytest.approx(of_bound[name], rel=1e-6)
+    assert part["bound_trials"].to_list() == [10, 10]
+    assert whole["bound_trials"].to_list() == [30, 30]

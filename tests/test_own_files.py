@@ -8,6 +8,8 @@ import pytest
 
 import prefermab as pm
 from prefermab.cli import main
+from prefermab.commands.reports import bounded, chosen_policies, model_name
+from prefermab.verbs.models import Evaluate
 
 FILE = Path(__file__).parent / "own_domain.py"
 ONE = """
@@ -106,3 +108,21 @@ def test_a_model_of_ones_own_domain_is_trained_tuned_and_evaluated(tmp_path, mon
     assert json.loads(capsys.readouterr().out)["domain"] == "pumps"
     assert typed(monkeypatch, "evaluate", own, "--domain", own) == 2
     assert "is a domain itself" in capsys.readouterr().err
+
+
+def test_of_many_states_a_fifth_of_the_trials_is_bounded():
+    domain = pm.domains.SIS(population=80)
+    assert bounded(Evaluate("sis", trials=1000), domain) == 200
+    assert bounded(Evaluate("sis", trials=30), domain) == 20
+    assert bounded(Evaluate("sis", trials=1000, bound=False), domain) == 0
+    assert bounded(Evaluate("sis", against=("lagrangian",), trials=1000), domain) == 1000
+    assert bounded(Evaluate("armman", trials=1000), pm.domains.Armman()) == 1000
+    assert "lagrangian" not in chosen_policies((), domain)
+    assert list(chosen_policies(("lagrangian",), domain)) == ["lagrangian"]
+    assert "lagrangian" in chosen_policies((), pm.domains.Armman())
+
+
+def test_a_model_is_called_in_a_table_as_it_was_typed():
+    assert model_name("runs/mine") == "mine"
+    assert model_name("armman") == "armman"
+    assert model_name("runs/random") == "prefermab"

@@ -21,8 +21,8 @@ from prefermab.domains.checking import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
 from prefermab.oracles.lagrangian import relax
-from prefermab.policies.base import Policy, as_policy
-from prefermab.rollout import Played, draw_world, play, reward_per_arm
+from prefermab.policies.base import Policy, as_policies
+from prefermab.rollout import NotActionsError, Played, draw_world, play, reward_per_arm
 
 ROUNDS = 9
 """Decisions in a trial: the paper's ten states."""
@@ -47,7 +47,7 @@ def evaluate(
     seed: int = 0,
     *,
     rounds: int = ROUNDS,
-    bound: bool = True,
+    bound: bool | int = True,
     arms: Arms | None = None,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
@@ -58,8 +58,10 @@ def evaluate(
     `mean` is the reward of a trial per opted-in arm, `sd` its standard deviation over trials,
     `stderr` its standard error. `of_best` is the share of the best policy's mean; `difference`
     and `difference_stderr` are of the paired differences to it. `bound` is the mean Lagrangian
-    upper bound with known dynamics and `of_bound` the share of it (both empty with bound=False).
-    `spent` is the mean spending a round.
+    upper bound with known dynamics and `of_bound` the share of it, both empty with bound=False.
+    It takes long where there are many states: `bound=200` works it out for the first 200 trials
+    only, `of_bound` is then of what was earned in these, and `bound_trials` says how many they
+    are. `spent` is the mean spending a round.
 
     >>> import prefermab as pm
     >>> frame = pm.evaluate(pm.domains.Armman(), {"none": pm.policies.NoAction(),
@@ -68,9 +70,7 @@ def evaluate(
     ['whittle', 'none']
     """
     check_once(domain)
-    if not policies:
-        raise InputError("policies must name at least one policy to evaluate.")
-    players = {name: as_policy(given, name, domain) for name, given in policies.items()}
+    players = as_policies(policies, domain)
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     if arms is not None:
         n_arms = how_many(arms)
@@ -81,15 +81,18 @@ def evaluate(
     rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
     if not rates:
         raise InputError("opt_in must name at least one rate.")
-    report = _Counted(progress, (len(players) + bound) * len(rates))
+    bounded = len(keys) if bound is True else min(count(bound, "bound", at_least=0), len(keys))
+    report = _Counted(progress, (len(players) + (bounded > 0)) * len(rates))
     rows = []
     for rate in rates:
         if arms is not None and isinstance(rate, Streaming):
             raise InputError("people come and go in a stream: it cannot be played with given arms.")
         batches = batches_of(domain, n_arms, rate, keys, n_rounds, arms)
-        limits, prices = np.full(len(keys), np.nan), [None] * len(batches)
-        if bound:
-            limits, prices = limits_of(domain, report.each(batches, "bound"), money, len(keys))
+        limits, prices = np.zeros(0), [None] * len(batches)
+        if bounded:
+            first = report.each(_first(batches, bounded), "bound")
+            limits, found = limits_of(domain, first, money, bounded)
+            prices = found if bounded == len(keys) else prices
         earned, spent = {}, {}
         for name, policy in players.items():
             each = report.each(list(zip(batches, prices, strict=True)), name)
@@ -167,6 +170,14 @@ def batches_of(
     size = max(1, min(len(keys), fitting, largest or len(keys)))
     padded = np.arange(-(-len(keys) // size) * size) % len(keys)
     return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
+
+
+def _first(batches: list[Trials], n_trials: int) -> list[Trials]:
+    """The batches that hold the first trials; of a batch that alone holds more, only those."""
+    one = batches[0]
+    if n_trials < len(one.keys):
+        return [Trials(one.keys[:n_trials], one.opt_in[:n_trials], one.arms)]
+    return batches[: -(-n_trials // len(one.keys))]
 
 
 def table_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
@@ -258,6 +269,8 @@ def play_checked(
     """Plays a policy in every trial; what it may not do is an error that names it."""
     try:
         played = play_trials(policy, domain, trials, budget, prices)
+    except NotActionsError as error:
+        raise InputError(f"the policy '{name}' {error.why}") from None
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
         raise InputError(
             f"the policy '{name}' must be written with jax.numpy and without if or while on what "
@@ -275,7 +288,7 @@ def _rows(
     label: float | str, earned: dict[str, np.ndarray], spent: dict[str, float], limits: np.ndarray
 ) -> list[dict[str, Any]]:
     best = max(earned, key=lambda name: earned[name].mean())
-    limit = limits.mean()
+    limit = float(limits.mean()) if limits.size else None
     rows = []
     for name in sorted(earned, key=lambda name: -earned[name].mean()):
         own, behind = earned[name], earned[name] - earned[best]
@@ -286,13 +299,14 @@ def _rows(
                 "mean": own.mean(),
                 "sd": _spread(own),
                 "stderr": _spread(own) / np.sqrt(own.size),
-                "of_bound": own.mean() / limit if limit > 0 else None,
+                "of_bound": own[: limits.size].mean() / limit if limit and limit > 0 else None,
                 "of_best": own.mean() / earned[best].mean() if earned[best].mean() > 0 else None,
                 "difference": behind.mean(),
                 "difference_stderr": _spread(behind) / np.sqrt(own.size),
-                "bound": None if np.isnan(limit) else limit,
+                "bound": limit,
                 "spent": spent[name],
                 "trials": own.size,
+                "bound_trials": limits.size,
             }
         )
     return rows

@@ -22,6 +22,14 @@ from prefermab.oracles.lagrangian import joins
 from prefermab.policies.base import Policy, Problem
 
 
+class NotActionsError(InputError):
+    """What a policy returned are no actions; `why` is the sentence without its subject."""
+
+    def __init__(self, why: str):
+        self.why = why
+        super().__init__(f"a policy {why}")
+
+
 class World(eqx.Module):
     """What every policy in a comparison meets alike: arms, starts, opt-ins and luck."""
 
@@ -134,10 +142,10 @@ def _whole(actions, n_arms: int) -> Int[Array, "arm"]:
     """Actions as a policy returned them, as integers, or what is wrong with them."""
     actions = jnp.asarray(actions)
     if actions.shape != (n_arms,):
-        raise InputError(
-            f"a policy must return one action for each of {n_arms} arms, "
-            f"but this one's have the shape {actions.shape}."
+        raise NotActionsError(
+            f"must return one action for each of {n_arms} arms, "
+            f"not an array of the shape {actions.shape}."
         )
     if not jnp.issubdtype(actions.dtype, jnp.integer) and actions.dtype != bool:
-        raise InputError(f"actions must be whole numbers, not {actions.dtype}.")
+        raise NotActionsError(f"must return whole numbers, not {actions.dtype}.")
     return actions.astype(jnp.int32)

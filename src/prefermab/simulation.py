@@ -22,7 +22,7 @@ from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Trials, batches_of, play_checked, trial_keys
 from prefermab.opt_in import Streaming
 from prefermab.policies import NoAction, Policy, RoundRobin
-from prefermab.policies.base import as_policy
+from prefermab.policies.base import as_policies
 
 ROUNDS, TRIALS, PIECES = 52, 200, 10
 Series = dict[str, np.ndarray]
@@ -86,9 +86,8 @@ def programmes(
     if not isinstance(domain, Domain):
         raise InputError("domain must be a Domain such as Armman(), or that of a model.")
     check_once(domain)
-    given = usual_policies() if policies is None else dict(policies)
-    given = ({} if model is None else {"prefermab": model}) | given
-    players = {name: as_policy(policy, name, domain) for name, policy in given.items()}
+    given = as_policies(usual_policies() if policies is None else policies, domain, at_least=0)
+    players = ({} if model is None else as_policies({"prefermab": model}, domain)) | given
     if not players:
         raise InputError("there is nothing to simulate: give a model or policies.")
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")

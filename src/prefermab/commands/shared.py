@@ -100,19 +100,35 @@ def numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
     return found
 
 
-def table(frame: pl.DataFrame, title: str | None = None) -> Table:
-    """A comparison as a table for the terminal."""
-    shown = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    headings = (
+def several(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> from prefermab.commands.shared import several
+    >>> several(1, "arm"), several(25, "arm")
+    ('1 arm', '25 arms')
+    """
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def table(frame: pl.DataFrame, title: str = "") -> Table:
+    """A comparison as a table for the terminal, with the words of the frame's columns."""
+    meant = "mean: reward of a trial per opted-in arm; difference: to the best policy"
+    shown = Table(
+        title=f"{title}\n{meant}" if title else meant,
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+    for heading in (
         "policy",
-        "opted in",
-        "reward per arm",
+        "opt-in",
+        "mean ± stderr",
         "of bound",
         "of best",
-        "behind best",
+        "difference",
         "spent",
-    )
-    for heading in headings:
+    ):
         shown.add_column(heading, justify="left" if heading == "policy" else "right")
     before = None
     for row in frame.iter_rows(named=True):

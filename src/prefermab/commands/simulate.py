@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from prefermab import plots, policies
-from prefermab.commands.shared import model_and_domain, settings
+from prefermab.commands.shared import model_and_domain, settings, several
 from prefermab.compiled import use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.errors import unknown
@@ -42,7 +42,7 @@ def simulate(options: verbs.Simulate) -> None:
         model, domain, chosen, n_arms, budget, options.rounds, process, options.seed, options.trials
     )
     title = (
-        f"{domain.name}: {n_arms} places, budget {budget:g}, {options.rounds} rounds; "
+        f"{domain.name}: {several(n_arms, 'place')}, budget {budget:g}, {options.rounds} rounds; "
         f"{options.stay:.0%} stay for the next, {options.newcomers:g} ask to join"
     )
     tally = watched(runs, title, shown=not options.json)
@@ -81,7 +81,7 @@ def table(tally: Tally, title: str, width: int = 80) -> Table:
         pad_edge=False,
         padding=(0, 2, 0, 0),
     )
-    for heading in ("policy", "engagement", "behind best", "course", "spent", "reached", "of all"):
+    for heading in ("policy", "engagement", "difference", "course", "spent", "reached", "of all"):
         to_the_left = heading in ("policy", "course")
         shown.add_column(heading, justify="left" if to_the_left else "right", no_wrap=True)
     columns = min(max(width - REST, NARROW), WIDE)

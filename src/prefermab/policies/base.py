@@ -8,7 +8,7 @@ what is seen in a round into an action for each arm.
 
 import abc
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -54,11 +54,16 @@ class Problem(eqx.Module):
 class Policy(eqx.Module):
     """Base of all policies; a subclass gives `act`.
 
+    `pm.budget.greedy` makes actions of scores: the highest score first, as long as the budget
+    lasts. Column 0, the passive action, is never read, so everything affordable is bought, even
+    at no gain; a score of -inf forbids.
+
     >>> import jax.numpy as jnp
     >>> import prefermab as pm
     >>> class WorstFirst(pm.policies.Policy):
     ...     def act(self, seen, memory, key):
-    ...         scores = jnp.stack([seen.state, -seen.state], axis=1).astype(float)
+    ...         passive = jnp.zeros(seen.n_arms)  # never read
+    ...         scores = jnp.stack([passive, -seen.state], axis=1)
     ...         return pm.budget.greedy(scores, seen.costs, seen.budget, seen.opt_in), memory
     >>> frame = pm.evaluate(pm.domains.Synthetic(), {"worst first": WorstFirst()},
     ...                     n_arms=21, budget=7, trials=50)
@@ -111,6 +116,20 @@ class ByTable(Policy):
         cell = jax.vmap(self.domain.cell)(seen.state)
         gains = now[jnp.arange(seen.n_arms), cell]
         return by_price(gains, seen.costs, seen.budget, seen.opt_in), memory
+
+
+def as_policies(
+    given: Any, domain: Domain | None = None, *, at_least: int = 1
+) -> dict[str, Policy]:
+    """Policies by name, each as `as_policy` takes it."""
+    if not isinstance(given, Mapping):
+        raise InputError(
+            'policies must be a dictionary from names to policies, such as {"mine": policy}, '
+            f"not {type(given).__name__}."
+        )
+    if len(given) < at_least:
+        raise InputError("policies must name at least one policy.")
+    return {name: as_policy(policy, name, domain) for name, policy in given.items()}
 
 
 def as_policy(given: Any, name: str, domain: Domain | None = None) -> Policy:

@@ -132,7 +132,8 @@ class Evaluate:
 
     model: ModelOrDomain
     against: Names = ()
-    """none, random, round-robin, myopic, whittle, lagrangian; all that fit if left out."""
+    """none, random, round-robin, myopic, whittle, lagrangian; all that fit if left out, lagrangian
+    only where there are not very many states."""
     n_arms: Many = None
     """Number of arms; the model's or the paper's if left out."""
     budget: Money = None
@@ -148,7 +149,8 @@ class Evaluate:
     domain: Own = None
     settings: Settings = ()
     bound: bool = True
-    """Compute the upper bound that no policy can pass."""
+    """Work out the upper bound that no policy passes on average; with very many states, as in sis,
+    for a fifth of the trials, since it takes longer than all the rest."""
     json: Json = False
     plot: Plot = None
 
