@@ -130,6 +130,9 @@ def test_reasons_are_those_of_the_table_for_people_on_the_list(tmp_path, table):
     assert same > 0.5
     kept_out = whole(tmp_path / "out").filter("stop", "opt_in")
     assert set(kept_out["reason"]) == {"excluded"}
+    other = in_parts(table, tmp_path / "other", [10])
+    plan_folder("armman", other, tmp_path / "out-other", 20, FORCED, waiting=2, rows=33_000)
+    assert whole(tmp_path / "out-other").equals(whole(tmp_path / "out"))
 
 
 def test_a_small_folder_is_planned_as_one_table(tmp_path):
