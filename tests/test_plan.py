@@ -423,6 +423,13 @@ def test_bad_files_are_refused(tmp_path, name, content, message):
     assert "\n" not in str(error.value)
 
 
+def test_ids_that_begin_with_zeros_keep_them(tmp_path):
+    (tmp_path / "a.csv").write_text("ID,state\n007,1\n010,2\n")
+    assert read_table(tmp_path / "a.csv")["ID"].to_list() == ["007", "010"]
+    (tmp_path / "a.csv").write_text("id,state\n0,1\n70,2\n")
+    assert read_table(tmp_path / "a.csv")["id"].to_list() == [0, 70]
+
+
 def test_files_that_are_not_there_and_folders_are_refused(tmp_path):
     with pytest.raises(pm.InputError, match="no such file"):
         read_table(tmp_path / "none.csv")

@@ -10,7 +10,7 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 
 READABLE = (".csv", ".parquet", ".pq")
-UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """What a cell of a CSV file may hold where the value is not known."""
 
 
@@ -36,10 +36,23 @@ def read_table(path: Path) -> pl.DataFrame:
         if path.suffix.lower() != ".csv":
             return pl.read_parquet(path)
         _check_commas(path)
-        return pl.read_csv(path, infer_schema_length=None, null_values=list(UNKNOWN))
+        unknown = list(UNKNOWN)
+        frame = pl.read_csv(path, infer_schema_length=None, null_values=unknown)
+        for name in frame.select(pl.selectors.integer()).columns:
+            if name.strip().lower() == "id":
+                kind = {name: pl.String}
+                written = pl.read_csv(
+                    path, columns=[name], schema_overrides=kind, null_values=unknown
+                )
+                if written[name].str.contains(LEADING_ZERO).any():
+                    frame = frame.with_columns(written[name])
+        return frame
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: {_told(path, error)}") from None
 
+
+LEADING_ZERO = r"^\s*[+-]?0[0-9]"
+"""Of an id such as 007, which is a text: a number would lose the zeros."""
 
 SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "bars"}
 

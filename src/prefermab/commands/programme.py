@@ -18,9 +18,6 @@ from prefermab.storage import load
 from prefermab.tables import check_table_path, column, read_table, source_of, write_table
 from prefermab.verbs import rounds as verbs
 
-WHOLE = r"^(0|-?[1-9][0-9]*)$"
-"""An id that is a number; 007 is a text, of which a number would lose the zeros."""
-
 
 def begin(options: verbs.Begin) -> None:
     """Begins a programme, or goes on with it, and notes where its model is."""
@@ -155,17 +152,14 @@ def rounds_of(programme: Programme) -> pl.DataFrame:
 
 
 def table_of(programme: Programme, path: Path) -> pl.DataFrame:
-    """A table with its ids as they are written: as text where the programme's ids are text, or
-    where numbers would lose something."""
+    """A table whose ids are text where the programme's are."""
     table = read_table(path)
-    if path.suffix.lower() != ".csv" or not table.height:
+    if not table.height:
         return table
-    name = column(table, "id", source_of(path)).name
-    if not table[name].dtype.is_integer():
-        return table
-    text = pl.read_csv(path, columns=[name], schema_overrides={name: pl.String})[name]
-    is_text = programme.ids == "text" or not text.drop_nulls().str.contains(WHOLE).all()
-    return table.with_columns(text.alias(name)) if is_text else table
+    ids = column(table, "id", source_of(path))
+    if programme.ids == "text" and ids.dtype.is_integer():
+        table = table.with_columns(ids.cast(pl.String))
+    return table
 
 
 def whole(text: str) -> int:
