@@ -17,7 +17,7 @@ from prefermab.features import FeatureMap
 from prefermab.logs.fitting import Fit, fit_log
 from prefermab.logs.pool import WORLDS, draw_pool
 from prefermab.logs.reading import Log, read_log
-from prefermab.tables import read_table
+from prefermab.tables import read_table, source_of
 
 
 class Logged(FiniteDomain):
@@ -135,6 +135,6 @@ def from_log(
     """
     where = "the log"
     if isinstance(frame, str | Path):
-        where, frame = str(frame), read_table(Path(frame))
+        where, frame = source_of(Path(frame)), read_table(Path(frame))
     log = read_log(frame, id, time, state, action, features, costs, rewards, passive, where)
     return Logged(log, fit_log(log, seed=seed), seed, worlds=worlds)
