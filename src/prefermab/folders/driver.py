@@ -5,6 +5,7 @@ asked where the budget ends, and pass 2 writes everyone's action. Every pass is 
 of each piece, so that it does not matter where it runs, how often, or in which order.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections import Counter
@@ -18,7 +19,7 @@ import polars as pl
 from prefermab.budget import limit_of
 from prefermab.engines import Engine, Local, check
 from prefermab.engines import engine as engine_of
-from prefermab.errors import InputError, StorageError, count, number
+from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
 from prefermab.folders import passes
@@ -76,14 +77,7 @@ def plan_folder(
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
     if isinstance(engine, str):
         check(engine, workers)
-    known = load(model)
-    if not isinstance(known.policy, BySweep):
-        raise InputError(
-            f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
-            "from one file."
-        )
-    folder = find(model)
-    name = str(model) if folder == shipped_models().get(str(model)) else str(folder.absolute())
+    name = name_of(model)
     pieces = cut(Path(arms), count(rows, "rows"))
     people = pieces[-1].start + pieces[-1].rows
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
@@ -91,26 +85,36 @@ def plan_folder(
     with place.entered() as done:
         if done is not None:
             return done
-        try:
+        with place.minded():
             if place.ready.exists():
                 return place.move()
             if people <= CHUNK:
                 summary = small(job, pieces, waiting, str(arms))
-            elif isinstance(engine, Engine):
-                summary = Driver(job, pieces, waiting, engine, progress).run(place)
             else:
-                with engine_of(engine, workers) as found:
+                with given_or_made(engine, workers) as found:
                     summary = Driver(job, pieces, waiting, found, progress).run(place)
             place.leave(summary)
-        except StorageError:
-            raise
-        except InputError:
-            place.abandon()
-            raise
-        except OSError as error:
-            why = error.strerror or error
-            raise StorageError(f"cannot write the plan to {out}: {why}.") from None
     return summary
+
+
+def name_of(model: str | Path) -> str:
+    """What a model is found by from everywhere, if it can decide for a piece at a time."""
+    if not isinstance(load(model).policy, BySweep):
+        raise InputError(
+            f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
+            "from one file."
+        )
+    folder = find(model)
+    return str(model) if folder == shipped_models().get(str(model)) else str(folder.absolute())
+
+
+def given_or_made(
+    engine: str | Engine, workers: int | None
+) -> contextlib.AbstractContextManager[Engine]:
+    """An engine, whether it was given or named."""
+    return (
+        contextlib.nullcontext(engine) if isinstance(engine, Engine) else engine_of(engine, workers)
+    )
 
 
 def small(job: Job, pieces: list[Piece], waiting: int, where: str) -> Summary:

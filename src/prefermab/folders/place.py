@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import prefermab
-from prefermab.errors import InputError
+from prefermab.errors import InputError, StorageError
 from prefermab.files import locked, write_atomically
 from prefermab.folders.passes import Job, model_of
 from prefermab.folders.pieces import Piece
@@ -106,9 +106,19 @@ class Place:
         self._clear()
         return summary
 
-    def abandon(self) -> None:
-        """There is no such plan: what was begun is of no use once the inputs are mended."""
-        self._clear()
+    @contextlib.contextmanager
+    def minded(self) -> Iterator[None]:
+        """Keeps what was begun unless the inputs are wrong, and says what cannot be written."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except InputError:
+            self._clear()
+            raise
+        except OSError as error:
+            why = error.strerror or error
+            raise StorageError(f"cannot write the plan to {self.out}: {why}.") from None
 
     def inputs(self) -> dict[str, object]:
         """All that the plan depends on."""

@@ -33,9 +33,7 @@ Own = Annotated[
 ]
 Settings = Annotated[
     tuple[str, ...],
-    shown(
-        "NAME=VALUE ...", "Settings of the domain, such as population=50 or mix=0.4,0.2,0.4.", "set"
-    ),
+    shown("NAME=VALUE ...", "Settings of the domain, such as mix=0.4,0.2,0.4.", "set"),
 ]
 Plot = Annotated[Path | None, shown("FILE", "Also draw it to this file (.png, .svg or .pdf).")]
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
