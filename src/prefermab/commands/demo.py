@@ -53,7 +53,7 @@ def demo(options: verbs.Demo) -> None:
         )
     console.print(table(frame))
     if picture is None:
-        console.print("\nFor a picture of it: pip install 'prefermab[plot]'")
+        print("\nFor a picture of it: pip install 'prefermab[plot]'")
     else:
         plots.save(plots.comparison(frame, "Whom to call: 25 mothers, 7 calls a week"), picture)
         console.print(f"\nThe picture is in {picture}.")
