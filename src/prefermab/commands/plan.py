@@ -20,10 +20,10 @@ from prefermab.planning.plan import plan as make_plan
 from prefermab.planning.plan import what_if as compare
 from prefermab.planning.roster import unused_columns
 from prefermab.planning.rules import Rules
-from prefermab.planning.summary import plain
 from prefermab.storage import load
 from prefermab.tables import check_table_path, read_table, source_of, write_table
 from prefermab.verbs import programmes as verbs
+from prefermab.wording import plain
 
 MOST_BUDGETS = 1000
 LEFT_ALONE = re.compile(

@@ -9,11 +9,12 @@ import polars as pl
 from prefermab.evaluation import ROUNDS
 from prefermab.evidence import pictures
 from prefermab.evidence.heldout import HeldOut, verdict
-from prefermab.evidence.words import FEW, headline, people, warnings_of
+from prefermab.evidence.words import FEW, headline, warnings_of
 from prefermab.logs.fitting import Fit
 from prefermab.logs.reading import Log
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.wording import people, plain
 
 SHOWN = 40
 """Rows of a table of transitions; the rest is in the data beside the report."""
@@ -108,7 +109,7 @@ def _summary(learned: Learned) -> list[Text]:
         Text(
             f"The log has {people(log.found.people)} and {len(log.transitions):,} transitions, "
             f"{acted:,} of them under an action. For {people(model.n_arms)} and a budget of "
-            f"{model.budget:g} a round, the model earns {own['mean']:.3f} per person in {ROUNDS} "
+            f"{plain(model.budget)} a round, the model earns {own['mean']:.3f} per person in {ROUNDS} "
             f"simulated rounds ({own['low']:.3f} to {own['high']:.3f} in 90 % of the worlds that "
             f"the log allows). That is, {others}."
         ),
@@ -274,7 +275,7 @@ def _comparison(learned: Learned) -> list[Block]:
         Heading("Simulated comparison"),
         Text(
             f"Reward per person over {ROUNDS} rounds, {people(model.n_arms)}, budget "
-            f"{model.budget:g}, in {frame['worlds'][0]} worlds that the log allows, "
+            f"{plain(model.budget)}, in {frame['worlds'][0]} worlds that the log allows, "
             f"{frame['trials'][0]} trials in each: all policies meet the same people and luck. "
             "Intervals hold 90 % of the worlds. `as logged` chooses as the log did in each state, "
             "with the same budget."

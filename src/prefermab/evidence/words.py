@@ -8,22 +8,13 @@ import polars as pl
 from prefermab.evaluation import ROUNDS
 from prefermab.logs.reading import Log
 from prefermab.model import Model
+from prefermab.wording import people, plain
 
 FEW = 30
 """People, or transitions under an action, below which what acting does is mostly assumed."""
 
 MANY = 0.05
 """Share of rows without a state or an action that is worth a warning."""
-
-
-def people(n: int) -> str:
-    """So many people.
-
-    >>> from prefermab.evidence.words import people
-    >>> people(1), people(1200)
-    ('1 person', '1,200 people')
-    """
-    return "1 person" if n == 1 else f"{n:,} people"
 
 
 def warnings_of(log: Log) -> list[str]:
@@ -65,7 +56,7 @@ def headline(log: Log, model: Model, comparison: pl.DataFrame) -> str:
             "as chosen so far"
         )
     return (
-        f"Simulated from this log, a person {earns}, for the same budget of {model.budget:g} a "
+        f"Simulated from this log, a person {earns}, for the same budget of {plain(model.budget)} a "
         f"{unit}: {_gain(former, digits)}. {_beside_the_log(log, model, former['mean'], good)} "
         f"{ROUNDS} rounds are a trial of the paper's, and what `pm.evaluate` plays."
     )

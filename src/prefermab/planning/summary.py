@@ -4,6 +4,8 @@ import dataclasses
 import json
 from collections.abc import Mapping
 
+from prefermab.wording import people, plain
+
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
@@ -70,20 +72,3 @@ class Summary:
     def as_json(self) -> str:
         """The numbers as JSON."""
         return json.dumps(dataclasses.asdict(self), indent=2)
-
-
-def plain(number: float | None) -> str:
-    """A number as people write it.
-
-    >>> from prefermab.planning.summary import plain
-    >>> plain(1e6), plain(12.5), plain(0.12345)
-    ('1,000,000', '12.5', '0.1235')
-    """
-    if number is None:
-        return "?"
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
-
-
-def people(number: int) -> str:
-    """So many people."""
-    return f"{number:,} {'person' if number == 1 else 'people'}"
