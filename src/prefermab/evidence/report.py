@@ -109,9 +109,9 @@ def _summary(learned: Learned) -> list[Text]:
         Text(
             f"The log has {people(log.found.people)} and {len(log.transitions):,} transitions, "
             f"{acted:,} of them under an action. For {people(model.n_arms)} and a budget of "
-            f"{plain(model.budget)} a round, the model earns {own['mean']:.3f} per person in {ROUNDS} "
-            f"simulated rounds ({own['low']:.3f} to {own['high']:.3f} in 90 % of the worlds that "
-            f"the log allows). That is, {others}."
+            f"{plain(model.budget)} a round, the model earns {own['mean']:.3f} per person in "
+            f"{ROUNDS} simulated rounds ({own['low']:.3f} to {own['high']:.3f} in 90 % of the "
+            f"worlds that the log allows). That is, {others}."
         ),
         *(Text(f"**Warning**: {warning}") for warning in warnings_of(log)),
     ]

@@ -56,8 +56,9 @@ def headline(log: Log, model: Model, comparison: pl.DataFrame) -> str:
             "as chosen so far"
         )
     return (
-        f"Simulated from this log, a person {earns}, for the same budget of {plain(model.budget)} a "
-        f"{unit}: {_gain(former, digits)}. {_beside_the_log(log, model, former['mean'], good)} "
+        f"Simulated from this log, a person {earns}, for the same budget of "
+        f"{plain(model.budget)} a {unit}: {_gain(former, digits)}. "
+        f"{_beside_the_log(log, model, former['mean'], good)} "
         f"{ROUNDS} rounds are a trial of the paper's, and what `pm.evaluate` plays."
     )
 
