@@ -27,7 +27,7 @@ types: $(READY)
 	$(BIN)/basedpyright
 
 unit: $(READY)
-	$(BIN)/pytest --numprocesses 2
+	$(BIN)/pytest --numprocesses 2 --dist loadfile
 
 # The site, from docs/ and the docstrings; nothing in it is loaded from elsewhere.
 docs: $(READY)

@@ -9,7 +9,7 @@ from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
 # Tests compile much and run little: optimising less halves their time.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=1")
 # Two test processes with as many threads each as there are cores only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("PJRT_NPROC", "1")

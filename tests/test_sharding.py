@@ -48,7 +48,7 @@ def on_one_and_eight():
     found = []
     for devices in (1, 8):
         flags = (
-            f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
+            f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=1"
         )
         done = subprocess.run(
             [sys.executable, "-c", RUN],
