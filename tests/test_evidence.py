@@ -148,7 +148,6 @@ def test_a_round_is_called_what_the_time_column_says(apart, name, unit):
 
 
 def test_bars_of_the_comparison_are_drawn_with_the_model_first():
-    pytest.importorskip("matplotlib")
     (picture,) = pictures.comparison(COMPARED, 9)
     shown = [picture.svg.index(f"<!-- {name} -->") for name in ("no action", "random", "as logged")]
     assert shown == sorted(shown)  # drawn from the bottom

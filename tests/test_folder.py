@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -373,7 +372,6 @@ def test_people_who_change_while_the_plan_is_made_are_refused(tmp_path, monkeypa
     assert plan_folder("armman", arms, out, 4).people == 30
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs locks")
 def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
     arms, out = in_parts(people(30), tmp_path / "arms", []), tmp_path / "out"
     made = driver.small

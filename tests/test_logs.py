@@ -141,7 +141,8 @@ def test_labels_are_the_same_as_numbers_and_as_text():
 
 
 def test_rows_may_come_in_any_order_and_from_pandas():
-    pandas = pytest.importorskip("pandas")
+    import pandas
+
     shuffled = TINY.sample(fraction=1, shuffle=True, seed=1)
     log = read_log(shuffled, passive="none", rewards=REWARDS)
     assert log.transitions.following.tolist() == [0, 1, 1, 0]

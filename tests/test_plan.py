@@ -19,7 +19,7 @@ from prefermab.planning.bound import gain_bound
 from prefermab.planning.judging import gains_of
 from prefermab.planning.limits import Limits
 from prefermab.planning.plan import what_if
-from prefermab.planning.selection import choose
+from prefermab.planning.selection import Task, choose
 from prefermab.tables import read_table, write_table
 
 MODEL = pm.load("armman")
@@ -264,7 +264,7 @@ def test_every_rule_holds_on_random_tables(data):
     )
     budget = float(data.draw(st.integers(0, 20)))
     try:
-        actions = choose(gains, costs, budget, limits, np.zeros(size, int), per_cost=True)
+        actions = choose(Task(gains, costs, budget, limits, np.zeros(size, int), per_cost=True))
     except pm.InputError:
         return
     assert keeps(actions, costs, budget, limits)
@@ -283,7 +283,7 @@ def test_the_choice_under_shares_is_the_best_there_is():
         limits = limits_of(group, [0.5, 0.0], [1.0, 1.0], [-1] * size, [], np.ones(size, bool))
         if (group == 0).sum() < 2:
             continue
-        actions = choose(gains, costs, 4.0, limits, np.zeros(size, int), per_cost=True)
+        actions = choose(Task(gains, costs, 4.0, limits, np.zeros(size, int), per_cost=True))
         best = max(
             gains[list(ones), 1].sum()
             for ones in itertools.combinations(range(size), int(actions.sum()))
@@ -301,10 +301,10 @@ def test_a_dear_action_that_keeps_others_out_is_given_up():
     gains = np.array([[0.0, 1.0, 7.0]] + [[0.0, 1.3, 1.3]] * 5)
     costs = np.tile([0.0, 1.0, 5.0], (6, 1))
     limits = limits_of([0] * 6, [0.0], [1.0], [0] * 6, [5.0], np.ones(6, bool))
-    actions = choose(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True)
+    actions = choose(Task(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True))
     assert actions.tolist() == [2, 0, 0, 0, 0, 0]
     gains[0, 2] = 6.4
-    actions = choose(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True)
+    actions = choose(Task(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True))
     assert actions.tolist() == [0, 1, 1, 1, 1, 1]
 
 

@@ -3,6 +3,7 @@
 Those who are of some use are gathered in short: about 200 bytes each while the choice is made.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from prefermab.folders import passes
 from prefermab.folders.passes import Job, Report
 from prefermab.folders.pieces import Piece
 from prefermab.planning.limits import Limits, table
-from prefermab.planning.selection import choose
+from prefermab.planning.selection import Task, choose
 from prefermab.planning.steps import Cut, Steps, unit_of
 
 Each = Callable[[str, Callable[[Piece], Any]], list[Any]]
@@ -33,14 +34,8 @@ def choose_together(
     limits = limits_of(job, people, groups, workers)
     gains, costs, locked = people["gains"], people["costs"], people["locked"].astype(int)
 
-    def chosen(budget: float) -> np.ndarray:
-        return choose(gains, costs, budget, limits, locked, per_cost=True)
-
-    def gained(actions: np.ndarray) -> float:
-        taken = gains[np.arange(len(actions)), actions]
-        return float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
-
-    actions = chosen(job.budget)
+    task = Task(gains, costs, job.budget, limits, locked, per_cost=True)
+    actions = choose(task)
     for piece in pieces:
         begin, end = np.searchsorted(people["rows"], (piece.start, piece.start + piece.rows))
         own = np.zeros(piece.rows, np.int8)
@@ -50,7 +45,8 @@ def choose_together(
     steps = Steps.of(gains, costs, left, unit_of(job.budget))
     queue = steps.after(Cut(np.inf), 0, waiting)[-1]
     cut = Cut(waiting=tuple(people["rows"][queue].tolist()))
-    return cut, gained(chosen(job.budget + 1)) - gained(actions)
+    richer = choose(dataclasses.replace(task, budget=job.budget + 1))
+    return cut, task.gained(richer) - task.gained(actions)
 
 
 def limits_of(

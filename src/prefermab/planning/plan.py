@@ -29,7 +29,7 @@ from prefermab.planning.limits import EXCLUDED, OUT, RESTING, Limits, apply
 from prefermab.planning.reasons import reasons
 from prefermab.planning.roster import Roster, read_roster
 from prefermab.planning.rules import Rules
-from prefermab.planning.selection import check_locks, choose
+from prefermab.planning.selection import Task, check_locks, choose
 from prefermab.planning.steps import Steps, alone, cut_of, unit_of
 from prefermab.planning.summary import Summary
 from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned
@@ -167,7 +167,7 @@ class Draft:
         """Everyone's action."""
         roster, limits, locked = self.roster, self.limits, self.locked
         if self.rules.about_groups:
-            return choose(self.gains, roster.costs, self.budget, limits, locked, self.per_cost)
+            return choose(self._task(locked))
         check_locks(locked, roster.costs, self.budget, limits)
         if self.by_steps:
             return self._in_steps(locked)
@@ -189,8 +189,10 @@ class Draft:
         """What a choice gains together."""
         if not self.per_cost:
             return None
-        taken = self.gains[np.arange(self.roster.size), actions]
-        return float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
+        return self._task(actions).gained(actions)
+
+    def _task(self, locked: np.ndarray) -> Task:
+        return Task(self.gains, self.roster.costs, self.budget, self.limits, locked, self.per_cost)
 
     def without(self, rules: Rules) -> "Draft":
         """The same people under other rules."""

@@ -6,6 +6,7 @@ what the budgets alone allow and lowered until a choice keeps every share exactl
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -46,33 +47,36 @@ class Ledger:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What is to be chosen from: the pairs of person and action in order of preference."""
+    """What is to be chosen from. `per_cost`: gains are weighed against costs."""
 
     gains: np.ndarray
     costs: np.ndarray
     budget: float
     limits: Limits
     locked: np.ndarray
-    order: np.ndarray
+    per_cost: bool
 
-    @classmethod
-    def of(
-        cls,
-        gains: np.ndarray,
-        costs: np.ndarray,
-        budget: float,
-        limits: Limits,
-        locked: np.ndarray,
-        per_cost: bool,
-    ) -> "Task":
-        """Pairs by gain, per cost where costs matter; ties in the order of the table."""
-        gains, costs = gains.astype(float), costs.astype(float)
-        worth = gains[:, 1:] / np.where(costs[:, 1:] > 0, costs[:, 1:], 1e-9)
-        key = worth if per_cost else gains[:, 1:]
-        free = limits.may & (locked == 0)
+    @functools.cached_property
+    def order(self) -> np.ndarray:
+        """The pairs of person and action by gain, per cost where costs matter; ties in the order
+        of the table."""
+        gains, costs = self.gains[:, 1:], self.costs[:, 1:]
+        key = gains / np.where(costs > 0, costs, 1e-9) if self.per_cost else gains
+        free = self.limits.may & (self.locked == 0)
         key = np.where(free[:, None], key, -np.inf).ravel()
         order = np.argsort(-key, kind="stable")
-        return cls(gains, costs, budget, limits, locked, order[key[order] > -np.inf])
+        return order[key[order] > -np.inf]
+
+    def up_to(self, dearest: float) -> "Task":
+        """Without the actions that cost more; in double precision, so that sums are exact."""
+        gains, costs = self.gains.astype(float), self.costs.astype(float)
+        allowed = np.where(costs <= dearest, gains, -np.inf)
+        return dataclasses.replace(self, gains=allowed, costs=costs)
+
+    def gained(self, actions: np.ndarray) -> float:
+        """What a choice gains together."""
+        taken = self.gains[np.arange(len(actions)), actions]
+        return float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
 
     def take(
         self, ledger: Ledger, most: int, caps: list[int], group: int | None = None, need: int = 0
@@ -138,37 +142,22 @@ class Task:
                     ledger.of_worker[by] += cost
 
 
-def choose(
-    gains: np.ndarray,
-    costs: np.ndarray,
-    budget: float,
-    limits: Limits,
-    locked: np.ndarray,
-    per_cost: bool,
-) -> np.ndarray:
+def choose(task: Task) -> np.ndarray:
     """An action for everyone that keeps all limits, or the reason why there is none.
 
     Dear actions can keep out more people than they are worth, so a choice without them is made too,
     and the better one taken.
     """
-    levels = np.unique(costs[:, 1:].max(axis=0))[::-1] if per_cost else [np.inf]
-    best, most, refused = None, -np.inf, None
-    for level in levels:
-        allowed = np.where(costs <= level, gains, -np.inf)
-        allowed[:, 0] = gains[:, 0]
+    dearest = np.unique(task.costs[:, 1:].max(axis=0))[::-1] if task.per_cost else [np.inf]
+    found, refused = [], []
+    for cost in dearest:
         try:
-            found = in_order(Task.of(allowed, costs, budget, limits, locked, per_cost))
+            found.append(in_order(task.up_to(float(cost))))
         except InputError as error:
-            refused = refused or error
-            continue
-        taken = gains[np.arange(len(found)), found]
-        gained = float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
-        if gained > most:
-            best, most = found, gained
-    if best is None:
-        assert refused is not None
-        raise refused
-    return best
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return max(found, key=task.gained)
 
 
 def in_order(task: Task) -> np.ndarray:
