@@ -42,6 +42,33 @@ class Limits:
 
 def apply(rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where: str) -> Limits:
     """Reads the rules' columns; rules that contradict each other for somebody are refused."""
+    stands = standing(rules, roster, frame, where)
+    locked = locks(rules, model, roster, frame, where)
+    against = np.flatnonzero((locked != 0) & (stands != IN))
+    if against.size:
+        row = int(against[0])
+        why = {OUT: "has opted out", EXCLUDED: "is excluded", RESTING: "is in cooldown"}
+        raise InputError(
+            f"{where}: {row_in(where, row)} (id {roster.ids[row]}) is locked in but "
+            f"{why[int(stands[row])]}: take one of the two rules away."
+        )
+    group, groups = codes(frame, rules.group, where)
+    worker, workers = codes(frame, rules.worker, where)
+    return Limits(
+        standing=stands,
+        locked=locked,
+        group=group,
+        min_share=table(rules.min_share, groups, 0.0, "group", f"'{rules.group}'"),
+        max_share=table(rules.max_share, groups, 1.0, "group", f"'{rules.group}'"),
+        worker=worker,
+        budgets=table(rules.budgets, workers, np.inf, "worker", f"'{rules.worker}'"),
+        group_names=groups,
+        worker_names=workers,
+    )
+
+
+def standing(rules: Rules, roster: Roster, frame: pl.DataFrame, where: str) -> np.ndarray:
+    """Who may be acted on, and why others may not: IN, OUT, EXCLUDED or RESTING for each row."""
     excluded = named(roster, rules.exclude_ids, "exclude_ids", where)
     if rules.exclude is not None:
         given = column(frame, rules.exclude, where)
@@ -56,29 +83,7 @@ def apply(rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where
                 f"{row_in(where, row)} holds {since[row]:g}."
             )
         resting = (since <= rules.cooldown).fill_null(False).to_numpy()
-    standing = np.select([~roster.opt_in, excluded, resting], [OUT, EXCLUDED, RESTING], IN)
-    locked = locks(rules, model, roster, frame, where)
-    against = np.flatnonzero((locked != 0) & (standing != IN))
-    if against.size:
-        row = int(against[0])
-        why = {OUT: "has opted out", EXCLUDED: "is excluded", RESTING: "is in cooldown"}
-        raise InputError(
-            f"{where}: {row_in(where, row)} (id {roster.ids[row]}) is locked in but "
-            f"{why[int(standing[row])]}: take one of the two rules away."
-        )
-    group, groups = codes(frame, rules.group, where)
-    worker, workers = codes(frame, rules.worker, where)
-    return Limits(
-        standing=standing,
-        locked=locked,
-        group=group,
-        min_share=table(rules.min_share, groups, 0.0, "group", f"'{rules.group}'"),
-        max_share=table(rules.max_share, groups, 1.0, "group", f"'{rules.group}'"),
-        worker=worker,
-        budgets=table(rules.budgets, workers, np.inf, "worker", f"'{rules.worker}'"),
-        group_names=groups,
-        worker_names=workers,
-    )
+    return np.select([~roster.opt_in, excluded, resting], [OUT, EXCLUDED, RESTING], IN)
 
 
 def locks(

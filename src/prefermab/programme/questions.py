@@ -10,7 +10,7 @@ import polars as pl
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
-from prefermab.planning.limits import apply
+from prefermab.planning.limits import IN, apply, standing
 from prefermab.planning.roster import Roster
 from prefermab.planning.rules import Rules
 from prefermab.programme.identity import versions
@@ -46,13 +46,29 @@ def check_rules(model: Any, asked: dict[str, Any], inputs: pl.DataFrame, where: 
     """Rules that speak of columns, ids or groups that are not there are wrong, whatever was
     planned before. What is no Model of ours reads rules in its own way, and checks them itself."""
     rules = _rules(asked)
-    if rules is None or not isinstance(model, Model):
-        return
+    if rules is not None and isinstance(model, Model):
+        apply(rules, model, _people(inputs), inputs, where)
+
+
+def can_be_chosen(asked: dict[str, Any], inputs: pl.DataFrame, where: str) -> pl.Series:
+    """Whom a plan could choose at all: not those who opted out, are excluded or in cooldown.
+
+    Where the rules cannot be read, a model that is no Model of ours read them in its own way: then
+    only opting out is known.
+    """
+    people = _people(inputs)
+    try:
+        return pl.Series(standing(_rules(asked) or Rules(), people, inputs, where) == IN)
+    except InputError:
+        return pl.Series(people.opt_in)
+
+
+def _people(inputs: pl.DataFrame) -> Roster:
+    """As much of the people as rules look at beside the table: their ids, and who is in."""
     nothing, here = np.zeros(0), np.ones(inputs.height, bool)
     if "opt_in" in inputs.columns:
         here = inputs["opt_in"].fill_null(False).to_numpy()
-    people = Roster(inputs["id"], nothing, nothing, here, nothing, {})
-    apply(rules, model, people, inputs, where)
+    return Roster(inputs["id"], nothing, nothing, here, nothing, {})
 
 
 def since_column(asked: dict[str, Any]) -> str:
