@@ -19,6 +19,7 @@ import prefermab as pm
 from prefermab.errors import Busy, StorageError
 from prefermab.logs.reading import read_log
 from prefermab.programme import packing
+from prefermab.programme.database import APPLICATION
 from prefermab.programme.people import from_json, ids_of, kinds_of, read_details, to_json
 from prefermab.programme.questions import question
 from programmes import FirstCome
@@ -72,7 +73,9 @@ def test_rounds_go_by_and_all_of_it_is_kept(programme):
     ]  # fmt: skip
     assert kept.plans["spent"].to_list() == [1.0, 2.0]
     assert kept.plans["status"].to_list() == ["recorded", "recorded"]
-    assert kept.actions.rows() == [(1, 1, "call", 1.0), (2, 3, "call", 1.0), (2, 9, "call", 1.0)]
+    assert kept.actions.rows() == [
+        (1, 1, "call", 1.0, True), (2, 3, "call", 1.0, True), (2, 9, "call", 1.0, True),
+    ]  # fmt: skip
 
 
 def test_a_roster_says_how_long_ago_everyone_was_seen_and_acted_on(programme):
@@ -244,13 +247,15 @@ def test_a_wrong_record_is_corrected_and_what_it_was_is_kept(programme):
     kept = programme.history()
     assert programme.round == 2
     assert kept.actions.select("id", "action").rows() == [(2, "call"), (3, "call")]
-    assert kept.corrections.drop("corrected").rows() == [(1, 1, "call", 1.0), (1, 3, "call", 1.0)]
+    assert kept.corrections.drop("corrected").rows() == [
+        (1, 1, "call", 1.0, True), (1, 3, "call", 1.0, True),
+    ]  # fmt: skip
     assert programme.roster()["rounds_since_action"].to_list() == [None, 1, 1, None]
     assert called(programme.plan(2, rules, again=True)) == [1]
     programme.record(frame(id=[], action=[]))
     programme.record(frame(id=[1], action=["call"]), round=2, correct=True)
     kept = programme.history()
-    assert kept.corrections.drop("corrected").row(-1) == (2, None, None, None)
+    assert kept.corrections.drop("corrected").row(-1) == (2, None, None, None, None)
     assert kept.plans.filter(status="recorded")["spent"].to_list() == [2.0, 1.0]
 
 
@@ -280,15 +285,122 @@ def test_a_programme_becomes_a_log_to_learn_from(programme):
     programme.record(frame(id=[3], action=["visit"]), over_budget=True)
     programme.observe(frame(id=[3, 1], state=["good", "bad"]))
     log = programme.history().log
-    assert log.rows() == [
+    assert log.columns == ["id", "time", "state", "action", "available", "reached", "age"]
+    assert log.drop("available", "reached").rows() == [
         (1, 1, "bad", "call", 30.0), (2, 1, "good", "none", None), (3, 1, "bad", "none", 41.0),
         (4, 1, "fair", "none", 28.0), (1, 2, "good", "none", 30.0), (2, 2, None, "none", None),
         (3, 2, "fair", "visit", 41.0), (1, 3, "bad", None, 30.0), (3, 3, "good", None, 41.0),
     ]  # fmt: skip
-    assert log.columns == ["id", "time", "state", "action", "age"]
-    read = read_log(log, passive="none", rewards={"good": 1, "fair": 0.5, "bad": 0})
+    assert log["available"].to_list() == [True] * 7 + [None] * 2
+    assert log["reached"].to_list() == [True] + [None] * 5 + [True] + [None] * 2
+    rewards = {"good": 1, "fair": 0.5, "bad": 0}
+    read = read_log(log, features=["age"], passive="none", rewards=rewards)
     assert read.meaning.actions == ("none", "call", "visit")
     assert len(read.transitions) == 4
+
+
+def test_an_action_that_reached_nobody_is_still_the_action_that_was_tried(programme):
+    programme.plan(2, pm.Rules(cooldown=1))
+    done = frame(id=[1, 2, 3], action=["call", "none", "call"], Reached=["no", "", None])
+    programme.record(done)
+    kept = programme.history()
+    assert kept.actions.rows() == [(1, 1, "call", 1.0, False), (1, 3, "call", 1.0, True)]
+    assert kept.plans.select("spent", "acted_on", "reached").rows() == [(2.0, 2, 1)]
+    assert kept.log.select("action", "reached").rows() == [
+        ("call", False), ("none", None), ("call", True), ("none", None),
+    ]  # fmt: skip
+    assert called(programme.plan(2, pm.Rules(cooldown=1))) == []  # an attempt counts for cooldown
+
+
+@pytest.mark.parametrize("flags", [[False, True], ["no", "yes"], [0, 1], [0.0, None], ["f", " "]])
+def test_reached_is_read_as_other_flags_are(programme, flags):
+    programme.plan(2)
+    programme.record(pd.DataFrame({"id": [1, 3], "action": ["call", "call"], "reached": flags}))
+    assert programme.history().actions["reached"].to_list() == [False, True]
+
+
+def test_reached_is_compared_and_corrected_with_the_actions(programme):
+    programme.plan(2)
+    programme.record(frame(id=[1, 3], action=["call"] * 2, reached=[False, True]))
+    tried = frame(id=[3, 1], action=["call"] * 2, reached=[None, "no"])
+    programme.record(tried, round=1)  # the same, said in another way
+    with pytest.raises(pm.InputError, match="recorded already, with the same actions but another"):
+        programme.record(round=1)
+    for _ in range(2):  # the second time there is nothing to correct
+        programme.record(tried.drop("reached"), round=1, correct=True)
+    kept = programme.history()
+    assert kept.actions["reached"].to_list() == [True, True]
+    assert kept.corrections.drop("corrected").rows() == [
+        (1, 1, "call", 1.0, False), (1, 3, "call", 1.0, True),
+    ]  # fmt: skip
+
+
+def test_the_log_says_who_could_not_be_acted_on(file):
+    rules = pm.Rules(cooldown=1, exclude="do_not_call", exclude_ids=(4,))
+    people = PEOPLE.with_columns(opt_in=pl.Series([True, False, True, True]))
+    with pm.Programme(file, FirstCome()) as programme:
+        programme.join(people.with_columns(do_not_call=pl.Series(["no", "no", "yes", None])))
+        programme.plan(1, rules)
+        programme.join(frame(id=[5], state=["bad"], opt_in=[True]))
+        programme.record(frame(id=[1], action=["call"]))
+        programme.plan(1, pm.Rules(cooldown=1))
+        programme.record(frame(id=[5, 2], action=["call", "visit"]), over_budget=True)
+        log = programme.history().log
+    # 2 opted out, 3 and 4 are excluded, 5 joined when the list was made.
+    assert log.filter(time=1)["available"].to_list() == [True, False, False, False, False]
+    # 1 rests; 2 was visited all the same.
+    assert log.filter(time=2)["available"].to_list() == [False, True, True, True, True]
+
+
+def test_rules_that_only_a_model_of_your_own_can_read_keep_nobody_out_of_the_log(programme):
+    programme.observe(frame(id=[1, 2], state=["bad", "bad"], opt_in=["yes", "no"]))
+    programme.plan(1, pm.Rules(exclude="a word of its own"))
+    programme.record()
+    assert programme.history().log["available"].to_list() == [True, False, True, True]
+
+
+def test_the_log_has_features_as_they_were_known_in_each_round(programme):
+    programme.plan(1)
+    programme.record()
+    programme.observe(frame(id=[1, 2], state=["bad", "good"], age=[31, 50]))
+    programme.plan(1)
+    programme.join(frame(id=[5], state=["bad"], age=[20]))
+    programme.record()
+    programme.observe(frame(id=[1, 5], state=["bad", "bad"], age=[32, 21]))
+    ages = programme.history().log.select("time", "id", "age").rows()
+    assert [age for time, _, age in ages if time == 1] == [30.0, None, 41.0, 28.0]
+    # 5 is not in the plan of round 2: what is known now stands for what was.
+    assert [age for time, _, age in ages if time == 2] == [31.0, 50.0, 41.0, 28.0, 21.0]
+    assert [(who, age) for time, who, age in ages if time == 3] == [(1, 32.0), (5, 21.0)]
+
+
+def test_a_file_of_0_1_0_is_opened_kept_and_goes_on(file):
+    sql = sqlite3.connect(file)
+    sql.executescript((Path(__file__).parent / "data" / "programme-0.1.0.sql").read_text())
+    sql.execute(f"PRAGMA application_id = {APPLICATION}")
+    sql.execute("PRAGMA user_version = 1")
+    sql.close()
+    pm.Programme.open(file, FirstCome()).close()
+    with pm.Programme.open(file, FirstCome()) as programme:  # now there is nothing to migrate
+        kept = programme.history()
+    assert kept.actions.rows() == [(1, 2, "visit", 2.0, True), (2, 3, "call", 1.0, True)]
+    assert kept.corrections.drop("corrected").rows() == [
+        (1, 1, "call", 1.0, True), (1, 3, "call", 1.0, True), (2, None, None, None, None),
+    ]  # fmt: skip
+    assert kept.log.filter(id=1)["age"].to_list() == [30.0, 31.0]
+    assert kept.log.filter(id=2)["available"].to_list() == [True, False]  # rests in round 2
+    with pm.Programme.open(file, FirstCome()) as programme:
+        assert called(programme.plan(2, pm.Rules(cooldown=1))) == []
+        programme.record(frame(id=[1], action=["call"], reached=[False]))
+        done = frame(id=[3], action=["visit"], reached=["no"])
+        programme.record(done, round=2, correct=True)
+        kept = programme.history()
+    assert kept.actions["reached"].to_list() == [True, False, False]
+    assert kept.corrections.drop("corrected").row(-1) == (2, 3, "call", 1.0, True)
+    tables = "SELECT name FROM pragma_table_info('actions')"
+    pm.Programme(file.with_name("new.db"), FirstCome()).close()
+    new, old = (sqlite3.connect(path) for path in (file.with_name("new.db"), file))
+    assert set(new.execute(tables)) == set(old.execute(tables))
 
 
 def test_costs_of_what_was_done_instead(file):
@@ -346,6 +458,27 @@ def test_costs_of_what_was_done_instead(file):
         ("record", {"id": ["1"], "action": ["call"]}, "row 1: 1 is not in the plan of round 1"),
         ("record", {"id": [1, 1], "action": ["call", "call"]}, "the id 1 is in row 1 and again"),
         ("record", {"id": [1]}, "record: the column 'action' is missing"),
+        (
+            "record",
+            {"id": [3, 1], "action": ["call", "No answer"]},
+            "record: row 2, id 1: 'No answer' is not an action: write the action that was tried, "
+            "and false in the column 'reached'.",
+        ),
+        ("record", {"id": [1], "action": ["not_reached"]}, "write the action that was tried"),
+        ("record", {"id": [1], "action": ["Missed"]}, "write the action that was tried"),
+        ("record", {"id": [1], "action": ["call: busy"]}, "write the action that was tried"),
+        (
+            "record",
+            {"id": [1], "action": ["call"], "reached": ["?"]},
+            "'reached' must hold true or",
+        ),
+        (
+            "record",
+            {"id": [1, 2], "action": ["call", "None"], "reached": [True, False]},
+            "record: row 2, id 2: the column 'reached' holds 'false' beside the action 'none', but "
+            "it belongs to an action that was tried: write the action that was tried, or leave the "
+            "cell empty.",
+        ),
         ("record", {"id": [1, 2, 3], "action": ["call"] * 3}, "cost 3, more than the budget of 2"),
     ],
 )
@@ -474,7 +607,7 @@ def test_a_file_that_is_no_programme_is_left_alone(tmp_path):
     for path, message in (
         (text, "a.db is not a SQLite file; expected one of a programme"),
         (other, "b.db is a SQLite file, but not of a programme"),
-        (newer, "c.db has tables of version 7, and this prefermab reads version 1"),
+        (newer, "c.db has tables of version 7, and this prefermab reads version 2"),
     ):
         before = path.read_bytes()
         with pytest.raises(pm.InputError, match=message):

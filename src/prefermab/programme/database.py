@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from prefermab.errors import Busy, InputError, StorageError
+from prefermab.programme.migrations import migrate
 
 APPLICATION = 0x70726D62
 """Marks a SQLite file as a programme."""
 
-VERSION = 1
-"""Of the tables; a file with a higher one was written by a later prefermab."""
+VERSION = 2
+"""Of the tables; a file with a higher one was written by a later prefermab, and a file with a lower
+one is migrated when it is opened."""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -64,6 +66,7 @@ CREATE TABLE actions (
     attempt INTEGER NOT NULL,
     action TEXT NOT NULL,
     cost REAL NOT NULL,
+    reached INTEGER NOT NULL DEFAULT 1 CHECK (reached IN (0, 1)),
     PRIMARY KEY (id, round),
     FOREIGN KEY (round, attempt) REFERENCES plans (round, attempt)
 ) WITHOUT ROWID;
@@ -144,6 +147,9 @@ class Database:
                     f"{self.path} has tables of version {version}, and this prefermab reads "
                     f"version {VERSION}: it was written by a later one."
                 )
+            elif version < VERSION:
+                migrate(sql, version)
+                sql.execute(f"PRAGMA user_version = {VERSION}")
 
     def _nothing_there(self) -> InputError:
         return InputError(

@@ -223,8 +223,9 @@ class Programme:
         """Notes what was done in the round that is on, closes it, and returns its number.
 
         `actions` is a frame with `id` and `action`, the whole of what was done: who is not in it
-        got the passive action. Without it all was done as planned. Recording a `round` once more
-        with the same actions changes nothing; with others it is refused, unless `correct=True`
+        got the passive action. Its column `reached`, if there is one, is false where an action was
+        tried and reached nobody. Without a frame all was done as planned. Recording a `round` once
+        more with the same actions changes nothing; with others it is refused, unless `correct=True`
         says that what was recorded is wrong: then these take its place, and `history` keeps both.
         """
         if correct and round is None:

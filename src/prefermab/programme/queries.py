@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from sqlite3 import Connection
 from types import SimpleNamespace
@@ -172,10 +173,23 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
         return None
     round, number, status, model, asked, used, facts, inputs, output = found
     asked, used, facts = (json.loads(text) for text in (asked, used, facts))
+    frames = _unpacked(round, inputs), _unpacked(round, output)
+    return Planned(round, number, status, model, asked, used, facts, *frames)
+
+
+def recorded_inputs(sql: Connection) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame]]:
+    """For each recorded round: its number, what was asked, and the people as they were known."""
+    rows = sql.execute(
+        "SELECT round, asked, inputs FROM plans WHERE status = 'recorded' ORDER BY round"
+    )
+    for round, asked, inputs in rows:
+        yield round, json.loads(asked), _unpacked(round, inputs)
+
+
+def _unpacked(round: int, data: bytes) -> pl.DataFrame:
+    """A frame of a plan, or a sentence that says that it is damaged."""
     try:
-        return Planned(
-            round, number, status, model, asked, used, facts, unpack(inputs), unpack(output)
-        )
+        return unpack(data)
     except (pl.exceptions.PolarsError, OSError, ValueError):
         raise StorageError(f"the plan of round {round} is damaged and cannot be read.") from None
 
@@ -200,9 +214,10 @@ def put_plan(sql: Connection, plan: Planned) -> None:
     )
 
 
-def get_actions(sql: Connection, round: int) -> dict[Any, str]:
-    """Who was acted on in a round, and how."""
-    return dict(sql.execute("SELECT id, action FROM actions WHERE round = ?", (round,)).fetchall())
+def get_actions(sql: Connection, round: int) -> dict[Any, tuple[str, bool]]:
+    """Who was acted on in a round, how, and whether it reached them."""
+    rows = sql.execute("SELECT id, action, reached FROM actions WHERE round = ?", (round,))
+    return {who: (action, bool(reached)) for who, action, reached in rows}
 
 
 def put_stays(sql: Connection, ids: pl.Series, round: int) -> None:
@@ -224,10 +239,10 @@ def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
 def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
     """Keeps what was done in the round of a plan, in the place of what was kept before."""
     sql.execute("DELETE FROM actions WHERE round = ?", (plan.round,))
-    rows = zip(done["id"].to_list(), done["action"].to_list(), done["cost"].to_list(), strict=True)
+    rows = done.select("id", "action", "cost", pl.col("reached").cast(pl.Int64)).rows()
     sql.executemany(
-        "INSERT INTO actions VALUES (?, ?, ?, ?, ?)",
-        ((who, plan.round, plan.attempt, action, cost) for who, action, cost in rows),
+        "INSERT INTO actions (id, round, attempt, action, cost, reached) VALUES (?, ?, ?, ?, ?, ?)",
+        ((who, plan.round, plan.attempt, *done) for who, *done in rows),
     )
 
 
@@ -244,7 +259,7 @@ def note_correction(sql: Connection, round: int) -> None:
     """Keeps what was recorded for a round, before other actions take its place."""
     at = sql.execute("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')").fetchone()[0]
     rows = sql.execute(
-        "SELECT id, action, cost FROM actions WHERE round = ? ORDER BY id", (round,)
+        "SELECT id, action, cost, reached FROM actions WHERE round = ? ORDER BY id", (round,)
     ).fetchall()
     old = {"round": round, "corrected": at, "actions": rows}
     set_meta(sql, "corrections", [*(get_meta(sql, "corrections") or []), old])

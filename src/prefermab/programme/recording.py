@@ -10,7 +10,14 @@ from prefermab.errors import InputError, unknown
 from prefermab.programme import queries
 from prefermab.programme.people import read_ids
 from prefermab.programme.queries import Planned
-from prefermab.tables import as_frame, column, first_row, row_in
+from prefermab.tables import as_flags, as_frame, as_labels, column, first_row, row_in
+
+REACHED = "reached"
+NOBODY_THERE = (
+    r"\b(no|without)[ _-]?(answer|reply|response|contact)|\b(not|un|never)[ _-]?"
+    r"(answer|reach|home|at home|available)|\b(missed|busy|failed|voice[ _-]?mail|no[ _-]?show)\b"
+)
+"""What is written beside somebody whom an action did not reach, as if it were another action."""
 
 
 def record(
@@ -35,15 +42,25 @@ def record(
         queries.close_round(sql, plan)
         return
     done = done_of(model, actions, plan, over_budget or not correct, where)
-    if dict(done.select("id", "action").rows()) == queries.get_actions(sql, which):
+    told = _differs(done, queries.get_actions(sql, which))
+    if told is None:
         return
     if not correct:
         raise InputError(
-            f"record: round {which} is recorded already, with other actions; add correct=True "
+            f"record: round {which} is recorded already, with {told}; add correct=True "
             "(--correct) to put these in their place."
         )
     queries.note_correction(sql, which)
     queries.put_actions(sql, plan, done)
+
+
+def _differs(done: pl.DataFrame, kept: dict[Any, tuple[str, bool]]) -> str | None:
+    """What was recorded otherwise, in words; None if all is the same."""
+    if dict(done.select("id", "action").rows()) != {who: kept[who][0] for who in kept}:
+        return "other actions"
+    if dict(done.select("id", REACHED).rows()) != {who: kept[who][1] for who in kept}:
+        return f"the same actions but another `{REACHED}`"
+    return None
 
 
 def _earlier(which: int, now: int) -> str:
@@ -55,14 +72,15 @@ def _earlier(which: int, now: int) -> str:
 def done_of(
     model: Any, actions: Any, plan: Planned, over_budget: bool, where: str = "record"
 ) -> pl.DataFrame:
-    """Who was acted on: id, action and cost, in the order of the plan."""
+    """Who was acted on: id, action, cost and whether it reached them, in the order of the plan."""
     passive = model.action_names[0]
     if actions is None:
-        done = plan.frame
+        done = plan.frame.with_columns(pl.lit(True).alias(REACHED))
     else:
         given = as_frame(actions, "actions")
         ids = read_ids(given, where)
         names = read_actions(model, given, ids, where)
+        reached = read_reached(given, names, passive, ids, where)
         strange = ~ids.is_in(plan.frame["id"].cast(ids.dtype, strict=False).implode())
         if len(ids) and (strange.any() or ids.dtype != plan.frame["id"].dtype):
             row = first_row(strange)
@@ -70,9 +88,10 @@ def done_of(
                 f"{where}: {row_in(where, row)}: {ids[row]} is not in the plan of round "
                 f"{plan.round}."
             )
-        done = _costed(model, plan, pl.DataFrame([ids.cast(plan.frame["id"].dtype), names]))
+        ids = ids.cast(plan.frame["id"].dtype)
+        done = _costed(model, plan, pl.DataFrame([ids, names, reached]))
     done = done.filter(pl.col("action") != passive)
-    done = done.select("id", "action", pl.col("cost").cast(pl.Float64))
+    done = done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED)
     spent, budget = done["cost"].sum(), plan.asked["budget"]
     if spent > limit_of(budget) and not over_budget:
         raise InputError(
@@ -93,8 +112,36 @@ def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) ->
         at = f"{where}: {row_in(where, row)}, id {ids[row]}"
         if given[row] is None:
             raise InputError(f"{at}, has no action; expected one of {', '.join(spelled)}.")
+        if plain.str.contains(NOBODY_THERE)[row]:
+            raise InputError(
+                f"{at}: '{given[row]}' is not an action: write the action that was tried, and "
+                f"false in the column '{REACHED}'."
+            )
         raise InputError(f"{at}: {unknown('action', given[row], model.action_names)}")
     return names.alias("action")
+
+
+def read_reached(
+    frame: pl.DataFrame, actions: pl.Series, passive: str, ids: pl.Series, where: str
+) -> pl.Series:
+    """Whether each action reached its person: true where a cell is empty or there is no column.
+
+    Beside the passive action the cell must be empty: nothing was tried, or the action that was
+    tried is not named, and then it would be lost.
+    """
+    if not any(name.strip().lower() == REACHED for name in frame.columns):
+        return pl.repeat(True, frame.height, eager=True).alias(REACHED)
+    given = as_labels(column(frame, REACHED, where))
+    reached = as_flags(given, where, unknown=True)
+    odd = given.is_not_null() & (actions == passive)
+    if odd.any():
+        row = first_row(odd)
+        raise InputError(
+            f"{where}: {row_in(where, row)}, id {ids[row]}: the column '{given.name}' holds "
+            f"'{given[row]}' beside the action '{passive}', but it belongs to an action that was "
+            "tried: write the action that was tried, or leave the cell empty."
+        )
+    return reached.alias(REACHED)
 
 
 def _costed(model: Any, plan: Planned, done: pl.DataFrame) -> pl.DataFrame:
