@@ -97,9 +97,40 @@ def test_three_rounds_without_python(prefermab):
     # Four in round 1; 13 and 008 left in round 2 unseen; round 3 has states only.
     assert prefermab("log calls.db --out log.csv") == "8 rows written to log.csv\n"
     log = pl.read_csv("log.csv", schema_overrides={"id": pl.String})
-    assert log.columns == ["id", "time", "state", "action", "feature_0"]
+    assert log.columns == [
+        "id", "time", "state", "action", "available", "reached", "feature_0",
+    ]  # fmt: skip
     assert log["action"].null_count() == 2
-    read_log(log, passive="none", rewards=REWARDS)
+    # 007 was called the week before they joined, and rested in round 1.
+    assert log.filter(time=1).select("id", "available").rows()[0] == ("007", False)
+    read_log(log, features=["feature_0"], passive="none", rewards=REWARDS)
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_list_comes_back_with_a_column_that_says_who_was_reached(prefermab):
+    prefermab("plan calls.db --budget 2 --exclude-ids 13 --out list.csv")
+    listed = pl.read_csv("list.csv", schema_overrides={"id": pl.String})
+    assert (listed["action"] == "call").to_list() == [True, True, False, False]
+    listed.with_columns(reached=pl.Series(["no", "yes", None, None])).write_csv("list.csv")
+    told = prefermab("record calls.db list.csv")
+    assert told == "round 1: 2 people acted on (1 of them reached), 2 spent of 2; round 2 is on\n"
+    tried = "round 1: 2 actions were tried, 1 of them reached somebody\n"
+    assert tried in prefermab("status calls.db")
+    assert json.loads(prefermab("status calls.db --json"))["past"][0]["reached"] == 1
+    prefermab("log calls.db --out log.csv")
+    log = pl.read_csv("log.csv", schema_overrides={"id": pl.String})
+    kept = {who: row for who, *row in log.select("id", "action", "available", "reached").rows()}
+    assert kept[listed["id"][0]] == ["call", True, False]
+    assert kept[listed["id"][1]] == ["call", True, True]
+    assert kept["13"] == ["none", False, None]
+
+    listed.write_csv("list.csv")  # the first one was reached after all
+    prefermab("record calls.db list.csv --correct 1")
+    assert "tried" not in prefermab("status calls.db")
+    listed.with_columns(action=pl.lit("no answer")).write_csv("list.csv")
+    told = prefermab("record calls.db list.csv --correct 1", 2)
+    assert "list.csv: row 2, id" in told
+    assert "write the action that was tried, and false in the column 'reached'" in told
 
 
 def test_a_model_is_found_again_or_asked_for(here, prefermab):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from rich.console import Console
@@ -97,9 +98,11 @@ def record(options: verbs.Record) -> None:
             where=where,
         )
         row = rounds_of(programme).row(by_predicate=pl.col("round") == which, named=True)
+        not_all = row["reached"] < row["acted_on"]
+        reached = f" ({row['reached']:,} of them reached)" if not_all else ""
         print(
-            f"round {which}: {people(row['acted_on'])} acted on, {plain(row['spent'])} spent of "
-            f"{plain(row['budget'])}; round {programme.round} is on"
+            f"round {which}: {people(row['acted_on'])} acted on{reached}, {plain(row['spent'])} "
+            f"spent of {plain(row['budget'])}; round {programme.round} is on"
         )
 
 
@@ -116,7 +119,7 @@ def status(options: verbs.Status) -> None:
         return
     if past.height:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        for heading in past.columns:
+        for heading in past.drop("reached").columns:
             table.add_column(heading.replace("_", " "), justify="right")
         for row in past.iter_rows(named=True):
             table.add_row(
@@ -124,11 +127,20 @@ def status(options: verbs.Status) -> None:
                 f"{row['acted_on']:,}", row["closed"],
             )  # fmt: skip
         Console().print(table)
+        print(attempts_of(past.row(-1, named=True)), end="")
     stands = "planned" if on.height else "not planned yet"
     print(
         f"round {now} is on, {stands}; {people(inside.height)} in, {unseen:,} of them not seen in "
         "this round"
     )
+
+
+def attempts_of(row: dict[str, Any]) -> str:
+    """A line on a round of which some actions reached nobody; nothing where all did."""
+    if row["reached"] == row["acted_on"]:
+        return ""
+    tried = "1 action was" if row["acted_on"] == 1 else f"{row['acted_on']:,} actions were"
+    return f"round {row['round']}: {tried} tried, {row['reached']:,} of them reached somebody\n"
 
 
 def log(options: verbs.Log) -> None:
@@ -148,7 +160,7 @@ def opened(file: str) -> Programme:
 def rounds_of(programme: Programme) -> pl.DataFrame:
     """Each round's plan that holds: budget, and what was done."""
     plans = programme.plans().filter(pl.col("status") != "superseded")
-    return plans.select("round", "budget", "spent", "acted_on", "closed")
+    return plans.select("round", "budget", "spent", "acted_on", "reached", "closed")
 
 
 def table_of(programme: Programme, path: Path) -> pl.DataFrame:

@@ -112,7 +112,8 @@ class Record:
 
     file: File
     done: Annotated[Positional[Path | None], shown("[TABLE]")] = None
-    """CSV or Parquet: id and action of all who were acted on; as planned if left out."""
+    """CSV or Parquet: id and action of all who were acted on, as planned if left out; `reached`, if
+    there is such a column, is false where an action was tried and reached nobody."""
     round: Round = None
     correct: Annotated[int | None, shown("ROUND")] = None
     """A round that was recorded wrongly: what the table says takes the place of it."""
