@@ -465,7 +465,7 @@ def test_costs_of_what_was_done_instead(file):
             "and false in the column 'reached'.",
         ),
         ("record", {"id": [1], "action": ["not_reached"]}, "write the action that was tried"),
-        ("record", {"id": [1], "action": ["Missed"]}, "write the action that was tried"),
+        ("record", {"id": [1], "action": ["call_Missed"]}, "write the action that was tried"),
         ("record", {"id": [1], "action": ["call: busy"]}, "write the action that was tried"),
         (
             "record",

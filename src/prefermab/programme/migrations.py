@@ -16,7 +16,8 @@ def migrate(sql: Connection, version: int) -> None:
 
 
 def _reached(sql: Connection) -> None:
-    """From 1 to 2: whether an action reached anybody. Version 1 had only actions that did."""
+    """From 1 to 2: whether an action reached its person; version 1 did not ask, so all count as
+    having done so."""
     sql.execute(
         "ALTER TABLE actions ADD COLUMN reached INTEGER NOT NULL DEFAULT 1 "
         "CHECK (reached IN (0, 1))"

@@ -14,8 +14,8 @@ from prefermab.tables import as_flags, as_frame, as_labels, column, first_row, r
 
 REACHED = "reached"
 NOBODY_THERE = (
-    r"\b(no|without)[ _-]?(answer|reply|response|contact)|\b(not|un|never)[ _-]?"
-    r"(answer|reach|home|at home|available)|\b(missed|busy|failed|voice[ _-]?mail|no[ _-]?show)\b"
+    r"\b(no ?(answer|reply|response|contact|show)|(not|un|never) ?(answer|reach|home|at home)|"
+    r"(missed|busy|failed|voice ?mail)\b)"
 )
 """What is written beside somebody whom an action did not reach, as if it were another action."""
 
@@ -112,7 +112,7 @@ def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) ->
         at = f"{where}: {row_in(where, row)}, id {ids[row]}"
         if given[row] is None:
             raise InputError(f"{at}, has no action; expected one of {', '.join(spelled)}.")
-        if plain.str.contains(NOBODY_THERE)[row]:
+        if plain.str.replace_all("[_-]", " ").str.contains(NOBODY_THERE)[row]:
             raise InputError(
                 f"{at}: '{given[row]}' is not an action: write the action that was tried, and "
                 f"false in the column '{REACHED}'."
