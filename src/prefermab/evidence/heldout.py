@@ -18,7 +18,7 @@ BINS = 10
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldOut:
     """Losses of three ways to foretell, each with and without what the next one knows, and how
-    often what was foretold came.
+    often what was foretold came. Without features there are two ways.
 
     `losses`: predictor, where (all transitions, or those under an action), n, loss (mean minus
     log-probability of what came), better (than the row above it) and stderr of that, people taken
@@ -40,16 +40,17 @@ def hold_out(log: Log, draws: int = 64, seed: int = 0) -> HeldOut | None:
     if len(times) < 3:
         return None
     fit = fit_log(log, draws, seed, before)
-    foretold = {
-        "state and action": _pooled(log, before, after),
-        "and features": _by_features(fit, log, after, None),
-        "and own past": _by_features(fit, log, after, before),
-    }
+    foretold = {"state and action": _pooled(log, before, after)}
+    if log.columns:
+        foretold["and features"] = _by_features(fit, log, after, None)
+    foretold["and own past"] = _by_features(fit, log, after, before)
     return HeldOut(n_out, _losses(foretold, after), _calibration(foretold["and own past"], after))
 
 
 def verdict(held: HeldOut) -> str:
     """Whether features helped to foretell the weeks held out, and what follows."""
+    if "and features" not in held.losses["predictor"]:
+        return "The log has no features: weeks are foretold by state, action and own past alone."
     places = {"all": "for all transitions", "under an action": "for those under an action"}
     told, found = [], set()
     for row in held.losses.filter(pl.col("predictor") == "and features").iter_rows(named=True):
@@ -82,7 +83,7 @@ def _pooled(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
 
 def _by_features(fit: Fit, log: Log, after: Transitions, before: Transitions | None) -> np.ndarray:
     """The mean over draws of what the features say and, where given, each person's own past."""
-    known, own = fit.terms(log.features)[after.person], 0.0
+    known, own = fit.terms(log.profiles)[after.profile], 0.0
     if before is not None:
         own = _own_counts(log, before, after)
     total = np.zeros((len(after), log.shape[0]))

@@ -41,17 +41,21 @@ class Terms:
     """The first feature of each column that is unknown of somebody."""
 
     @classmethod
-    def of(cls, columns: Sequence[Column], features: np.ndarray) -> "Terms":
-        """Scaled by the people of a log."""
+    def of(
+        cls, columns: Sequence[Column], features: np.ndarray, profiles: np.ndarray | None = None
+    ) -> "Terms":
+        """Scaled by the people of a log. A column that is unknown in some of the `profiles` is
+        flagged as well: it was unknown of somebody at some time."""
         known = ~np.isnan(features)
         seen = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, features, 0.0).sum(axis=0) / seen
         spread = np.sqrt(np.where(known, (features - mean) ** 2, 0.0).sum(axis=0) / seen)
         sizes = [len(column.feature_names) for column in columns]
-        numeric = np.repeat([column.levels is None for column in columns], sizes)
+        numeric = np.array([c.levels is None for c in columns for _ in c.feature_names], bool)
         useful = numeric & (spread > 1e-9 * np.abs(mean)) & (spread > 0)
         first = np.cumsum([0, *sizes])[:-1]
-        flagged = tuple(int(at) for at in first if not known[:, at].all())
+        ever = ~np.isnan(features if profiles is None else profiles)
+        flagged = tuple(int(at) for at in first if not (known[:, at].all() and ever[:, at].all()))
         return cls(mean, np.where(useful, spread, 1.0), useful, flagged)
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
@@ -107,7 +111,7 @@ def fit_log(
     (8, 2, 2, 2, 5)
     """
     number = count(draws, "draws")
-    terms = Terms.of(log.columns, log.features)
+    terms = Terms.of(log.columns, log.features, log.profiles)
     cells = cells_of(log, terms, log.transitions if transitions is None else transitions)
     n_actions = len(log.meaning.actions)
     fits, scales = shrink(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
@@ -130,17 +134,18 @@ def fit_log(
 
 
 def cells_of(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
-    """Counts by state, person and action."""
+    """Counts by state, person, what was known of them, and action."""
     n_states, n_actions, _ = log.shape
-    known = terms(log.features)
+    known = terms(log.profiles)
     cells = []
     for state in range(n_states):
         here = transitions.where(transitions.state == state)
-        which, place = np.unique(here.person * n_actions + here.action, return_inverse=True)
+        own = here.person * len(known) + here.profile
+        which, place = np.unique(own * n_actions + here.action, return_inverse=True)
         counts = np.zeros((len(which), n_states))
         np.add.at(counts, (place, here.following), 1.0)
-        person, action = np.divmod(which, n_actions)
-        cells.append(Cells(known[person], action, counts))
+        own, action = np.divmod(which, n_actions)
+        cells.append(Cells(known[own % len(known)], action, counts))
     return cells
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,13 @@ import numpy as np
 from prefermab.errors import InputError, number, unknown
 from prefermab.logs.columns import label_of
 from prefermab.tables import row_in
+
+FAILED = re.compile(
+    r"\b(no (answer|reply|response|contact|show)|not (reached|answered|home)|(not|n t) answer|"
+    r"unanswered|unreach\w*|unsuccessful|missed|busy|fail(ed|ure)?|voice ?mail|switched off|"
+    r"hung up)\b"
+)
+"""What an attempt that came to nothing is called."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,6 +67,19 @@ def meaning_of(
     )
 
 
+def failed(action: str) -> bool:
+    """Whether a label seems to say that an action was tried and did not reach anybody.
+
+    >>> from prefermab.logs.meaning import failed
+    >>> [failed(label) for label in ("No_answer", "call failed", "call", "none")]
+    [True, True, False, False]
+    """
+    return bool(FAILED.search(re.sub(r"[\W_]+", " ", action.lower())))
+
+
+TRIED = "write the action that was tried, and false in a column 'reached'"
+
+
 def _rewards(
     rewards: Mapping[Any, Any] | None, states: Mapping[str, int], where: str
 ) -> dict[str, float]:
@@ -89,6 +110,13 @@ def _costs(
             raise InputError(
                 f"costs or passive must say which action costs nothing: {', '.join(actions)}."
             )
+        for action, row in actions.items():
+            if action != free and failed(action):
+                raise InputError(
+                    f"the action '{action}' of {where}, first in {row_in(where, row)}, looks like "
+                    f"an attempt that failed: {TRIED}; if it is an action of its own, give it a "
+                    "cost."
+                )
         return {action: float(action != free) for action in actions}
     if not isinstance(costs, Mapping):
         values = list(costs)
@@ -127,9 +155,12 @@ def _check_labels(
             )
     for label, row in known.items():
         if label not in given:
+            advice = "; leave the cell empty if it is unknown"
+            if kind == "action" and failed(label):
+                advice = f": if it is an attempt that failed, {TRIED}"
             raise InputError(
                 f"{name} must give a number for the {kind} '{label}' of {where}, first in "
-                f"{row_in(where, row)}; leave the cell empty if it is unknown."
+                f"{row_in(where, row)}{advice}."
             )
 
 

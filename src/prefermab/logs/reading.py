@@ -1,8 +1,9 @@
 """A log, checked: one row for each person and round, with the state and the action of that round.
 
 A transition goes from a row's state under its action to the state of the same person's row one
-round later. Rounds are as far apart as two rows of a person mostly are. Where a row is missing
-there is a gap: nothing is made up for it.
+round later. Rounds are as far apart as two rows of a person mostly are, or as they were said to be.
+Where a row is missing there is a gap: nothing is made up for it. A row in which nobody could be
+acted on is compared with nothing: its transition is left out.
 """
 
 import dataclasses
@@ -13,9 +14,11 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.logs.columns import Column, encode, feature_columns, known_labels, times
+from prefermab.logs.columns import Column, feature_columns, known_labels
 from prefermab.logs.meaning import Meaning, meaning_of
-from prefermab.tables import as_frame, as_labels, column, first_row, row_in
+from prefermab.logs.profiles import profiles_of, typed
+from prefermab.logs.rows import are_dates, features_frame, role_columns, rows_of
+from prefermab.tables import as_frame, row_in
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,17 +45,30 @@ class Found:
     unknown_actions: int
     joined_later: int
     left_earlier: int
+    unavailable: int
+    """Transitions left out because nobody could be acted on in the row they start from."""
+    tried: int
+    """Rows with another action than the passive one."""
+    not_reached: int
+    """Those of them in which the action did not reach the person."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Transitions:
-    """Who went from which state under which action to which, and in which round of the log."""
+    """Who went from which state under which action to which, in which round of the log, and what
+    was known of them then, by place in the log's profiles."""
 
     person: np.ndarray
     round: np.ndarray
     state: np.ndarray
     action: np.ndarray
     following: np.ndarray
+    profile: np.ndarray
+
+    @classmethod
+    def of(cls, rows: pl.DataFrame) -> "Transitions":
+        """Those of rows that have them in columns of these names."""
+        return cls(*(rows[field.name].to_numpy() for field in dataclasses.fields(cls)))
 
     def __len__(self) -> int:
         return len(self.person)
@@ -65,6 +81,9 @@ class Transitions:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Log:
     """A log that has passed every check. States of a person are -1 where none is known.
+
+    `profiles` (profile, feature) are all combinations of values that were known of somebody at
+    some time, and `latest` (person,) is what is known of each person now, by place among them.
 
     >>> import polars as pl
     >>> from prefermab.logs.reading import read_log
@@ -79,7 +98,8 @@ class Log:
     where: str
     meaning: Meaning
     columns: tuple[Column, ...]
-    features: np.ndarray
+    profiles: np.ndarray
+    latest: np.ndarray
     first_state: np.ndarray
     last_state: np.ndarray
     transitions: Transitions
@@ -88,6 +108,11 @@ class Log:
     earned: float
     """The reward of a row's state, on average."""
     found: Found
+
+    @property
+    def features(self) -> np.ndarray:
+        """(person, feature): what is known of each person now."""
+        return self.profiles[self.latest]
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -112,135 +137,50 @@ def read_log(
     rewards: Mapping[Any, Any] | None = None,
     passive: Any = None,
     where: str = "the log",
+    available: str | None = None,
+    reached: str | None = None,
+    every: Any = None,
 ) -> Log:
-    """The log in a frame, or the first thing that is wrong with it in one sentence."""
+    """The log in a frame, or the first thing that is wrong with it in one sentence.
+
+    `available` and `reached` name columns of true and false, else those of that name are used if
+    there are any. `every` is the length of a round: 7d, 2w, 1m or a number in the time's own unit.
+    """
     given = as_frame(frame, where)
-    _check_width(given, where)
-    roles = {"id": id, "time": time, "state": state, "action": action}
-    main = pl.DataFrame({role: _role(given, role, name, where) for role, name in roles.items()})
-    _check_roles(roles, where)
+    named = {"id": id, "time": time, "state": state, "action": action}
+    roles = role_columns(given, named, {"available": available, "reached": reached}, where)
     if given.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person and week.")
-    others = _features_frame(given, roles, features, where)
+    others = features_frame(given, roles, features, where)
     columns = feature_columns(others, where)
-    rows = _rows(main, roles, where)
+    rows = rows_of(roles, every, where)
     meaning = meaning_of(
-        known_labels(main["state"].alias(state), "state", where),
-        known_labels(main["action"].alias(action), "action", where),
+        known_labels(roles["state"], "state", where),
+        known_labels(roles["action"], "action", where),
         costs, rewards, passive, where,
     )  # fmt: skip
     rows = _placed(rows, meaning)
-    transitions = _transitions(rows)
+    _check_available(rows, meaning, where)
+    known = typed(others, columns, rows["row"], where)
+    profiles = profiles_of(known, rows["person"], columns)
+    rows = rows.with_columns(profile=profiles.of_row)
+    seen = _transitions(rows)
+    transitions = Transitions.of(seen.filter("available"))
     _check_learnable(transitions, meaning, where)
     return Log(
         where=where,
         meaning=meaning,
         columns=tuple(columns),
-        features=_latest_features(others, rows, columns, where),
+        profiles=profiles.values,
+        latest=profiles.latest,
         first_state=_known(rows, "state", last=False),
         last_state=_known(rows, "state", last=True),
         transitions=transitions,
         spent=float(meaning.costs[rows["action"].drop_nulls().to_numpy()].sum())
         / rows["round"].n_unique(),
         earned=float(meaning.rewards[rows["state"].drop_nulls().to_numpy()].mean()),
-        found=_found(rows, main["time"].alias(time)),
+        found=_found(rows, roles["time"], len(seen) - len(transitions)),
     )
-
-
-def _role(given: pl.DataFrame, role: str, name: str, where: str) -> pl.Series:
-    try:
-        return column(given, name, where)
-    except InputError as error:
-        hint = f"name yours with {role}=... (--{role} on the command line)"
-        raise InputError(f"{str(error).removesuffix('.')}: {hint}.") from None
-
-
-def _check_width(given: pl.DataFrame, where: str) -> None:
-    if given.width == 1:
-        raise InputError(
-            f"{where}: only one column was found, '{given.columns[0]}'; the separator may be "
-            "wrong: expected commas."
-        )
-
-
-def _check_roles(roles: dict[str, str], where: str) -> None:
-    for role, name in roles.items():
-        for other, same in roles.items():
-            if role < other and name == same:
-                raise InputError(f"{where}: {role} and {other} are both the column '{name}'.")
-
-
-def _features_frame(
-    given: pl.DataFrame,
-    roles: dict[str, str],
-    features: Sequence[str] | None,
-    where: str,
-) -> pl.DataFrame:
-    """The columns that give features: those that were named, or all that have no other role."""
-    if features is None:
-        used = {column(given, name, where).name for name in roles.values()}
-        names = [name for name in given.columns if name not in used]
-    else:
-        names = [column(given, str(name), where).name for name in features]
-    if not names:
-        raise InputError(
-            f"{where}: there is no feature column; expected at least one, so that people can be "
-            "told apart."
-        )
-    if len(set(names)) < len(names):
-        raise InputError(f"{where}: features must be different columns, not {', '.join(names)}.")
-    return given.select(names)
-
-
-def _rows(main: pl.DataFrame, roles: dict[str, str], where: str) -> pl.DataFrame:
-    """Rows in the order of people and time, each with its place in the file and its round."""
-    if main["id"].null_count():
-        row = first_row(main["id"].is_null())
-        raise InputError(f"{where}: {row_in(where, row)} has no id in the column '{roles['id']}'.")
-    who = as_labels(main["id"])
-    rows = pl.DataFrame(
-        {
-            "row": np.arange(main.height),
-            "id": who,
-            "person": who.rank("dense").cast(pl.Int64) - 1,
-            "time": times(main["time"].alias(roles["time"]), where),
-            "state": as_labels(main["state"]),
-            "action": as_labels(main["action"]),
-        }
-    ).sort("person", "time", "row")
-    since = pl.col("time").diff().over("person")
-    shown = main["time"]
-    shown = (shown.cast(pl.Date) if shown.dtype.is_temporal() else shown).cast(pl.String)
-    rows = rows.with_columns(since=since, shown=shown.gather(rows["row"]))
-    gaps = rows["since"].drop_nulls()
-    if gaps.is_empty():
-        raise InputError(f"{where}: no person has two rows; expected one for each week.")
-    apart = int(gaps.filter(gaps > 0).mode().min() or 1)  # pyright: ignore[reportArgumentType]
-    # Half a round early or late is still that round: weeks are not always seven days.
-    rows = rows.with_columns(
-        steps=(2 * pl.col("since") + apart) // (2 * apart),
-        round=(pl.col("time") - pl.col("time").min()) // apart,
-        apart=pl.lit(apart),
-    )
-    _check_twice(rows, where)
-    return rows
-
-
-def _check_twice(rows: pl.DataFrame, where: str) -> None:
-    twice = (rows["steps"] == 0).fill_null(False)
-    if twice.any():
-        at = first_row(twice)
-        before, after = rows.row(at - 1, named=True), rows.row(at, named=True)
-        times_ = before["shown"]
-        if before["time"] != after["time"]:
-            times_ = f"{times_} and {after['shown']}, where rounds are {rows['apart'][0]} apart"
-        more = int(twice.sum()) - 1
-        also = f", and {more:,} more such {'row' if more == 1 else 'rows'}" if more else ""
-        raise InputError(
-            f"{where}: {after['id']} has two rows in one week, {row_in(where, before['row'])} "
-            f"and {row_in(where, after['row'])} (time {times_}){also}; expected one row for each "
-            "person and week."
-        )
 
 
 def _placed(rows: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
@@ -253,16 +193,26 @@ def _placed(rows: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
     )
 
 
-def _transitions(rows: pl.DataFrame) -> Transitions:
-    after = rows.with_columns(
+def _check_available(rows: pl.DataFrame, meaning: Meaning, where: str) -> None:
+    wrong = rows.filter(~pl.col("available") & (pl.col("action") > 0)).sort("row")
+    if wrong.height:
+        first = wrong.row(0, named=True)
+        raise InputError(
+            f"{where}: {row_in(where, first['row'])} has the action "
+            f"'{meaning.actions[first['action']]}' although the person was not available; correct "
+            "the one or the other."
+        )
+
+
+def _transitions(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with a known state and action whose next row is one round later and has a state."""
+    return rows.with_columns(
         following=pl.col("state").shift(-1).over("person"),
         ahead=pl.col("steps").shift(-1).over("person"),
     ).filter(
         (pl.col("ahead") == 1)
         & pl.all_horizontal(pl.col("state", "action", "following").is_not_null())
     )
-    names = (field.name for field in dataclasses.fields(Transitions))
-    return Transitions(*(after[name].to_numpy() for name in names))
 
 
 def _check_learnable(transitions: Transitions, meaning: Meaning, where: str) -> None:
@@ -279,32 +229,21 @@ def _check_learnable(transitions: Transitions, meaning: Meaning, where: str) -> 
             )
 
 
-def _latest_features(
-    others: pl.DataFrame, rows: pl.DataFrame, columns: Sequence[Column], where: str
-) -> np.ndarray:
-    """(person, feature): the last known value of each column."""
-    ordered = others[rows["row"]].with_columns(person=rows["person"]).fill_nan(None)
-    latest = ordered.group_by("person", maintain_order=True).agg(
-        pl.col(column.name).drop_nulls().last() for column in columns
-    )
-    parts = [encode(column, latest[column.name], where) for column in columns]
-    return np.concatenate(parts, axis=1)
-
-
 def _known(rows: pl.DataFrame, name: str, *, last: bool) -> np.ndarray:
     found = pl.col(name).drop_nulls()
     each = rows.group_by("person", maintain_order=True).agg(found.last() if last else found.first())
     return each[name].fill_null(-1).to_numpy()
 
 
-def _found(rows: pl.DataFrame, time: pl.Series) -> Found:
+def _found(rows: pl.DataFrame, time: pl.Series, unavailable: int) -> Found:
     people = rows.group_by("person").agg(
         rows=pl.len(), first=pl.col("round").min(), last=pl.col("round").max()
     )
     begun, ended = rows["round"].min(), rows["round"].max()
     rounds, shown = rows["round"].n_unique(), rows.sort("time")["shown"]
     missing = rows.filter(pl.col("steps") > 1)["steps"]
-    dates, apart = not time.dtype.is_numeric() and "-" in str(shown[0])[1:], int(rows["apart"][0])
+    dates, apart = are_dates(time, rows), int(rows["apart"][0])
+    acted = (rows["action"] > 0).fill_null(False)
     return Found(
         rows=rows.height,
         people=people.height,
@@ -322,6 +261,9 @@ def _found(rows: pl.DataFrame, time: pl.Series) -> Found:
         unknown_actions=rows["action"].null_count(),
         joined_later=int((people["first"] > begun).sum()),
         left_earlier=int((people["last"] < ended).sum()),
+        unavailable=unavailable,
+        tried=int(acted.sum()),
+        not_reached=int((acted & ~rows["reached"]).sum()),
     )
 
 
