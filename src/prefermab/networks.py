@@ -138,7 +138,7 @@ def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "f
     covariance = centred.T @ centred / jnp.maximum(len(features) - 1, 1)
     sizes, directions = jnp.linalg.eigh(covariance)
     # A direction in which training arms do not differ says nothing: it is left out, not blown up.
-    useful = sizes > 1e-7 * jnp.maximum(sizes.max(), 1e-30)
+    useful = sizes > 1e-7 * jnp.max(sizes, initial=1e-30)
     scale = jnp.where(useful, 1 / jnp.sqrt(jnp.where(useful, sizes, 1.0)), 0.0)
     return mean, directions * scale
 

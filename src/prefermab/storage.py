@@ -248,7 +248,9 @@ def _rebuild(
         raise unknown("recipe", str(recipe), RECIPES)
     hyper = recipe_config(recipe, config["config"])
     shape = Shape(**config["shape"])
-    sizes = (hyper.width, hyper.depth, shape.cells, shape.code, shape.features, shape.actions)
+    # A model may go by the state alone: features may be none, all else is at least one.
+    features = shape.features or 1 if isinstance(shape.features, int) else -1
+    sizes = (hyper.width, hyper.depth, shape.cells, shape.code, features, shape.actions)
     if not all(isinstance(size, int) and 0 < size <= 1 << 16 for size in sizes) or hyper.depth > 64:
         raise InputError("config.json asks for a network of an impossible size.")
     skeleton = eqx.filter_eval_shape(

@@ -60,7 +60,7 @@ def _groups(log: Log) -> tuple[list[tuple[str, str]], csr_array]:
         place.append(each + len(names))
         names += [(column.name, name) for name in own]
         start += size
-    rows, n = np.concatenate(place), len(log.features)
+    rows, n = np.concatenate([*place, np.zeros(0, int)]), len(log.features)
     people = np.tile(np.arange(n), len(place))
     return names, csr_array((np.ones(len(rows)), (rows, people)), shape=(len(names), n))
 

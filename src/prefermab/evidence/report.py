@@ -11,7 +11,7 @@ from prefermab.evidence import pictures
 from prefermab.evidence.heldout import HeldOut, verdict
 from prefermab.evidence.words import FEW, headline, warnings_of
 from prefermab.logs.fitting import Fit
-from prefermab.logs.reading import Log
+from prefermab.logs.reading import Found, Log
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.wording import people, plain
@@ -84,7 +84,7 @@ def card(learned: Learned) -> str:
     return (
         f"# Learned from {learned.log.where}, recipe `{model.recipe}`\n\n"
         f"States {', '.join(model.state_names)}; actions {', '.join(model.action_names)}; "
-        f"features {', '.join(model.feature_names)}.\n\n"
+        f"features {', '.join(model.feature_names) or 'none'}.\n\n"
         + "\n\n".join(block.text for block in _summary(learned))
         + "\n"
     )
@@ -139,7 +139,7 @@ def _data(log: Log) -> list[Block]:
             f"{found.rows:,} rows from {found.first} to {found.last}: {people(found.people)}, "
             f"{found.rounds:,} rounds, {found.apart} {unit}, {found.present:,.1f} people in "
             f"a round on average; {len(seen):,} transitions between rounds that follow each other. "
-            f"Features: {', '.join(f'`{name}`' for name in log.feature_names)}."
+            f"Features: {', '.join(f'`{name}`' for name in log.feature_names) or 'none'}."
         ),
         Text("Transitions from each state under each action:"),
         Grid(["state", *head], rows),
@@ -153,10 +153,27 @@ def _data(log: Log) -> list[Block]:
                 f"{people(found.single)} with one row only: features and no transition are known",
                 f"{found.unknown_states:,} rows have no state and {found.unknown_actions:,} no "
                 "action: transitions that need them are left out",
+                *_left_out(found),
                 *missing,
             ]
         ),
     ]
+
+
+def _left_out(found: Found) -> list[str]:
+    """What the columns of who was available and who was reached say."""
+    told = []
+    if found.unavailable:
+        told.append(
+            f"{found.unavailable:,} transitions start where nobody could be acted on: they are "
+            "left out"
+        )
+    if found.not_reached:
+        told.append(
+            f"{found.not_reached:,} of {found.tried:,} actions did not reach the person: they "
+            "count as tried, since that is what a plan decides and what costs"
+        )
+    return told
 
 
 def _estimates(learned: Learned) -> list[Block]:
@@ -200,7 +217,9 @@ def _estimates(learned: Learned) -> list[Block]:
 
 
 def _groups(groups: pl.DataFrame) -> list[Block]:
-    """Whom an action helps."""
+    """Whom an action helps; nothing to say where there are no features."""
+    if groups.is_empty():
+        return []
     rows = [
         [Cell(f"{r['feature']} {r['group']}, {r['action']}"), Cell(f"{r['people']:,}"),
          Cell(f"{r['n']:,}"), Cell(_signed(r["gain"])),

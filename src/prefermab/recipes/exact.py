@@ -48,7 +48,7 @@ def prepare(config: Exact, domain: Domain, slow: Worth, key: Key) -> Answers:
     several = jax.lax.map(
         lambda key: draw(config, domain, slow, fresh, key), jax.random.split(key, KEPT // fresh)
     )
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), several)
+    return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), several)
 
 
 def teach(
