@@ -193,7 +193,24 @@ WRONG = [
     (TINY, {"rewards": {"bad": 1, "good": 1}}, "rewards are the same for every state"),
     (TINY, {"rewards": {"bad": "low", "good": 1}}, "the reward of 'bad' must be a finite number"),
     (TINY, {"rewards": None}, "rewards must give a number for each state: bad, good"),
-    (TINY, {"features": []}, "there is no feature column"),
+    (TINY.with_columns(available=pl.col("action") == "none"), {},
+     "row 2 has the action 'call' although the person was not available; correct the one"),
+    (TINY.with_columns(available=pl.lit("maybe")), {}, "'available' must hold true or false, but"),
+    (TINY, {"available": "there"}, "the column 'there' is missing; found id, time, state, action, "
+     "age, region: name yours with available=... (--available on the command line)"),
+    (TINY.with_columns(reached=True), {"features": ["reached"]},
+     "the column 'reached' says who was reached and cannot be a feature too"),
+    (TINY.with_columns(action=pl.col("action").replace({"call": "no answer"})),
+     {"costs": {"none": 0}}, "for the action 'no answer' of the log, first in row 2: if it is an "
+     "attempt that failed, write the action that was tried, and false in a column 'reached'."),
+    (TINY.with_columns(action=pl.col("action").replace({"call": "Not_Reached"})), {},
+     "'Not_Reached' of the log, first in row 2, looks like an attempt that failed: write the "
+     "action that was tried, and false in a column 'reached'; if it is an action of its own, give"),
+    (TINY, {"every": "7x"}, "every must be the length of a round, such as 7d, 2w, 1m or a whole "
+     "number, not '7x'"),
+    (TINY, {"every": 0}, "or a whole number, not '0'"),
+    (TINY, {"every": "7d"}, "every is '7d', but times are numbers and not dates; give a whole"),
+    (TINY, {"every": 3}, "two rows in one week, row 1 and row 2 (time 1 and 2, where rounds are 3"),
     (TINY, {"features": ["age", "height"]}, "the column 'height' is missing"),
     (TINY, {"features": ["age", "age"]}, "features must be different columns"),
     (TINY, {"state": "action"}, "action and state are both the column 'action'"),

@@ -58,11 +58,14 @@ def checked_log(options: verbs.Learn, folder: Path) -> Log:
         options.time,
         options.state,
         options.action,
-        options.features,
+        None if options.features == verbs.ALL else options.features,
         _by_name(options.costs, "--costs"),
         _by_name(options.rewards, "--rewards"),
-        options.passive,
+        options.passive or None,
         where=source_of(options.log),
+        available=options.available or None,
+        reached=options.reached or None,
+        every=options.every or None,
     )
     _check_budget(log, options.budget)
     for place in (options.out, folder):

@@ -112,16 +112,23 @@ def from_log(
     rewards: Mapping[Any, Any] | None = None,
     *,
     passive: Any = None,
+    available: str | None = None,
+    reached: str | None = None,
+    every: Any = None,
     worlds: int = WORLDS,
     seed: int = 0,
 ) -> Logged:
     """Arms like those of a log: a frame, or a CSV or Parquet file, with one row for each person
     and week. `id`, `time`, `state`, `action` and `features` name its columns; all others are
-    features if these are left out.
+    features if these are left out. Without any, people are told apart by their state alone.
 
     An action is what was done in that week, and leads to the next week's state. `rewards` are by
     state. `costs` are by action, or in the order of the actions' names; the passive action is the
     one that costs 0. Left out, `passive` (or the action 0) costs 0 and the others 1.
+
+    `available` and `reached` name columns of true and false: who could be acted on, and whom an
+    action reached. Columns of these names are used if none is given. `every` is the length of a
+    round, such as 7d; as long as two rows of a person mostly are apart if left out.
 
     What the log leaves open is kept as `worlds` that it allows.
 
@@ -136,5 +143,8 @@ def from_log(
     where = "the log"
     if isinstance(frame, str | Path):
         where, frame = source_of(Path(frame)), read_table(Path(frame))
-    log = read_log(frame, id, time, state, action, features, costs, rewards, passive, where)
+    log = read_log(
+        frame, id, time, state, action, features, costs, rewards, passive, where,
+        available, reached, every,
+    )  # fmt: skip
     return Logged(log, fit_log(log, seed=seed), seed, worlds=worlds)

@@ -20,6 +20,10 @@ from prefermab.verbs.options import (
     shown,
 )
 
+ALL = ("*",)
+"""All columns that have no other role. Options of `learn` that hold a name or a label are texts,
+empty if left out: `None` is a label that a log may have."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Example:
@@ -55,7 +59,7 @@ class Learn:
     """The reward of each state."""
     costs: Annotated[tuple[str, ...], shown("ACTION=COST ...")] = ()
     """The cost of each action, 0 for the passive one; 1 for all others if left out."""
-    passive: Annotated[str | None, shown("ACTION")] = None
+    passive: Annotated[str, shown("ACTION")] = ""
     """The action that means doing nothing, where the costs do not say so."""
     id: str = "id"
     """Column that says who a row is about."""
@@ -65,8 +69,15 @@ class Learn:
     """Column of the state in that week."""
     action: str = "action"
     """Column of the action in that week; it leads to the next week's state."""
-    features: Annotated[tuple[str, ...] | None, shown("COLUMN ...")] = None
-    """Columns that people are told apart by; all other columns if left out."""
+    features: Annotated[tuple[str, ...], shown("COLUMN ...")] = ALL
+    """Columns that people are told apart by; all other columns if left out, none if none is
+    named."""
+    available: Annotated[str, shown("COLUMN")] = ""
+    """Column of true and false, who could be acted on; `available` if there is one."""
+    reached: Annotated[str, shown("COLUMN")] = ""
+    """Column of true and false, whom an action reached; `reached` if there is one."""
+    every: Annotated[str, shown("LENGTH")] = ""
+    """Length of a round, such as 7d, 2w, 1m or a number; found in the log if left out."""
     n_arms: Many = None
     """Number of arms the model is meant for; people in a round of the log if left out."""
     budget: Money = None
