@@ -18,6 +18,7 @@ from prefermab.logs.columns import Column, feature_columns, known_labels
 from prefermab.logs.meaning import Meaning, meaning_of
 from prefermab.logs.profiles import profiles_of, typed
 from prefermab.logs.rows import are_dates, features_frame, role_columns, rows_of
+from prefermab.logs.signs import Signs, signs_of
 from prefermab.tables import as_frame, row_in
 
 
@@ -108,6 +109,7 @@ class Log:
     earned: float
     """The reward of a row's state, on average."""
     found: Found
+    signs: Signs
 
     @property
     def features(self) -> np.ndarray:
@@ -180,6 +182,9 @@ def read_log(
         / rows["round"].n_unique(),
         earned=float(meaning.rewards[rows["state"].drop_nulls().to_numpy()].mean()),
         found=_found(rows, roles["time"], len(seen) - len(transitions)),
+        signs=signs_of(
+            rows, known, columns, profiles, meaning.rewards, (roles["state"].name, meaning.states)
+        ),
     )
 
 
