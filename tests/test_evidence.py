@@ -10,9 +10,10 @@ import prefermab as pm
 from prefermab.evidence import pictures
 from prefermab.evidence.groups import _groups, whom_it_helps
 from prefermab.evidence.heldout import HeldOut, hold_out, verdict
-from prefermab.evidence.words import headline, warnings_of
+from prefermab.evidence.words import headline
 from prefermab.logs.fitting import fit_log
 from prefermab.logs.reading import read_log
+from prefermab.logs.shapes import Caution, cautions
 from test_logs import TINY, read_walked, tiny, two_regions, walked
 
 COMPARED = pl.DataFrame(
@@ -96,16 +97,21 @@ def test_the_verdict_of_a_log_where_features_matter():
 
 
 def test_little_to_go_by_is_a_warning():
-    few, action = warnings_of(tiny())[0], warnings_of(tiny())[2]
-    assert few.startswith("the log tells of 3 people only")
-    assert action.startswith("the log has only 1 transition under the action 'call'")
+    few, action = cautions(tiny())[0], cautions(tiny())[2]
+    assert few.code == "few_people"
+    assert few.sentence.startswith("the log tells of 3 people only")
+    assert action.code == "few_actions"
+    assert action.sentence.startswith("the log has only 1 transition under the action 'call'")
     rng = np.random.default_rng(0)
     frame = walked(np.full((40, 2, 2, 2), 0.5), {"age": rng.normal(size=40)}, 8, 0.4, rng)
-    assert warnings_of(read_log(frame, rewards={0: 0, 1: 1})) == []
+    assert cautions(read_log(frame, rewards={0: 0, 1: 1})) == []
     gaps = frame.with_columns(action=pl.when(pl.col("time") > 0).then("action"))
-    assert warnings_of(read_log(gaps, rewards={0: 0, 1: 1})) == [
-        "40 of 320 rows have no action and are left out; a cell with a word for unknown, such as "
-        "NA or None, counts as empty."
+    assert cautions(read_log(gaps, rewards={0: 0, 1: 1})) == [
+        Caution(
+            "unknown_actions",
+            "40 of 320 rows have no action, and transitions that need it are left out; in a CSV "
+            "file the words NA, N/A, NaN, nan, null, NULL count as empty, and no others.",
+        )
     ]
 
 

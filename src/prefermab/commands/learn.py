@@ -15,9 +15,9 @@ from prefermab.evidence.estimates import estimates
 from prefermab.evidence.groups import whom_it_helps
 from prefermab.evidence.heldout import hold_out
 from prefermab.evidence.report import Learned, as_data, blocks_of, card
-from prefermab.evidence.words import warnings_of
 from prefermab.logs.fitting import fit_log
 from prefermab.logs.reading import Log, read_log
+from prefermab.logs.shapes import cautions
 from prefermab.model import Model
 from prefermab.pages import write as write_pages
 from prefermab.storage import check_place, save
@@ -32,8 +32,8 @@ def learn(options: verbs.Learn) -> None:
     folder = options.report or options.out / "report"
     try:
         log = checked_log(options, folder)
-        for warning in warnings_of(log):
-            print(f"prefermab: warning: {warning}", file=sys.stderr)
+        for caution in cautions(log):
+            print(f"prefermab: warning: {caution.sentence}", file=sys.stderr)
         learned = learned_from(log, options)
     except KeyboardInterrupt:
         print("prefermab: nothing was written.", file=sys.stderr)

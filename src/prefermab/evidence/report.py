@@ -9,9 +9,10 @@ import polars as pl
 from prefermab.evaluation import ROUNDS
 from prefermab.evidence import pictures
 from prefermab.evidence.heldout import HeldOut, verdict
-from prefermab.evidence.words import FEW, headline, warnings_of
+from prefermab.evidence.words import headline
 from prefermab.logs.fitting import Fit
 from prefermab.logs.reading import Found, Log
+from prefermab.logs.shapes import FEW, cautions
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.wording import people, plain
@@ -39,7 +40,10 @@ def as_data(learned: Learned) -> dict[str, Any]:
     held, model = learned.held_out, learned.model
     return {
         "summary": [block.text for block in _summary(learned)],
-        "warnings": warnings_of(learned.log),
+        "warnings": [
+            {"code": caution.code, "sentence": caution.sentence}
+            for caution in cautions(learned.log)
+        ],
         "found": dataclasses.asdict(learned.log.found),
         "states": list(model.state_names),
         "actions": list(model.action_names),
@@ -113,7 +117,7 @@ def _summary(learned: Learned) -> list[Text]:
             f"{ROUNDS} simulated rounds ({own['low']:.3f} to {own['high']:.3f} in 90 % of the "
             f"worlds that the log allows). That is, {others}."
         ),
-        *(Text(f"**Warning**: {warning}") for warning in warnings_of(log)),
+        *(Text(f"**Warning**: {caution.sentence}") for caution in cautions(log)),
     ]
 
 

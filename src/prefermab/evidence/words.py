@@ -2,43 +2,12 @@
 
 import math
 
-import numpy as np
 import polars as pl
 
 from prefermab.evaluation import ROUNDS
 from prefermab.logs.reading import Log
 from prefermab.model import Model
-from prefermab.wording import people, plain
-
-FEW = 30
-"""People, or transitions under an action, below which what acting does is mostly assumed."""
-
-MANY = 0.05
-"""Share of rows without a state or an action that is worth a warning."""
-
-
-def warnings_of(log: Log) -> list[str]:
-    """Why a log may be too little to go by, a sentence each."""
-    found, told = log.found, []
-    if found.people < FEW:
-        told.append(
-            f"the log tells of {people(found.people)} only: what is said of others like them is "
-            "mostly assumed."
-        )
-    counts = np.bincount(log.transitions.action, minlength=len(log.meaning.actions))
-    for name, n in zip(log.meaning.actions, counts.tolist(), strict=True):
-        if n < FEW:
-            told.append(
-                f"the log has only {n} transition{'' if n == 1 else 's'} under the action "
-                f"'{name}': what it does is mostly assumed."
-            )
-    for what, n in (("state", found.unknown_states), ("action", found.unknown_actions)):
-        if n > MANY * found.rows:
-            told.append(
-                f"{n:,} of {found.rows:,} rows have no {what} and are left out; a cell with a word "
-                "for unknown, such as NA or None, counts as empty."
-            )
-    return told
+from prefermab.wording import plain
 
 
 def headline(log: Log, model: Model, comparison: pl.DataFrame) -> str:
