@@ -117,9 +117,8 @@ def lean(outcome: np.ndarray, treated: np.ndarray, alike: np.ndarray, person: np
 
 
 def _means(values: np.ndarray, alike: np.ndarray) -> np.ndarray:
-    """The mean of the rows that are alike, for each row."""
-    _, place = np.unique(alike, return_inverse=True)
-    return (np.bincount(place, weights=values) / np.bincount(place))[place]
+    """The mean of the rows that are alike, by a small number, for each row."""
+    return (np.bincount(alike, weights=values) / np.maximum(np.bincount(alike), 1))[alike]
 
 
 def _around(rows: pl.DataFrame, rewards: np.ndarray) -> tuple[Lean, Lean]:
