@@ -1,5 +1,6 @@
 """What a log says at which time: features that change, who was available, rounds, no features."""
 
+import dataclasses
 import datetime
 import sys
 
@@ -10,11 +11,14 @@ import pytest
 import prefermab as pm
 from prefermab import cli
 from prefermab.commands import learn as command
+from prefermab.evidence.estimates import estimates
 from prefermab.evidence.groups import whom_it_helps
 from prefermab.evidence.heldout import hold_out, verdict
+from prefermab.evidence.report import Learned, as_data, blocks_of, card
 from prefermab.logs.fitting import Terms, cells_of, fit_log
 from prefermab.logs.reading import read_log
 from prefermab.storage import save
+from test_evidence import COMPARED
 from test_logs import REWARDS, TINY, tiny, two_regions, walked
 
 # Features that change
@@ -150,6 +154,24 @@ def test_a_table_of_ids_and_states_can_be_planned_for(by_state):
 def test_no_features_may_be_asked_for():
     log = read_log(TINY, features=[], passive="none", rewards=REWARDS)
     assert log.features.shape == (3, 0)
+
+
+def test_the_report_says_that_there_are_no_features_and_gives_warnings_with_codes(by_state):
+    log, fit, model = by_state
+    found = dataclasses.replace(log.found, people=3, unavailable=4, tried=9, not_reached=2)
+    log = dataclasses.replace(log, found=found)
+    compared = COMPARED.with_columns(ahead=pl.lit(1.0), spent=2.0, worlds=8, trials=4)
+    groups, held = whom_it_helps(log, fit), hold_out(log, draws=8)
+    learned = Learned(log, fit, model, *estimates(log, fit), groups, held, compared)
+    assert [warning["code"] for warning in as_data(learned)["warnings"]] == ["few_people"]
+    assert "the log tells of 3 people only" in as_data(learned)["warnings"][0]["sentence"]
+    assert "features none" in card(learned)
+    text = str(blocks_of(learned))
+    assert "Features: none." in text
+    assert "Whom it helps" not in text
+    assert "4 transitions start where nobody could be acted on" in text
+    assert "2 of 9 actions did not reach the person" in text
+    assert "**Warning**: the log tells of 3 people only" in text
 
 
 # The command line

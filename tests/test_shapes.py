@@ -103,11 +103,10 @@ def test_states_that_were_copied_where_nobody_looked():
 def test_actions_that_failed_are_missing():
     frame = weeks()
     better = (pl.col("state").shift(-1).over("id") > pl.col("state")) | (pl.col("state") == 2)
-    found = told(frame.with_columns(action=pl.col("action") * better.fill_null(True)))
-    assert found["only_successes"].spoils
-    assert (
-        "were actions that failed left out, or written as '0'?" in found["only_successes"].sentence
-    )
+    action = pl.col("action") * better.fill_null(True)
+    found = told(frame.with_columns(action=action))["only_successes"]
+    assert found.spoils
+    assert "were those that failed left out, or written as '0'?" in found.sentence
 
 
 def stopped(frame, chance):

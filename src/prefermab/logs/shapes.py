@@ -125,8 +125,9 @@ def _only_successes(log: Log) -> Iterator[Caution]:
         yield Caution(
             "only_successes",
             f"{int(better[acted].sum()):,} of {n:,} actions that could lead to a better state did "
-            f"so, and {otherwise:.0%} of the rounds without: were actions that failed left out, or "
-            f"written as '{log.meaning.actions[0]}'? Write down every action that was tried.",
+            f"so, and {otherwise:.0%} of the rounds without; write down every action that was "
+            "tried: were those that failed left out, or written as "
+            f"'{log.meaning.actions[0]}'?",
             spoils=True,
         )
 

@@ -167,28 +167,28 @@ def _stops(rows: pl.DataFrame, n_states: int) -> tuple[np.ndarray, Lean]:
 
 def _follows(rows: pl.DataFrame, values: pl.Series) -> float:
     """The largest correlation, over levels of a category, of changes from row to row."""
-    shown = [values] if values.dtype.is_numeric() else [
-        (values == level).cast(pl.Float64) for level in values.drop_nulls().unique().sort()
-    ]  # fmt: skip
-    found = (_moves_with(rows, each) for each in shown)
+    now = np.flatnonzero((rows["steps"] == 1).fill_null(False).to_numpy())
+    earned = _change(rows["reward"], now)
+    if values.dtype.is_numeric():
+        return _correlation(_change(values, now), earned)
+    levels = values.drop_nulls().unique().sort()
+    found = (_correlation(_change(values == level, now), earned) for level in levels)
     return max(found, key=abs)
 
 
-def _moves_with(rows: pl.DataFrame, values: pl.Series) -> float:
-    changes = (
-        rows.select("person", "steps", "reward", value=values)
-        .with_columns(
-            moved=pl.col("value").diff().over("person"),
-            earned=pl.col("reward").diff().over("person"),
-        )
-        .filter(pl.col("steps") == 1)
-        .select("moved", "earned")
-        .drop_nulls()
-        .to_numpy()
-    )
-    if len(changes) < FEW or not changes.std(axis=0).all():
+def _change(values: pl.Series, now: np.ndarray) -> np.ndarray:
+    """By how much values differ from those of the row before, NaN where one is unknown."""
+    real = values.cast(pl.Float64).to_numpy()
+    return real[now] - real[now - 1]
+
+
+def _correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Of what is known of both; 0 where that is too little."""
+    known = ~np.isnan(one + other)
+    pairs = np.stack([one[known], other[known]])
+    if pairs.shape[1] < FEW or not pairs.std(axis=1).all():
         return 0.0
-    return float(np.corrcoef(changes.T)[0, 1])
+    return float(np.corrcoef(pairs)[0, 1])
 
 
 def _odd_numbers(known: pl.DataFrame) -> list[Odd]:
