@@ -10,7 +10,16 @@ from prefermab.errors import count
 from prefermab.logs.columns import Column
 from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
 from prefermab.logs.reading import Log, Transitions
-from prefermab.logs.shrinkage import Cells, Normal, contrasts, inputs, log_chances, shrink
+from prefermab.logs.shrinkage import (
+    Account,
+    Cells,
+    Normal,
+    accounts,
+    contrasts,
+    inputs,
+    log_chances,
+    shrink,
+)
 
 DRAWS, NUMBERS = 512, 1 << 25
 """Draws of the coefficients: enough for the ends of a 90 % interval; and the most numbers that all
@@ -71,7 +80,8 @@ class Fit:
 
     `draws` (draw, state, action, next state, term) are coefficients of the logits, equally likely
     given the log, and `kappas` (draw,) how alike people with the same features are in each.
-    `mean` are the likeliest coefficients, `scales` what they were shrunk by.
+    `mean` are the likeliest coefficients, `scales` what they were shrunk by. `acts` is how likely
+    the log makes it that acting does anything; in as many of the draws it does.
     """
 
     terms: Terms
@@ -79,6 +89,7 @@ class Fit:
     draws: np.ndarray
     kappas: np.ndarray
     scales: np.ndarray
+    acts: float
 
     def chances(self, features: np.ndarray) -> np.ndarray:
         """(person, state, action, next state): the mean over the draws."""
@@ -115,6 +126,7 @@ def fit_log(
     cells = cells_of(log, terms, log.transitions if transitions is None else transitions)
     n_actions = len(log.meaning.actions)
     fits, scales = shrink(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
+    weights = []
     for _ in range(TURNS):
         likely = _kappa_weights(cells, fits, n_actions)
         kappa = float(np.exp(likely @ np.log(GRID)))
@@ -123,14 +135,23 @@ def fit_log(
     likely = _kappa_weights(cells, fits, n_actions)
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
     number = min(number, max(64, NUMBERS // (fits[0].mean.size * len(fits))))
-    drawn = np.stack([fit.draw(rng, number) for fit in fits], axis=1)
+    several = accounts(cells, weights, n_actions, (fits, scales))
     return Fit(
         terms,
-        _by_action(np.stack([fit.mean for fit in fits]), n_actions),
-        _by_action(drawn, n_actions),
+        _by_action(sum(one.weight * one.mean() for one in several), n_actions),
+        _by_action(_drawn(several, rng, number), n_actions),
         rng.choice(GRID, size=number, p=likely),
         scales,
+        1 - several[0].weight,
     )
+
+
+def _drawn(several: list[Account], rng: np.random.Generator, number: int) -> np.ndarray:
+    """Coefficients by each account as often as it is likely, in random order."""
+    ends = np.round(number * np.cumsum([one.weight for one in several])).astype(int)
+    sizes = np.diff(ends, prepend=0)
+    drawn = [one.draw(rng, int(n)) for one, n in zip(several, sizes, strict=True)]
+    return np.concatenate(drawn)[rng.permutation(number)]
 
 
 def cells_of(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:

@@ -10,12 +10,17 @@ other terms, of `base` and of `effect`; they are found by empirical Bayes, by th
 MacKay's evidence framework, under a weak prior that expects effects to be small. So what is known
 of few is pulled towards what is known of many, and what acting does towards nothing, as far as the
 log says that this predicts better.
+
+Three accounts of `effect` are weighed against each other by how likely each makes the log: acting
+does nothing; it does the same for everybody in a state; it depends on the features as well. Where
+a log shows no effect, most of the weight is on nothing.
 """
 
 import dataclasses
 
 import numpy as np
 from scipy.linalg import cho_solve
+from scipy.special import softmax
 
 from prefermab.errors import InputError
 
@@ -26,6 +31,9 @@ EXPECTED = np.array([1.5, 0.5, 1.0, 0.35])
 STRENGTH = 4.0
 """The scales that are expected before the log is seen (constant and other terms of base, then of
 effect), and how many coefficients' worth of evidence that counts for."""
+
+ACCOUNTS = (2, 3, 4)
+"""How many of the four scales each account of what acting does has use for."""
 
 MOST_TURNS = 50
 NUMBERS = 1 << 22
@@ -136,6 +144,66 @@ def shrink(
             break
         fits = fitted([fit.mean for fit in fits], scales)
     return fits, scales
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """One account of what acting does: the coefficients of every state, which inputs they are of,
+    and how likely the log makes it beside the other accounts."""
+
+    fits: list[Normal]
+    used: np.ndarray
+    weight: float
+
+    def mean(self) -> np.ndarray:
+        """The likeliest coefficients (state, contrast, input)."""
+        return self._of_all(np.stack([fit.mean for fit in self.fits]))
+
+    def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
+        """Coefficients (draw, state, contrast, input)."""
+        return self._of_all(np.stack([fit.draw(rng, n) for fit in self.fits], axis=1))
+
+    def _of_all(self, coefficients: np.ndarray) -> np.ndarray:
+        """With 0 for the inputs that this account has no use for."""
+        whole = np.zeros((*coefficients.shape[:-1], len(self.used)))
+        whole[..., self.used] = coefficients
+        return whole
+
+
+def accounts(
+    cells: list[Cells], weights: list[np.ndarray], n_actions: int, shrunk: Shrunk
+) -> list[Account]:
+    """The accounts of what acting does, each as likely as the others before the log is seen."""
+    group = groups(cells[0].terms.shape[1], n_actions)
+    precision = shrunk[1][group] ** -2.0
+    found, scores = [], []
+    for known in ACCOUNTS:
+        used = group < known
+        if found and used.sum() == found[-1][1].sum():
+            continue
+        fits, score = [], 0.0
+        for cell, weight, fit in zip(cells, weights, shrunk[0], strict=True):
+            design = inputs(cell.terms, cell.action, n_actions)[:, used]
+            counts = cell.counts * weight[:, None]
+            own = likeliest(design, counts, precision[used], fit.mean[:, used])
+            fits.append(own)
+            score += _evidence(design, counts, precision[used], own)
+        found.append((fits, used))
+        scores.append(score)
+    chances = softmax(scores)
+    return [
+        Account(fits, used, float(chance))
+        for (fits, used), chance in zip(found, chances, strict=True)
+    ]
+
+
+def _evidence(
+    design: np.ndarray, counts: np.ndarray, precision: np.ndarray, fit: Normal
+) -> float:
+    """Log-probability of the counts by Laplace's approximation, but for what all accounts share."""
+    loss = _loss(design, counts, precision, fit.mean)
+    narrower = np.log(np.diag(fit.factor)).sum() - len(fit.mean) * np.log(precision).sum() / 2
+    return -loss - float(narrower)
 
 
 def _scales(fits: list[Normal], group: np.ndarray, scales: np.ndarray) -> np.ndarray:

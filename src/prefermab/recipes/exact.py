@@ -109,7 +109,17 @@ def worths_of_arm(
     config: Exact, domain: Domain, arm: Arm, prices: Float[Array, "price"]
 ) -> Float[Array, "price state act"]:
     """What every action is worth in every state of one arm at each price, before its own cost."""
-    table, reward, cost = domain.transitions(arm), domain.rewards(arm), domain.costs(arm)
+    return worths(config, domain.transitions(arm), domain.rewards(arm), domain.costs(arm), prices)
+
+
+def worths(
+    config: Exact,
+    table: Float[Array, "state act state"],
+    reward: Float[Array, "state"],
+    cost: Float[Array, "act"],
+    prices: Float[Array, "price"],
+) -> Float[Array, "price state act"]:
+    """The same by an arm's transitions, rewards and costs: backward induction."""
 
     def one_round(worth, _):
         value = jnp.max(worth - prices[:, None, None] * cost, axis=2)

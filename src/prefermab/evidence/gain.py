@@ -1,0 +1,367 @@
+"""What a model gains over what was done before, measured on people it was not chosen with.
+
+A way of choosing that was fitted to a log looks good in that log, by luck alone: it takes what
+happened to go well for what helps. So people are put in a random order and cut into parts. What was
+learned from the first parts is judged on the next part, then both together teach what is judged on
+the part after that, and so on. Nobody is judged by what they taught, and each part's error is
+independent of all before it, so the errors add up as those of independent people do. (Were parts
+to teach and judge each other crosswise, as is common, errors would go together where there is no
+effect, and intervals would be a third too short; see docs/decisions.md.)
+
+A part is judged by its own transitions. The fit foretells what the rule earns; then for every
+transition in the log, the difference between what came and what the fit foretold is added, weighted
+by how much likelier the rule makes it than the log's own choice did. Where the fit is wrong this
+puts it right, and where the log's chances are wrong the fit does: one of both has to hold.
+
+The result is the mean of several orders. The variance of one order's estimate is known from the
+people; the part of it that comes from the order is seen between orders, and averaging takes it off.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from scipy.stats import t as student
+from threadpoolctl import threadpool_limits
+
+from prefermab.evidence.crowd import Crowd, InShares, Never, Played, Rule, by_worth, play
+from prefermab.logs.fitting import Terms, fit_log
+from prefermab.logs.reading import Log, Transitions
+from prefermab.logs.shrinkage import likeliest, log_chances
+
+PARTS, FIRST = 10, 4
+"""Parts that people are cut into, and how many of them only teach."""
+
+ORDERS, TRANSITIONS = 8, 200_000
+"""Random orders that are averaged, and about how many transitions all of them may read together."""
+
+DRAWS = 64
+RAREST = 0.01
+"""Chances of the log's actions below this count as this: no transition says more than a hundred."""
+
+MOST = 5.0
+"""How many times likelier a rule may make a state than the log's choice did."""
+
+LEVEL = 0.90
+CERTAIN = 0.8
+"""Chance with which a gain of the size that a log would notice is noticed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gain:
+    """More reward per person in some rounds, with a 90 % interval."""
+
+    estimate: float
+    low: float
+    high: float
+    stderr: float
+
+    @property
+    def shown(self) -> bool:
+        """Whether no gain, or a loss, is outside the interval."""
+        return self.low > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A way of choosing that was learned from a log, beside others with the same budget.
+
+    `gains` are by name of the other: `before` (as chosen so far), `random` and `none`; `earned` is
+    the reward per person by each and by the `model`. `unseen` is the share of what the model spends
+    that goes where the log almost never acted, and `people` how many were judged. `hidden` is how
+    many times the odds of being acted on a hidden cause, which also decides all that comes of it,
+    would have to change to bring the gain over `before` to nothing.
+    """
+
+    rounds: int
+    budget: float
+    people: int
+    gains: Mapping[str, Gain]
+    earned: Mapping[str, float]
+    unseen: float
+    hidden: float | None
+
+    @property
+    def gain(self) -> Gain:
+        """Over what was done before."""
+        return self.gains["before"]
+
+    @property
+    def noticed(self) -> float:
+        """The smallest gain that a log like this would mostly show."""
+        spread = (self.gain.high - self.gain.low) / 2
+        return spread + student.ppf(CERTAIN, self.people - 1) * self.gain.stderr
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """A log as its judge sees it. A unit is a person with what was known of them at a time: most
+    people are one. `chance` (unit, state, action) is how often the log did what."""
+
+    log: Log
+    transitions: Transitions
+    unit: np.ndarray
+    person: np.ndarray
+    profile: np.ndarray
+    start: np.ndarray
+    weight: np.ndarray
+    chance: np.ndarray
+
+    @classmethod
+    def of(cls, log: Log, transitions: Transitions) -> "Seen":
+        """Units, where they were, and the log's choices."""
+        n_states = log.shape[0]
+        own = transitions.person * len(log.profiles) + transitions.profile
+        which, unit = np.unique(own, return_inverse=True)
+        person, profile = np.divmod(which, len(log.profiles))
+        visits = np.zeros((len(which), n_states))
+        np.add.at(visits, (unit, transitions.state), 1.0)
+        weight = visits.sum(axis=1)
+        start = visits / weight[:, None]
+        chance = chances_of_actions(log, transitions)[profile]
+        return cls(log, transitions, unit, person, profile, start, weight, chance)
+
+    def crowd(self, chances: np.ndarray, budget: float) -> Crowd:
+        """Its people as a crowd that moves by these chances (profile, state, action, next)."""
+        meaning = self.log.meaning
+        return Crowd(
+            chances[self.profile], self.start, self.weight, meaning.rewards, meaning.costs, budget
+        )
+
+
+def chances_of_actions(log: Log, transitions: Transitions) -> np.ndarray:
+    """(profile, state, action): how often the log did what, by the state and the features."""
+    n_states, n_actions, _ = log.shape
+    known = Terms.of(log.columns, log.features, log.profiles)(log.profiles)[:, 1:]
+
+    def design(profile: np.ndarray, state: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.eye(n_states)[state], known[profile]], axis=1)
+
+    rows = design(transitions.profile, transitions.state)
+    start = np.zeros((n_actions - 1, rows.shape[1]))
+    taken = np.eye(n_actions)[transitions.action]
+    fit = likeliest(rows, taken, np.full(rows.shape[1], 1.0), start)
+    everybody = np.arange(len(log.profiles))
+    each = [
+        np.exp(log_chances(design(everybody, np.full(len(known), state)), fit.mean))
+        for state in range(n_states)
+    ]
+    return np.stack(each, axis=1)
+
+
+@threadpool_limits.wrap(limits=1, user_api="blas")
+def judge(
+    log: Log,
+    budget: float,
+    rounds: int,
+    seed: int = 0,
+    orders: int = ORDERS,
+    transitions: Transitions | None = None,
+    progress: Callable[[float, str], None] | None = None,
+) -> Judged:
+    """What is gained by choosing as a model learned from this log would, with `budget` a person
+    and round, or from other transitions of it."""
+    seen = Seen.of(log, log.transitions if transitions is None else transitions)
+    orders = int(np.clip(TRANSITIONS * PARTS // max(len(seen.transitions), 1), 1, orders))
+    people = np.unique(seen.person)
+    parts = min(PARTS, len(people))
+    found = []
+    for order in range(orders):
+        rng = np.random.default_rng([seed, order])
+        part = np.full(len(log.latest), -1)
+        part[rng.permutation(people)] = np.arange(len(people)) % parts
+        pieces = []
+        for last in range(min(FIRST, parts - 1), parts):
+            pieces.append(_judge_part(seen, part, last, budget, rounds, seed))
+            if progress is not None:
+                done = order + (last + 1 - FIRST) / (parts - FIRST)
+                progress(done / orders, "judging")
+        found.append(_joined(pieces))
+    return _averaged(seen, found, rounds, budget)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Piece:
+    """Judged people: `scores` by rule, one for each, and how much each counts; what the model
+    spends, also where the log almost never acted; and for each of its transitions under an action
+    its weight and what came beyond what was foretold."""
+
+    scores: Mapping[str, np.ndarray]
+    weight: np.ndarray
+    acted: int
+    spent: float
+    unseen: float
+    pull: np.ndarray
+    surprise: np.ndarray
+
+
+def _judge_part(
+    seen: Seen, part: np.ndarray, last: int, budget: float, rounds: int, seed: int
+) -> Piece:
+    """What was learned from the parts before, on the people of one part."""
+    log, moves = seen.log, seen.transitions
+    fit = fit_log(log, DRAWS, seed, moves.where(part[moves.person] < last))
+    chances, meaning = fit.chances(log.profiles), log.meaning
+    model = by_worth(fit, log.profiles, meaning.rewards, meaning.costs, seed)
+    model.action = model.action[seen.profile]
+    rules: dict[str, Rule] = {
+        "model": model,
+        "before": InShares(seen.chance),
+        "random": InShares(np.broadcast_to(_shares(moves, log.shape[1]), seen.chance.shape)),
+        "none": Never(),
+    }
+    crowd = seen.crowd(chances, budget)
+    played = {name: play(crowd, rule, rounds) for name, rule in rules.items()}
+    logged = play(seen.crowd(chances, _spent(seen)), rules["before"], rounds)
+    return _scored(seen, played, logged, np.flatnonzero(part[seen.person] == last))
+
+
+def _scored(seen: Seen, played: Mapping[str, Played], logged: Played, units: np.ndarray) -> Piece:
+    """Scores of the people of these units."""
+    chosen = np.isin(seen.unit, units)
+    moves, unit = seen.transitions.where(chosen), seen.unit[chosen]
+    chance = np.maximum(seen.chance, RAREST)
+    people, place = np.unique(seen.person[units], return_inverse=True)
+    where = np.full(len(seen.person), -1)
+    where[units] = place
+    scores, acted = {}, moves.action > 0
+    pulls = {}
+    for name, rule in played.items():
+        pull, surprise = _beyond(rule, logged, chance, moves, unit, seen.log.meaning.rewards)
+        pulls[name] = (pull, surprise)
+        own = np.bincount(where[unit], (pull * surprise).sum(axis=0), len(people))
+        own += np.bincount(place, (seen.weight * rule.earned())[units], len(people))
+        scores[name] = own
+    pull, surprise = pulls["model"]
+    costs = seen.log.meaning.costs
+    spending = (played["model"].visits[..., None] * played["model"].choices * costs)[:, units]
+    spending = spending.sum(axis=0) * seen.weight[units, None, None]
+    rare = seen.chance[units] < RAREST
+    total = pull.sum(axis=0)
+    return Piece(
+        scores,
+        np.bincount(place, seen.weight[units], len(people)),
+        len(np.unique(moves.person[acted])),
+        float(spending.sum()),
+        float(spending[rare].sum()),
+        total[acted],
+        ((pull * surprise).sum(axis=0) / np.maximum(total, 1e-12))[acted],
+    )
+
+
+def _beyond(
+    rule: Played,
+    logged: Played,
+    chance: np.ndarray,
+    moves: Transitions,
+    unit: np.ndarray,
+    rewards: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(round, transition): how many times likelier a rule makes a transition's state and action
+    than the log's choice did, and what came of it beyond what was foretold."""
+    at = (unit, moves.state)
+    likelier = rule.visits / np.maximum(logged.visits, 1e-9)
+    likelier = np.clip(likelier, 0, MOST)[:, *at]
+    pull = likelier * rule.choices[:, *at, moves.action] / chance[*at, moves.action]
+    came = rewards[moves.following] + rule.value[1:][:, unit, moves.following]
+    return pull, came - rule.worth[:, *at, moves.action]
+
+
+def _shares(moves: Transitions, n_actions: int) -> np.ndarray:
+    return np.bincount(moves.action, minlength=n_actions) / max(len(moves), 1)
+
+
+def _spent(seen: Seen) -> float:
+    return float(seen.log.meaning.costs[seen.transitions.action].mean())
+
+
+def _joined(pieces: list[Piece]) -> Piece:
+    """All parts of an order."""
+    together = lambda name: np.concatenate([getattr(piece, name) for piece in pieces])  # noqa: E731
+    return Piece(
+        {name: np.concatenate([p.scores[name] for p in pieces]) for name in pieces[0].scores},
+        together("weight"),
+        sum(piece.acted for piece in pieces),
+        sum(piece.spent for piece in pieces),
+        sum(piece.unseen for piece in pieces),
+        together("pull"),
+        together("surprise"),
+    )
+
+
+def _averaged(seen: Seen, found: list[Piece], rounds: int, budget: float) -> Judged:
+    gains = {
+        name: _gain([(one.scores["model"] - one.scores[name], one.weight) for one in found], found)
+        for name in ("before", "random", "none")
+    }
+    earned = {
+        name: float(np.mean([one.scores[name].sum() / one.weight.sum() for one in found]))
+        for name in found[0].scores
+    }
+    spent, unseen = (sum(getattr(one, name) for one in found) for name in ("spent", "unseen"))
+    return Judged(
+        rounds,
+        budget,
+        len(found[0].weight),
+        gains,
+        earned,
+        unseen / spent if spent else 0.0,
+        _hidden(found[0], gains["before"].estimate),
+    )
+
+
+def _gain(orders: list[tuple[np.ndarray, np.ndarray]], found: list[Piece]) -> Gain:
+    """The mean over orders. Of the variance of one order's estimate, what comes from the order is
+    taken off."""
+    means, variances = [], []
+    for scores, weight in orders:
+        mean = scores.sum() / weight.sum()
+        n = len(scores)
+        spread = ((scores - mean * weight) ** 2).sum() * n / max(n - 1, 1)
+        means.append(mean)
+        variances.append(spread / weight.sum() ** 2)
+    variance = float(np.mean(variances))
+    if len(means) > 1:
+        by_order = np.var(means, ddof=1) * (1 - 1 / len(means))
+        variance = max(variance - by_order, 0.25 * variance)
+    stderr, estimate = float(np.sqrt(variance)), float(np.mean(means))
+    degrees = max(int(np.mean([one.acted for one in found])) - 1, 1)
+    reach = float(student.ppf((1 + LEVEL) / 2, degrees)) * stderr
+    return Gain(estimate, estimate - reach, estimate + reach, stderr)
+
+
+def _hidden(piece: Piece, gain: float) -> float | None:
+    """By how much a hidden cause must change the odds of being acted on to undo a gain: the least
+    Γ at which weights that may be Γ times larger or smaller, put on the worst, take it all off."""
+    whole = piece.weight.sum()
+    if gain <= 0 or not piece.pull.sum():
+        return None
+    order = np.argsort(piece.surprise)
+    pull, surprise = piece.pull[order], piece.surprise[order]
+    mean = pull @ surprise / pull.sum()
+
+    def lost(gamma: float) -> float:
+        # The worst weights are large up to some place in the order and small beyond it.
+        large, small = np.cumsum(pull) * gamma, (pull.sum() - np.cumsum(pull)) / gamma
+        up, down = np.cumsum(pull * surprise) * gamma, np.cumsum((pull * surprise)[::-1])[::-1]
+        down = np.append(down[1:], 0.0) / gamma
+        return (mean - ((up + down) / (large + small)).min()) * pull.sum() / whole
+
+    low, high = 1.0, 100.0
+    if lost(high) < gain:
+        return high
+    for _ in range(30):
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if lost(middle) > gain else (middle, high)
+    return float(high)
+
+
+def shuffled(moves: Transitions, seed: int) -> Transitions:
+    """Actions dealt out again at random among the people who were in the same state in the same
+    round: whatever acting does is gone, and all else is as it was."""
+    chance = np.random.default_rng(seed).random(len(moves))
+    as_is = np.lexsort((np.arange(len(moves)), moves.state, moves.round))
+    mixed = np.lexsort((chance, moves.state, moves.round))
+    action = moves.action.copy()
+    action[as_is] = moves.action[mixed]
+    return dataclasses.replace(moves, action=action)
