@@ -1,4 +1,4 @@
-"""What a log proves, in figures by group, in sentences and in pictures."""
+"""What a log proves: the gain and its placebo, hidden causes, predictions, groups and sentences."""
 
 import dataclasses
 
@@ -6,27 +6,273 @@ import numpy as np
 import polars as pl
 import pytest
 
-import prefermab as pm
-from prefermab.evidence import pictures
+from prefermab.evidence import pictures, words
+from prefermab.evidence.allocation import Allocation, allocation_of
+from prefermab.evidence.crowd import ByWorth, Crowd, InShares, Never, by_worth, play
+from prefermab.evidence.gain import Gain, Judged, Piece, Seen, _gain, _hidden, judge, shuffled
 from prefermab.evidence.groups import _groups, whom_it_helps
 from prefermab.evidence.heldout import HeldOut, hold_out, verdict
-from prefermab.evidence.words import headline
+from prefermab.evidence.verdict import Findings, find, usual_rounds, verdict_of
+from prefermab.experiments.gain_study import REWARDS, WORLDS, made, walks
 from prefermab.logs.fitting import fit_log
+from prefermab.logs.pool import dirichlet
 from prefermab.logs.reading import read_log
-from prefermab.logs.shapes import Caution, cautions
-from test_logs import TINY, read_walked, tiny, two_regions, walked
+from prefermab.logs.shapes import Caution
+from test_logs import TINY, read_walked, tiny, two_regions
 
-COMPARED = pl.DataFrame(
-    {
-        "policy": ["prefermab", "none", "random", "as logged"],
-        "mean": [4.968, 3.2, 3.7, 3.89],
-        "low": [4.7, 3.0, 3.5, 3.7],
-        "high": [5.2, 3.4, 3.9, 4.1],
-        "gain": [0.0, 1.768, 1.268, 1.078],
-        "gain_low": [0.0, 1.6, 1.1, 0.962],
-        "gain_high": [0.0, 1.9, 1.4, 1.205],
-    }
-)
+
+def findings(said, gain=None, cautions=(), hidden=2.0):
+    """What could have been found in some log."""
+    gain = gain or Gain(0.5, 0.2, 0.8, 0.18)
+    judged = Judged(
+        rounds=9, budget=0.1, people=50, gains=dict.fromkeys(("before", "random", "none"), gain),
+        earned={"model": 4.4, "before": 3.89, "random": 3.8, "none": 3.2}, unseen=0.0,
+        hidden=hidden,
+    )  # fmt: skip
+    empty = pl.DataFrame(schema=["what", "acted", "others", "difference"])
+    placebo = (Gain(-0.1, -0.4, 0.2, 0.18), Gain(0.1, -0.2, 0.4, 0.18))
+    return Findings(said, judged, placebo, Allocation(empty, 0.0), tuple(cautions))
+
+
+# A crowd
+
+
+def one_person(budget):
+    """Two states; acting moves to the good one for certain, else one stays."""
+    chances = np.array([[[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]]])
+    return Crowd(
+        chances, np.array([[1.0, 0.0]]), np.ones(1), np.array([0.0, 1.0]), np.array([0.0, 2.0]),
+        budget,
+    )  # fmt: skip
+
+
+def test_what_a_crowd_earns_is_a_sum_that_can_be_done_by_hand():
+    crowd = one_person(budget=0.5)
+    played = play(crowd, InShares(np.full((1, 2, 2), 0.5)), 2)
+    # 0.5 buys a quarter of an action: 1/4 are good after one round. Then again a quarter of all
+    # are acted on, whatever their state: of the 3/4 who are bad, a quarter becomes good.
+    np.testing.assert_allclose(played.choices[0, 0, :, 1], 0.25, atol=1e-6)
+    np.testing.assert_allclose(played.visits[1], [[0.75, 0.25]], atol=1e-6)
+    np.testing.assert_allclose(played.earned(), [0.25 + 0.25 + 0.75 * 0.25], atol=1e-6)
+    assert play(crowd, Never(), 3).earned().tolist() == [0.0]
+
+
+def test_a_budget_beyond_all_costs_acts_on_everybody_and_none_on_nobody():
+    rule = InShares(np.full((1, 2, 2), 0.5))
+    np.testing.assert_allclose(play(one_person(9.0), rule, 1).choices[..., 1], 1, atol=1e-4)
+    np.testing.assert_allclose(play(one_person(0.0), rule, 1).choices[..., 1], 0, atol=1e-4)
+
+
+def test_by_worth_spends_the_budget_on_who_gains_most_and_never_on_what_is_worth_nothing():
+    gains = np.zeros((3, 2, 1, 2))
+    gains[:, :, 0, 1] = np.array([[3.0], [2.0], [-1.0]])
+    rule = ByWorth(gains, np.array([0.0, 4.0]), np.array([0.0, 1.0]))
+    crowd = Crowd(
+        np.ones((3, 1, 2, 1)), np.ones((3, 1)), np.ones(3), np.zeros(1), np.array([0.0, 1.0]), 0.5
+    )
+    acted = rule.choices(crowd, crowd.start)[:, 0, 1]
+    # Half an action a person is one and a half of three people.
+    assert acted.tolist() == pytest.approx([1.0, 0.5, 0.0])
+    acted = rule.choices(dataclasses.replace(crowd, budget=1.0), crowd.start)[:, 0, 1]
+    assert acted.tolist() == [1.0, 1.0, 0.0]
+
+
+# The gain
+
+
+def logged(world, seed):
+    return read_log(made(WORLDS[world], seed)[0], passive="none", rewards=REWARDS)
+
+
+def test_a_real_gain_is_found_and_none_where_there_is_none():
+    """docs/results/gain.md has the same for 200 logs of each kind."""
+    for world, low, high in ((0, 0.1, 0.9), (1, -0.35, 0.35)):
+        log = logged(world, 0)
+        judged = judge(log, log.spent / log.found.present, 9, orders=2)
+        assert low < judged.gain.estimate < high
+        assert judged.gain.low < judged.gain.estimate < judged.gain.high
+        assert judged.gain.shown == (world == 0)
+        assert judged.noticed > judged.gain.high - judged.gain.estimate
+        # Acted on at random, the log's choice is as good as chance.
+        assert abs(judged.gains["random"].estimate - judged.gain.estimate) < 0.1
+        assert judged.unseen == 0
+
+
+def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
+    """The reason for judging on others: the fit's own word on its own rule is above 0 in every
+    log without an effect."""
+    for seed in range(3):
+        log = logged(2, seed)
+        seen, fit, meaning = Seen.of(log, log.transitions), fit_log(log, 64), log.meaning
+        rule = by_worth(fit, log.profiles, meaning.rewards, meaning.costs, 0)
+        rule.action = rule.action[seen.profile]
+        crowd = seen.crowd(fit.chances(log.profiles), log.spent / log.found.present)
+        own = play(crowd, rule, 9).earned() - play(crowd, InShares(seen.chance), 9).earned()
+        assert crowd.mean(own) > 0
+
+
+def test_the_variance_of_the_order_is_taken_off_and_that_of_choosing_added():
+    rng = np.random.default_rng(0)
+    scores = [rng.normal(1.0, 2.0, 400) for _ in range(4)]
+    weight = np.ones(400)
+    piece = Piece({}, weight, [1.0, 1.0], 400, 1.0, 0.0, weight, weight)
+    one = _gain([(scores[0], weight)], [piece])
+    assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
+    assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
+    several = _gain([(each, weight) for each in scores], [piece] * 4)
+    means = [each.mean() for each in scores]
+    expected = np.mean([each.var(ddof=1) / 400 for each in scores]) - np.var(means, ddof=1) * 0.75
+    assert several.stderr**2 == pytest.approx(expected)
+    wide = _gain([(scores[0], weight)], [dataclasses.replace(piece, values=[1.0, 3.0])])
+    assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
+
+
+def test_shuffled_actions_stay_within_states_and_rounds():
+    moves = logged(3, 0).transitions
+    mixed = shuffled(moves, 1)
+    assert (mixed.action != moves.action).any()
+    for name in ("state", "round", "following", "person"):
+        assert (getattr(mixed, name) == getattr(moves, name)).all()
+    cell = moves.round * 3 + moves.state
+    assert (np.bincount(cell, moves.action) == np.bincount(cell, mixed.action)).all()
+
+
+def test_a_hidden_cause_undoes_a_gain_at_the_odds_worked_out_by_hand():
+    # Two transitions alike in weight, surprises 1 and -1: weights Γ and 1/Γ on the worst give
+    # (-Γ + 1/Γ) / (Γ + 1/Γ); with a pull of 2 for 4 rows half of that is lost.
+    piece = Piece({}, np.ones(4), [], 2, 1.0, 0.0, np.ones(2), np.array([1.0, -1.0]))
+    gamma = 3.0
+    lost = 0.5 * (gamma**2 - 1) / (gamma**2 + 1)
+    assert _hidden(piece, lost) == pytest.approx(gamma, rel=1e-4)
+    assert _hidden(piece, -0.1) is None
+    assert _hidden(piece, 0.6) == 100
+
+
+def test_a_log_that_shows_nothing_gives_scores_near_zero():
+    sizes = {}
+    for world in (0, 2):
+        log = logged(world, 1)
+        fit = fit_log(log, 64)
+        earned = fit.chances(log.profiles) @ log.meaning.rewards
+        sizes[world] = np.abs(earned[..., 1] - earned[..., 0]).mean(), fit.acts
+    assert sizes[2][0] < 0.2 * sizes[0][0]
+    assert sizes[2][1] < 0.5 < 0.99 < sizes[0][1]
+    assert "scores are near zero" in words.about_scores(fit)
+
+
+def test_rounds_are_what_the_log_suggests():
+    log = logged(0, 0)
+    assert usual_rounds(log) == 10
+    long = dataclasses.replace(log, found=dataclasses.replace(log.found, rounds=60))
+    assert usual_rounds(long) == 12
+
+
+# Who was acted on
+
+
+@pytest.mark.parametrize(("world", "hidden"), [(0, False), (3, False), (4, True), (5, True)])
+def test_a_hidden_cause_leaves_traces(world, hidden):
+    found = [
+        allocation_of(log, fit_log(log, 32)) for log in (logged(world, seed) for seed in range(3))
+    ]
+    traced = [bool(each.cautions("week")) for each in found]
+    assert sum(traced) == (3 if hidden else 0)
+    if hidden:
+        (caution,) = found[0].cautions("week")
+        assert (caution.code, caution.spoils) == ("hidden_cause", True)
+        assert f"were {'better' if world == 4 else 'worse'} off" in caution.sentence
+    if world == 3:
+        rows = {row["what"]: row["difference"] for row in found[0].balance.iter_rows(named=True)}
+        assert rows["state engaged"] < -0.3 < 0.2 < rows["state silent"]
+
+
+def test_nothing_is_told_of_too_few_people_or_of_what_was_never_tried():
+    found = find(tiny(), fit_log(tiny(), 8), 0.2, 3)
+    assert (found.verdict, found.judged) == ("cannot tell", None)
+    assert found.cautions[-1].code == "too_few_to_judge"
+    assert "at least 30 are needed" in found.cautions[-1].sentence
+
+    # Calls go to the silent only; whom they would help most are the drifting.
+    frame, _, _ = made(dataclasses.replace(WORLDS[0], by_state=(0.0, 0.0, 0.3)), 0)
+    log = read_log(frame, passive="none", rewards=REWARDS)
+    judged = judge(log, log.spent / log.found.present, 9, orders=1)
+    assert judged.unseen > 0.2
+
+
+def test_availability_changes_what_is_learned():
+    """Where people who cannot be reached do badly, moments at which nothing could be sent would
+    make sending look good; left out, they do not."""
+    log = walks(0)
+    assert log.found.unavailable > 1000
+    assert len(log.transitions) + log.found.unavailable == 37 * 209
+
+
+# Predictions
+
+
+def test_features_and_the_own_past_predict_where_they_matter():
+    rng = np.random.default_rng(7)
+    tables, features = two_regions(400, rng)
+    rounds, people = hold_out(read_walked(tables, features, 15, 0.2, rng), draws=16)
+    assert (rounds.held, people.held) == ("The last 3 rounds", "80 other people")
+    for held in (rounds, people):
+        every = held.losses.filter(pl.col("where") == "all")
+        assert every["better"][1] > 3 * every["stderr"][1]
+        bins = held.calibration
+        near = (bins["low"] - 0.03 < bins["predicted"]) & (bins["predicted"] < bins["high"] + 0.03)
+        assert near.all()
+        assert bins["n"].sum() == 2 * every["n"][0]
+        assert "for all transitions features helped" in verdict(held)
+
+    own = dirichlet(rng, np.full((400, 2, 2, 2), 0.5))
+    held, _ = hold_out(read_walked(own, features, 15, 0.2, rng), draws=16)
+    every = held.losses.filter(pl.col("where") == "all")
+    assert every["better"][2] > 3 * every["stderr"][2]
+
+
+def test_rounds_with_few_rows_are_held_out_together():
+    rng = np.random.default_rng(8)
+    tables, features = two_regions(60, rng)
+    frame = pl.concat(
+        [
+            read_frame(tables, features, rng),
+            pl.DataFrame({"id": [0] * 6, "time": range(10, 16), "state": [0, 1] * 3,
+                          "action": [0] * 6, "region": ["north"] * 6, "age": [40.0] * 6}),
+        ],
+        how="vertical_relaxed",
+    )  # fmt: skip
+    (rounds, _) = hold_out(read_log(frame, rewards={0: 0, 1: 1}), draws=8)
+    # Six rounds of one person each are no proof: whole rounds before them come along.
+    assert rounds.losses["n"][0] >= 0.2 * 540
+
+
+def read_frame(tables, features, rng):
+    from test_logs import walked
+
+    return walked(tables, features, 10, 0.3, rng)
+
+
+def test_a_log_of_a_few_transitions_has_none_to_hold_out():
+    rng = np.random.default_rng(8)
+    tables, features = two_regions(10, rng)
+    assert hold_out(read_walked(tables, features, 3, 0.5, rng)) == []
+
+
+def test_the_verdict_says_whether_features_helped():
+    def told(better, stderr):
+        rows = [("and features", where, 10, 0.4, better, stderr) for where in ("all",)]
+        schema = ["predictor", "where", "n", "loss", "better", "stderr"]
+        frame = pl.DataFrame(rows, schema, orient="row")
+        return verdict(HeldOut("rounds", "The last 2 rounds", frame, pl.DataFrame()))
+
+    helped = "features helped (error -0.0200, 90 % interval -0.0364 to -0.0036)"
+    assert helped in told(0.02, 0.01)
+    assert told(0.02, 0.01).endswith("They are worth keeping.")
+    assert "it is open whether features help" in told(0.01, 0.01)
+    assert told(0.01, 0.01).endswith("or collect more.")
+    assert "features made it worse" in told(-0.02, 0.01)
+    assert "Leave features out" in told(-0.02, 0.01)
+    assert told(0.02, 0.0).startswith("Too little was held out")
 
 
 # Groups
@@ -72,75 +318,48 @@ def test_gains_of_groups_are_those_of_the_truth():
 # Sentences
 
 
-def test_the_verdict_says_whether_features_helped():
-    def told(better, stderr):
-        rows = [("and features", where, 10, 0.4, better, stderr) for where in ("all",)]
-        schema = ["predictor", "where", "n", "loss", "better", "stderr"]
-        return verdict(HeldOut(2, pl.DataFrame(rows, schema, orient="row"), pl.DataFrame()))
-
-    helped = "features helped (loss -0.0200, 90 % interval -0.0364 to -0.0036)"
-    assert helped in told(0.02, 0.01)
-    assert told(0.02, 0.01).endswith("They are worth keeping.")
-    assert "it is open whether features help" in told(0.01, 0.01)
-    assert told(0.01, 0.01).endswith("or collect more.")
-    assert "features made it worse" in told(-0.02, 0.01)
-    assert "Leave features out" in told(-0.02, 0.01)
-    assert told(0.02, 0.0).startswith("Too little was held out")
+NOTHING = Gain(0.1, -0.2, 0.4, 0.18)
+SPOILT = Caution("hidden_cause", "people were chosen by something.", spoils=True)
 
 
-def test_the_verdict_of_a_log_where_features_matter():
-    rng = np.random.default_rng(7)
-    tables, features = two_regions(400, rng)
-    held = hold_out(read_walked(tables, features, 15, 0.2, rng), draws=16)
-    assert held is not None
-    assert "for all transitions features helped" in verdict(held)
-
-
-def test_little_to_go_by_is_a_warning():
-    few, action = cautions(tiny())[0], cautions(tiny())[2]
-    assert few.code == "few_people"
-    assert few.sentence.startswith("the log tells of 3 people only")
-    assert action.code == "few_actions"
-    assert action.sentence.startswith("the log has only 1 transition under the action 'call'")
-    rng = np.random.default_rng(0)
-    frame = walked(np.full((40, 2, 2, 2), 0.5), {"age": rng.normal(size=40)}, 8, 0.4, rng)
-    assert cautions(read_log(frame, rewards={0: 0, 1: 1})) == []
-    gaps = frame.with_columns(action=pl.when(pl.col("time") > 0).then("action"))
-    assert cautions(read_log(gaps, rewards={0: 0, 1: 1})) == [
-        Caution(
-            "unknown_actions",
-            "40 of 320 rows have no action, and transitions that need it are left out; in a CSV "
-            "file the words NA, N/A, NaN, nan, null, NULL count as empty, and no others.",
-        )
-    ]
-
-
-def test_the_headline_is_for_who_decides():
+def test_the_headline_says_more_only_where_a_gain_is_shown():
     rewards = {"bad": 0, "good": 2}
     log = read_log(TINY.rename({"time": "week"}), time="week", passive="none", rewards=rewards)
-    model = dataclasses.replace(pm.load("armman"), n_arms=8, budget=4.0)
-    told = headline(log, model, COMPARED)
-    assert told.startswith(
-        "Simulated from this log, a person earns 4.97 in 9 weeks with the model and 3.89 as chosen "
-        "so far, for the same budget of 4 a week: 1.08 more (90 % interval 0.96 to 1.21)."
+    shown = words.headline(log, findings("shown"), 30.0)
+    assert shown == (
+        "**A gain is shown.** A person earns 4.39 in 9 weeks with the model and 3.89 as chosen so "
+        "far, for the same budget of 30 a week: 0.50 more (90 % interval 0.20 to 0.80)."
     )
-    # 4 of 8 rows are good; 2 calls in 4 weeks with 2 people each are 0.25 a person.
+    for said, gain, cautions in (("not shown", NOTHING, ()), ("cannot tell", None, (SPOILT,))):
+        told = words.headline(log, findings(said, gain, cautions), 30.0)
+        assert " more" not in told
+        assert "90 % interval" in told
+    assert told.startswith("**It cannot be told from this log")
+    nobody = dataclasses.replace(findings("cannot tell"), judged=None)
+    assert "90 %" not in words.headline(log, nobody, 30.0)
+
+
+def test_the_headline_counts_rounds_in_the_one_good_state():
+    told = words.headline(tiny(), findings("shown"), 30.0)
+    assert "A person is in the state good in 4.39 of 9 rounds with the model and in 3.89" in told
+
+
+def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
+    log, found = tiny(), findings("not shown", NOTHING)
+    # Half the interval, 0.3, and 0.84 standard errors of 0.18.
+    assert "would mostly show a gain of 0.45 or more" in words.how_sure(found)
+    assert "that gave -0.10 to +0.10, and a gain was never claimed" in words.how_sure(found)
+    assert "does not tell them apart" in words.next_step(found, log)
+    assert "nothing can be said about whom" in words.for_whom(found, pl.DataFrame())
+    spoilt = findings("cannot tell", cautions=(Caution("few_people", "few."), SPOILT))
+    assert words.could_be_wrong(spoilt)[0] == "People were chosen by something."
     assert (
-        "In the log itself people earned 1.00 a week; the simulation of the former choice" in told
+        "would have to change the odds of being acted on 2.0 times"
+        in words.could_be_wrong(spoilt)[-1]
     )
-    assert "with this budget, 0.5 a person instead of 0.25, gives 0.43." in told
-
-
-def test_the_headline_counts_rounds_in_the_one_good_state_and_admits_less():
-    worse = COMPARED.with_columns(
-        gain=pl.lit(-0.5), gain_low=pl.lit(-0.9), gain_high=pl.lit(0.1), mean=pl.lit(3.6)
-    )
-    model = dataclasses.replace(pm.load("armman"), n_arms=8, budget=2.0)
-    told = headline(tiny(), model, worse)
-    assert "a person is in the state good in 3.60 of 9 rounds with the model and in 3.60" in told
-    assert "0.50 less (90 % interval -0.10 to 0.90, so it may be none)" in told
-    assert "people were so in 50.0 % of their rounds" in told
-    assert "the former choice gives 40.0 %" in told
+    assert words.next_step(spoilt, log).startswith("Let chance choose a share")
+    assert verdict_of(Gain(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
+    assert verdict_of(NOTHING, []) == "not shown"
 
 
 @pytest.mark.parametrize(
@@ -153,8 +372,8 @@ def test_a_round_is_called_what_the_time_column_says(apart, name, unit):
     assert log.found.unit == unit
 
 
-def test_bars_of_the_comparison_are_drawn_with_the_model_first():
-    (picture,) = pictures.comparison(COMPARED, 9)
-    shown = [picture.svg.index(f"<!-- {name} -->") for name in ("no action", "random", "as logged")]
-    assert shown == sorted(shown)  # drawn from the bottom
-    assert "<!-- 4.97 -->" in picture.svg
+def test_the_gain_is_drawn_above_the_placebo():
+    (picture,) = pictures.gain(findings("shown"))
+    assert "<!-- this log -->" in picture.svg
+    assert "gain per person over 9 rounds" in picture.svg
+    assert pictures.gain(dataclasses.replace(findings("shown"), judged=None)) == []

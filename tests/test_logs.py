@@ -4,8 +4,6 @@ import datetime
 import json
 import sys
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import polars as pl
 import pytest
@@ -13,11 +11,8 @@ from sklearn.linear_model import LogisticRegression
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.arms import Observation
 from prefermab.commands import learn as command
-from prefermab.evidence.comparison import AsLogged
 from prefermab.evidence.estimates import estimates
-from prefermab.evidence.heldout import hold_out
 from prefermab.evidence.report import _unseen
 from prefermab.logs.fitting import Terms, cells_of, fit_log
 from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
@@ -339,7 +334,8 @@ def test_draws_scatter_around_the_likeliest_coefficients_and_shrink_with_the_log
     log = read_walked(tables, features, 10, 0.2, rng)
     fit = fit_log(log)
     spread = fit.draws.std(axis=0)
-    np.testing.assert_allclose(fit.draws.mean(axis=0), fit.mean, atol=1e-9)
+    assert fit.acts > 0.999  # so that all draws are of accounts in which acting does something
+    np.testing.assert_allclose(fit.draws.mean(axis=0), fit.mean, atol=0.05)
     more = fit_log(read_walked(np.tile(tables, (20, 1, 1, 1)), {
         name: np.tile(values, 20) for name, values in features.items()
     }, 10, 0.2, rng))  # fmt: skip
@@ -430,56 +426,6 @@ def test_a_world_holds_the_arms_of_one_draw():
         assert np.abs(gap).max() < 0.02
 
 
-# Held-out weeks and the logged policy
-
-
-def test_features_and_the_own_past_foretell_where_they_matter():
-    rng = np.random.default_rng(7)
-    tables, features = two_regions(400, rng)
-    held = hold_out(read_walked(tables, features, 15, 0.2, rng), draws=16)
-    assert held is not None
-    assert held.rounds == 3  # of 14 that lead to another
-    every = held.losses.filter(pl.col("where") == "all")
-    assert every["better"][1] > 3 * every["stderr"][1]
-    bins = held.calibration
-    assert (
-        (bins["low"] - 0.03 < bins["predicted"]) & (bins["predicted"] < bins["high"] + 0.03)
-    ).all()
-    assert bins["n"].sum() == 2 * every["n"][0]
-
-    own = dirichlet(rng, np.full((400, 2, 2, 2), 0.5))
-    held = hold_out(read_walked(own, features, 15, 0.2, rng), draws=16)
-    assert held is not None
-    every = held.losses.filter(pl.col("where") == "all")
-    assert every["better"][2] > 3 * every["stderr"][2]
-
-
-def test_a_log_of_two_weeks_has_none_to_hold_out():
-    rng = np.random.default_rng(8)
-    tables, features = two_regions(40, rng)
-    assert hold_out(read_walked(tables, features, 3, 0.5, rng)) is None
-
-
-def test_the_logged_policy_acts_where_the_log_did_and_spends_the_budget():
-    rng = np.random.default_rng(9)
-    frame = walked(np.full((300, 3, 2, 3), 1 / 3), {"age": np.zeros(300)}, 10, 0.0, rng)
-    acted = (frame["state"] == 1) & (frame["time"] % 2 == 0) | (frame["state"] == 2)
-    log = read_log(frame.with_columns(action=acted.cast(pl.Int8)), rewards={0: 0, 1: 1, 2: 2})
-    policy = AsLogged.of(log)
-    np.testing.assert_allclose(policy.chances[:, 1], [0, 0.5, 1], atol=0.07)
-    state = jnp.array([0, 1, 2] * 30)
-    seen = Observation(
-        state, jnp.zeros((90, 1)), jnp.ones(90, bool), jnp.tile(jnp.array([0.0, 1.0]), (90, 1)),
-        jnp.array(15.0), jnp.array(0),
-    )  # fmt: skip
-    act = jax.jit(jax.vmap(lambda key: policy.act(seen, None, key)[0]))
-    actions = np.asarray(act(jax.random.split(jax.random.key(0), 200)))
-    assert (actions.sum(axis=1) == 15).all()
-    shares = [actions[:, np.asarray(state) == s].mean() for s in range(3)]
-    assert shares[0] == 0
-    assert 1.3 < shares[2] / shares[1] < 2.2
-
-
 # Files, models and the verb
 
 
@@ -508,27 +454,30 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     status, printed, errors = learn(
         monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
         "--features", "region", "age", "--rewards", "0=0", "1=1", "--n-arms", 6,
-        "--budget", 2, "--steps", 20, "--json",
+        "--budget", 2, "--steps", 20, "--rounds", 3, "--json",
     )  # fmt: skip
     assert status == 0, errors
     told = json.loads(printed)
     assert told["found"]["people"] == 40
-    assert {row["policy"] for row in told["comparison"]} == {
-        "prefermab", "none", "random", "as logged"
-    }  # fmt: skip
-    assert all(row["gain_low"] <= row["gain"] <= row["gain_high"] for row in told["comparison"])
+    assert [row["policy"] for row in told["compared"]] == ["before", "random", "none"]
+    for gain in (told["gain"], told["placebo"], *(row["gain"] for row in told["compared"])):
+        assert gain["low"] <= gain["estimate"] <= gain["high"]
+    assert told["verdict"] in ("shown", "not shown", "cannot tell")
+    assert (told["rounds"], len(told["placebo"]["estimates"])) == (3, 5)
     assert len(told["transitions"]) == 8
     page = (out / "report" / "index.html").read_text()
-    assert "Calibration" in page
+    assert "Predictions checked" in page
+    before_the_fold = page[: page.index("<h2")]
+    assert not any(word in before_the_fold for word in ("loss", "foretold", "worlds"))
     assert "<svg" in page
-    assert (out / "report" / "figures" / "calibration.svg").exists()
-    assert (out / "report" / "figures" / "comparison.svg").exists()
+    assert (out / "report" / "figures" / "calibration-people.svg").exists()
+    assert (out / "report" / "figures" / "gain.svg").exists()
     text = (out / "report" / "README.md").read_text()
     assert "40 people" in text
     assert "Whom it helps" in text
     assert "**Verdict**: " in text
     assert told["summary"][0] in text
-    assert "a person is in the state 1 in " in told["summary"][0]
+    assert told["summary"][0].startswith(("**A gain", "**No gain", "**It cannot be told"))
     assert {row["group"] for row in told["groups"]} >= {"north", "south", "unknown"}
     assert told["warnings"] == []
     assert "warning" not in errors
@@ -546,7 +495,7 @@ def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
     again = [tmp_path / "log.parquet", "--out", out, "--time", "week", "--passive", "0"]
     status, printed, errors = learn(monkeypatch, capsys, *again, "--rewards", "0=0", "1=1")
     assert status == 0, errors
-    assert printed.startswith("Simulated from this log, a person is in the state 1 in ")
+    assert printed.startswith(("A gain is shown.", "No gain is shown.", "It cannot be told"))
     assert f"The model is in {out} (replaced the model that was there), the report in" in printed
 
 

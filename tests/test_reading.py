@@ -17,8 +17,9 @@ from prefermab.evidence.heldout import hold_out, verdict
 from prefermab.evidence.report import Learned, as_data, blocks_of, card
 from prefermab.logs.fitting import Terms, cells_of, fit_log
 from prefermab.logs.reading import read_log
+from prefermab.logs.shapes import cautions
 from prefermab.storage import save
-from test_evidence import COMPARED
+from test_evidence import findings
 from test_logs import REWARDS, TINY, tiny, two_regions, walked
 
 # Features that change
@@ -52,8 +53,7 @@ def test_the_future_of_a_feature_says_nothing_of_the_past():
     better = {}
     for name, values in (("so far", well), ("in all", well.last().over("id"))):
         held = hold_out(read_log(frame.with_columns(well=values), rewards={0: 0, 1: 1}), draws=8)
-        assert held is not None
-        better[name] = held.losses["better"][1] / held.losses["stderr"][1]
+        better[name] = held[0].losses["better"][1] / held[0].losses["stderr"][1]
     assert better["so far"] < 2
     assert better["in all"] > 4
 
@@ -130,12 +130,11 @@ def test_a_log_without_features_gives_a_model_by_state(by_state, tmp_path):
     assert fit.draws.shape == (8, 2, 2, 2, 1)
     assert whom_it_helps(log, fit).is_empty()
     held = hold_out(log, draws=8)
-    assert held is not None
-    assert held.losses["predictor"].unique().sort().to_list() == [
+    assert held[0].losses["predictor"].unique().sort().to_list() == [
         "and own past",
         "state and action",
     ]
-    assert verdict(held).startswith("The log has no features")
+    assert verdict(held[0]).startswith("The log has no features")
     save(model, tmp_path / "m")
     loaded = pm.load(tmp_path / "m")
     assert loaded.feature_names == ()
@@ -160,9 +159,9 @@ def test_the_report_says_that_there_are_no_features_and_gives_warnings_with_code
     log, fit, model = by_state
     found = dataclasses.replace(log.found, people=3, unavailable=4, tried=9, not_reached=2)
     log = dataclasses.replace(log, found=found)
-    compared = COMPARED.with_columns(ahead=pl.lit(1.0), spent=2.0, worlds=8, trials=4)
     groups, held = whom_it_helps(log, fit), hold_out(log, draws=8)
-    learned = Learned(log, fit, model, *estimates(log, fit), groups, held, compared)
+    found = findings("not shown", cautions=cautions(log))
+    learned = Learned(log, fit, model, *estimates(log, fit), groups, held, found)
     assert [warning["code"] for warning in as_data(learned)["warnings"]] == ["few_people"]
     assert "the log tells of 3 people only" in as_data(learned)["warnings"][0]["sentence"]
     assert "features none" in card(learned)
@@ -171,7 +170,7 @@ def test_the_report_says_that_there_are_no_features_and_gives_warnings_with_code
     assert "Whom it helps" not in text
     assert "4 transitions start where nobody could be acted on" in text
     assert "2 of 9 actions did not reach the person" in text
-    assert "**Warning**: the log tells of 3 people only" in text
+    assert "**What could be wrong?** The log tells of 3 people only" in text
 
 
 # The command line

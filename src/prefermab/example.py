@@ -30,6 +30,16 @@ def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 
     >>> sorted(file.name for file in folder.iterdir())
     ['log.csv', 'people.csv']
     """
+    now, log = tables(people, weeks, seed)
+    named = {folder / "people.csv": now, folder / "log.csv": log}
+    replaced = any(path.exists() for path in named)
+    for path, table in named.items():
+        write_table(table, path)
+    return replaced
+
+
+def tables(people: int = 400, weeks: int = 26, seed: int = 0) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The people as they are now, and the log."""
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
     who = _people(rng, count(people, "people"))
     log, state, since = _weeks(rng, who, count(weeks, "weeks", at_least=2))
@@ -40,11 +50,7 @@ def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 
         pl.Series("do_not_call", np.where(rng.random(people) < 0.02, "yes", "no")),
     ).filter(pl.col("left") > weeks)
     order = ["id", "state", "age", "phone", "region", "nurse", "do_not_call", "rounds_since_action"]
-    tables = {folder / "people.csv": now.select(order), folder / "log.csv": log}
-    replaced = any(path.exists() for path in tables)
-    for path, table in tables.items():
-        write_table(table, path)
-    return replaced
+    return now.select(order), log
 
 
 def _people(rng: np.random.Generator, size: int) -> pl.DataFrame:

@@ -9,12 +9,12 @@ from pathlib import Path
 from prefermab.commands.shared import numbers, progress
 from prefermab.compiled import use_compilation_cache
 from prefermab.domains.logged import Logged
-from prefermab.errors import InputError, number
-from prefermab.evidence.comparison import compare
+from prefermab.errors import InputError, count, number
 from prefermab.evidence.estimates import estimates
 from prefermab.evidence.groups import whom_it_helps
 from prefermab.evidence.heldout import hold_out
-from prefermab.evidence.report import Learned, as_data, blocks_of, card
+from prefermab.evidence.report import Learned, as_data, blocks_of, card, first_page
+from prefermab.evidence.verdict import find, usual_rounds
 from prefermab.logs.fitting import fit_log
 from prefermab.logs.reading import Log, read_log
 from prefermab.logs.shapes import cautions
@@ -45,7 +45,7 @@ def learn(options: verbs.Learn) -> None:
         told = {"model": str(options.out), "report": str(folder), **as_data(learned)}
         print(json.dumps(told, indent=2))
         return
-    print("\n\n".join(as_data(learned)["summary"][:2]) + "\n")
+    print("\n\n".join(part.replace("**", "") for part in first_page(learned)) + "\n")
     was = " (replaced the model that was there)" if replaced else ""
     print(f"The model is in {options.out}{was}, the report in {folder / 'index.html'}.")
 
@@ -99,19 +99,20 @@ def _check_budget(log: Log, budget: float | None) -> None:
 
 
 def learned_from(log: Log, options: verbs.Learn) -> Learned:
-    """The fit, the model that was trained on it, and how both do."""
+    """The fit, the model that was trained on it, and what the log shows of both."""
     fit = fit_log(log, seed=options.seed)
     domain = Logged(log, fit, options.seed)
     held_out = hold_out(log, seed=options.seed)
+    rounds = usual_rounds(log) if options.rounds is None else count(options.rounds, "rounds")
     with progress() as report:
         model: Model = pretrain(
             domain, options.n_arms, options.budget, "exact", options.seed,
             progress=report, steps=options.steps,
         )  # fmt: skip
-        comparison = compare(domain, model, log, options.seed, report)
+        findings = find(log, fit, model.budget / model.n_arms, rounds, options.seed, report)
     transitions, effects = estimates(log, fit)
     groups = whom_it_helps(log, fit)
-    learned = Learned(log, fit, model, transitions, effects, groups, held_out, comparison)
+    learned = Learned(log, fit, model, transitions, effects, groups, held_out, findings)
     return dataclasses.replace(learned, model=dataclasses.replace(model, card=card(learned)))
 
 

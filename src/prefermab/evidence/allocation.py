@@ -71,13 +71,11 @@ def allocation_of(log: Log, fit: Fit) -> Allocation:
     before = _before(log)
     traces = [_when_idle(log, excess, beyond, acted == 0), _in_the_past(log, excess, before)]
     # Each of both is a sum over people; put on one scale they add up, and people stay independent.
-    both = sum(each / max(np.sqrt((each**2).sum()), 1e-12) for each in traces)
+    both = np.sum([each / max(np.sqrt((each**2).sum()), 1e-12) for each in traces], axis=0)
     return Allocation(_balance(log, before), float(both.sum() / np.sqrt((both**2).sum() or 1.0)))
 
 
-def _when_idle(
-    log: Log, excess: np.ndarray, beyond: np.ndarray, idle: np.ndarray
-) -> np.ndarray:
+def _when_idle(log: Log, excess: np.ndarray, beyond: np.ndarray, idle: np.ndarray) -> np.ndarray:
     """(person,): acted on more than others like them, and better off when not acted on."""
     moves, size = log.transitions, len(log.latest)
     rounds = np.maximum(np.bincount(moves.person, minlength=size), 1)

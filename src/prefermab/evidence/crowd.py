@@ -7,13 +7,13 @@ simulation.
 """
 
 import dataclasses
-from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from scipy.optimize import root_scalar
 
 from prefermab.config import Exact
 from prefermab.logs.fitting import Fit, tables
@@ -29,6 +29,9 @@ PRICES = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 11)])
 
 FINER = 8
 """Prices that are tried between two of them."""
+
+MOST = 12.0
+"""By how much log-odds of acting are raised or lowered."""
 
 AT_ONCE = 1 << 15
 """Tables that are worked on together."""
@@ -51,6 +54,7 @@ class Crowd:
         return np.tensordot(self.weight, each, axes=(0, 0)) / self.weight.sum()
 
 
+@runtime_checkable
 class Rule(Protocol):
     """A way of choosing."""
 
@@ -137,12 +141,15 @@ class InShares:
             odds[..., 1:] *= np.exp(by)
             return odds / odds.sum(axis=-1, keepdims=True)
 
-        low, high = -12.0, 12.0
-        for _ in range(30):
-            by = (low + high) / 2
-            spent = crowd.mean(np.einsum("ps,psa,a->p", visits, raised(by), crowd.costs))
-            low, high = (low, by) if spent > crowd.budget else (by, high)
-        return raised(low)
+        def missing(by: float) -> float:
+            spent = np.einsum("ps,psa,a->p", visits, raised(by), crowd.costs)
+            return float(crowd.mean(spent)) - crowd.budget
+
+        if missing(MOST) <= 0:
+            return raised(MOST)
+        if missing(-MOST) >= 0:
+            return raised(-MOST)
+        return raised(root_scalar(missing, bracket=(-MOST, MOST), xtol=1e-6).root)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +180,7 @@ def by_worth(
     return ByWorth(np.concatenate(parts), prices, costs)
 
 
-@partial(jax.jit)
+@jax.jit
 def _mean_gains(
     table: Float[Array, "draw arm state act state"],
     rewards: Float[Array, "state"],

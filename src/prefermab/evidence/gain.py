@@ -15,12 +15,15 @@ puts it right, and where the log's chances are wrong the fit does: one of both h
 
 The result is the mean of several orders. The variance of one order's estimate is known from the
 people; the part of it that comes from the order is seen between orders, and averaging takes it off.
+What was learned from some people is not quite what all of them teach: how far the gains of all that
+was learned on the way lie apart, by the fit to everybody, is added.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from scipy.stats import norm
 from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
@@ -32,7 +35,7 @@ from prefermab.logs.shrinkage import likeliest, log_chances
 PARTS, FIRST = 10, 4
 """Parts that people are cut into, and how many of them only teach."""
 
-ORDERS, TRANSITIONS = 8, 200_000
+ORDERS, TRANSITIONS = 10, 200_000
 """Random orders that are averaged, and about how many transitions all of them may read together."""
 
 DRAWS = 64
@@ -90,7 +93,7 @@ class Judged:
     def noticed(self) -> float:
         """The smallest gain that a log like this would mostly show."""
         spread = (self.gain.high - self.gain.low) / 2
-        return spread + student.ppf(CERTAIN, self.people - 1) * self.gain.stderr
+        return spread + float(norm.ppf(CERTAIN)) * self.gain.stderr
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -165,6 +168,7 @@ def judge(
     orders = int(np.clip(TRANSITIONS * PARTS // max(len(seen.transitions), 1), 1, orders))
     people = np.unique(seen.person)
     parts = min(PARTS, len(people))
+    whole = seen.crowd(fit_log(log, DRAWS, seed, seen.transitions).chances(log.profiles), budget)
     found = []
     for order in range(orders):
         rng = np.random.default_rng([seed, order])
@@ -172,22 +176,24 @@ def judge(
         part[rng.permutation(people)] = np.arange(len(people)) % parts
         pieces = []
         for last in range(min(FIRST, parts - 1), parts):
-            pieces.append(_judge_part(seen, part, last, budget, rounds, seed))
+            pieces.append(_judge_part(seen, whole, part, last, rounds, seed))
             if progress is not None:
                 done = order + (last + 1 - FIRST) / (parts - FIRST)
                 progress(done / orders, "judging")
         found.append(_joined(pieces))
-    return _averaged(seen, found, rounds, budget)
+    return _averaged(found, rounds, budget)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Piece:
-    """Judged people: `scores` by rule, one for each, and how much each counts; what the model
-    spends, also where the log almost never acted; and for each of its transitions under an action
-    its weight and what came beyond what was foretold."""
+    """Judged people: `scores` by rule, one for each, and how much each counts; what each rule that
+    was learned earns by the fit to everybody; what the model spends, also where the log almost
+    never acted; and for each of its transitions under an action its weight and what came beyond
+    what was foretold."""
 
     scores: Mapping[str, np.ndarray]
     weight: np.ndarray
+    values: list[float]
     acted: int
     spent: float
     unseen: float
@@ -196,7 +202,7 @@ class Piece:
 
 
 def _judge_part(
-    seen: Seen, part: np.ndarray, last: int, budget: float, rounds: int, seed: int
+    seen: Seen, whole: Crowd, part: np.ndarray, last: int, rounds: int, seed: int
 ) -> Piece:
     """What was learned from the parts before, on the people of one part."""
     log, moves = seen.log, seen.transitions
@@ -210,10 +216,12 @@ def _judge_part(
         "random": InShares(np.broadcast_to(_shares(moves, log.shape[1]), seen.chance.shape)),
         "none": Never(),
     }
-    crowd = seen.crowd(chances, budget)
+    crowd = dataclasses.replace(whole, chances=chances[seen.profile])
     played = {name: play(crowd, rule, rounds) for name, rule in rules.items()}
-    logged = play(seen.crowd(chances, _spent(seen)), rules["before"], rounds)
-    return _scored(seen, played, logged, np.flatnonzero(part[seen.person] == last))
+    logged = play(dataclasses.replace(crowd, budget=_spent(seen)), rules["before"], rounds)
+    piece = _scored(seen, played, logged, np.flatnonzero(part[seen.person] == last))
+    value = float(whole.mean(play(whole, model, rounds).earned()))
+    return dataclasses.replace(piece, values=[value])
 
 
 def _scored(seen: Seen, played: Mapping[str, Played], logged: Played, units: np.ndarray) -> Piece:
@@ -241,6 +249,7 @@ def _scored(seen: Seen, played: Mapping[str, Played], logged: Played, units: np.
     return Piece(
         scores,
         np.bincount(place, seen.weight[units], len(people)),
+        [],
         len(np.unique(moves.person[acted])),
         float(spending.sum()),
         float(spending[rare].sum()),
@@ -281,6 +290,7 @@ def _joined(pieces: list[Piece]) -> Piece:
     return Piece(
         {name: np.concatenate([p.scores[name] for p in pieces]) for name in pieces[0].scores},
         together("weight"),
+        [value for piece in pieces for value in piece.values],
         sum(piece.acted for piece in pieces),
         sum(piece.spent for piece in pieces),
         sum(piece.unseen for piece in pieces),
@@ -289,7 +299,7 @@ def _joined(pieces: list[Piece]) -> Piece:
     )
 
 
-def _averaged(seen: Seen, found: list[Piece], rounds: int, budget: float) -> Judged:
+def _averaged(found: list[Piece], rounds: int, budget: float) -> Judged:
     gains = {
         name: _gain([(one.scores["model"] - one.scores[name], one.weight) for one in found], found)
         for name in ("before", "random", "none")
@@ -312,7 +322,7 @@ def _averaged(seen: Seen, found: list[Piece], rounds: int, budget: float) -> Jud
 
 def _gain(orders: list[tuple[np.ndarray, np.ndarray]], found: list[Piece]) -> Gain:
     """The mean over orders. Of the variance of one order's estimate, what comes from the order is
-    taken off."""
+    taken off; that of what was learned on the way is added."""
     means, variances = [], []
     for scores, weight in orders:
         mean = scores.sum() / weight.sum()
@@ -324,6 +334,7 @@ def _gain(orders: list[tuple[np.ndarray, np.ndarray]], found: list[Piece]) -> Ga
     if len(means) > 1:
         by_order = np.var(means, ddof=1) * (1 - 1 / len(means))
         variance = max(variance - by_order, 0.25 * variance)
+    variance += float(np.var([value for one in found for value in one.values]))
     stderr, estimate = float(np.sqrt(variance)), float(np.mean(means))
     degrees = max(int(np.mean([one.acted for one in found])) - 1, 1)
     reach = float(student.ppf((1 + LEVEL) / 2, degrees)) * stderr

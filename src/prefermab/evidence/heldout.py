@@ -1,4 +1,4 @@
-"""How well a fit foretells weeks it has not seen: the last of the log, held out."""
+"""How well a fit predicts what it has not seen: the last rounds of a log, and other people."""
 
 import dataclasses
 
@@ -9,16 +9,16 @@ from prefermab.logs.fitting import Fit, fit_log
 from prefermab.logs.people import LEAST
 from prefermab.logs.reading import Log, Transitions
 
-SHARE = 0.2
-"""Of the rounds that have transitions, the last that are held out."""
+SHARE, LEAST_ROWS = 0.2, 30
+"""Of the transitions, how many are held out, and at least."""
 
 BINS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Losses of three ways to foretell, each with and without what the next one knows, and how
-    often what was foretold came. Without features there are two ways.
+    """Losses of ways to predict, each with and without what the next one knows, and how
+    often what was predicted came. Without features there are two ways.
 
     `losses`: predictor, where (all transitions, or those under an action), n, loss (mean minus
     log-probability of what came), better (than the row above it) and stderr of that, people taken
@@ -26,31 +26,59 @@ class HeldOut:
     all predictions by their size.
     """
 
-    rounds: int
+    name: str
+    held: str
+    """What was held out, in words."""
     losses: pl.DataFrame
     calibration: pl.DataFrame
 
 
-def hold_out(log: Log, draws: int = 64, seed: int = 0) -> HeldOut | None:
-    """Fits all but the last rounds and foretells those; None where the log is too short."""
-    times = np.unique(log.transitions.round)
-    n_out = max(1, round(SHARE * len(times)))
-    late = log.transitions.round >= times[-n_out]
-    before, after = log.transitions.where(~late), log.transitions.where(late)
-    if len(times) < 3:
-        return None
+def hold_out(log: Log, draws: int = 64, seed: int = 0) -> list[HeldOut]:
+    """Fits most of a log and predicts the rest: the last rounds, and people whom the fit has never
+    seen. What leaves too few transitions on either side is left out."""
+    moves, found = log.transitions, []
+    late = _late(moves)
+    if _enough(late):
+        n = len(np.unique(moves.round[late]))
+        words = "The last round" if n == 1 else f"The last {n} rounds"
+        found.append(_held(log, late, "rounds", words, draws, seed))
+    people = np.unique(moves.person)
+    chosen = np.random.default_rng(seed).permutation(people)[: max(1, round(SHARE * len(people)))]
+    others = np.isin(moves.person, chosen)
+    if _enough(others):
+        words = f"{len(chosen):,} other people"
+        found.append(_held(log, others, "people", words, draws, seed))
+    return found
+
+
+def _late(moves: Transitions) -> np.ndarray:
+    """Transitions of the last rounds that together are a fifth of all, or more."""
+    times, sizes = np.unique(moves.round, return_counts=True)
+    after = np.cumsum(sizes[::-1])[::-1]
+    first = np.flatnonzero(after >= SHARE * len(moves))[-1]
+    return moves.round >= times[first]
+
+
+def _enough(held: np.ndarray) -> bool:
+    return min(held.sum(), (~held).sum()) >= LEAST_ROWS
+
+
+def _held(log: Log, held: np.ndarray, name: str, words: str, draws: int, seed: int) -> HeldOut:
+    before, after = log.transitions.where(~held), log.transitions.where(held)
     fit = fit_log(log, draws, seed, before)
-    foretold = {"state and action": _pooled(log, before, after)}
+    predicted = {"state and action": _pooled(log, before, after)}
     if log.columns:
-        foretold["and features"] = _by_features(fit, log, after, None)
-    foretold["and own past"] = _by_features(fit, log, after, before)
-    return HeldOut(n_out, _losses(foretold, after), _calibration(foretold["and own past"], after))
+        predicted["and features"] = _by_features(fit, log, after, None)
+    if name == "rounds":
+        predicted["and own past"] = _by_features(fit, log, after, before)
+    best = list(predicted.values())[-1]
+    return HeldOut(name, words, _losses(predicted, after), _calibration(best, after))
 
 
 def verdict(held: HeldOut) -> str:
-    """Whether features helped to foretell the weeks held out, and what follows."""
+    """Whether features helped to predict what was held out, and what follows."""
     if "and features" not in held.losses["predictor"]:
-        return "The log has no features: weeks are foretold by state, action and own past alone."
+        return "The log has no features: it predicts by state, action and own past alone."
     places = {"all": "for all transitions", "under an action": "for those under an action"}
     told, found = [], set()
     for row in held.losses.filter(pl.col("predictor") == "and features").iter_rows(named=True):
@@ -61,16 +89,16 @@ def verdict(held: HeldOut) -> str:
         place = 0 if low > 0 else 2 if high < 0 else 1
         words = ("features helped", "it is open whether features help", "features made it worse")
         change = f"{-row['better']:+.4f}, 90 % interval {-high:+.4f} to {-low:+.4f}"
-        told.append(f"{places[row['where']]} {words[place]} (loss {change})")
+        told.append(f"{places[row['where']]} {words[place]} (error {change})")
         found.add(place)
     if not found:
         return "Too little was held out to say whether features help: collect more."
     follows = (
         "They are worth keeping.",
         "Keep the few that matter (`--features` names them), or collect more.",
-        "Leave features out (`--features` names those to keep), or collect more.",
+        "Leave features out (`--features` names those to keep, or none), or collect more.",
     )
-    return f"In foretelling the weeks held out, {'; '.join(told)}. {follows[max(found)]}"
+    return f"In predicting what was held out, {'; '.join(told)}. {follows[max(found)]}"
 
 
 def _pooled(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
@@ -107,9 +135,9 @@ def _own_counts(log: Log, before: Transitions, after: Transitions) -> np.ndarray
     return counts[np.where(known[asked] == cell(after), asked, len(known))]
 
 
-def _losses(foretold: dict[str, np.ndarray], after: Transitions) -> pl.DataFrame:
+def _losses(predicted: dict[str, np.ndarray], after: Transitions) -> pl.DataFrame:
     rows, came = [], (np.arange(len(after)), after.following)
-    loss = {name: -np.log(chances[came]) for name, chances in foretold.items()}
+    loss = {name: -np.log(chances[came]) for name, chances in predicted.items()}
     for where, chosen in (("all", after.action >= 0), ("under an action", after.action > 0)):
         last = None
         for name, each in loss.items():

@@ -7,13 +7,12 @@ import numpy as np
 import polars as pl
 
 from prefermab import plots
+from prefermab.evidence.verdict import Findings
 from prefermab.pages import Picture
 from prefermab.plots import svg_of
 
-SHOWN = {"prefermab": "model", "as logged": "as logged", "random": "random", "none": "no action"}
 
-
-def calibration(bins: pl.DataFrame) -> Sequence[Picture]:
+def calibration(bins: pl.DataFrame, name: str) -> Sequence[Picture]:
     """Predicted against observed."""
     with contextlib.suppress(plots.NoPlotsError):
         figure = plots.blank(3.6, 3.4)
@@ -27,38 +26,37 @@ def calibration(bins: pl.DataFrame) -> Sequence[Picture]:
         panel.set_xlabel("predicted", fontsize=9)
         panel.set_ylabel("observed", fontsize=9)
         plots.plain(panel)
-        caption = "Chances foretold for the weeks held out, and how often it came so."
-        return [Picture("calibration", svg_of(figure, "calibration"), caption)]
+        caption = "Chances predicted for what was held back, and how often it came so."
+        return [Picture(f"calibration-{name}", svg_of(figure, f"calibration-{name}"), caption)]
     return []
 
 
-def comparison(frame: pl.DataFrame, rounds: int) -> Sequence[Picture]:
-    """What a person earns by each policy."""
+def gain(found: Findings) -> Sequence[Picture]:
+    """The gain with its interval, and below it those found where nothing can be gained."""
+    if found.judged is None:
+        return []
     with contextlib.suppress(plots.NoPlotsError):
-        rows = {row["policy"]: row for row in frame.iter_rows(named=True)}
-        shown = [rows[name] for name in reversed(SHOWN)]
-        mean, low, high = (np.array([row[key] for row in shown]) for key in ("mean", "low", "high"))
-        figure = plots.blank(6.4, 2.3)
+        several = [found.judged.gain, *found.placebo]
+        middle = np.array([gain.estimate for gain in several])
+        reach = np.array([[g.estimate - g.low, g.high - g.estimate] for g in several]).T
+        place = -np.concatenate([[0.0], 1.2 + 0.45 * np.arange(len(found.placebo))])
+        figure = plots.blank(6.4, 2.6)
         panel = figure.subplots()
-        colors = [plots.BLUE if row["policy"] == "prefermab" else plots.GREY for row in shown]
-        panel.barh(range(len(shown)), mean, height=0.62, color=colors)
-        panel.errorbar(
-            mean, range(len(shown)), xerr=np.clip([mean - low, high - mean], 0, None), fmt="none",
-            ecolor=plots.INK, capsize=3, lw=1,
-        )  # fmt: skip
-        for place, row in enumerate(shown):
-            panel.annotate(
-                f"{row['mean']:.2f}", (row["high"], place), xytext=(6, 0),
-                textcoords="offset points", va="center", color=plots.INK, fontsize=9,
+        panel.axvline(0, color=plots.GREY, lw=1, ls="--")
+        for rows, colour, size in ((slice(0, 1), plots.BLUE, 7), (slice(1, None), plots.GREY, 4)):
+            panel.errorbar(
+                middle[rows], place[rows], xerr=reach[:, rows], fmt="o", ms=size, color=colour,
+                ecolor=colour, capsize=3, lw=1.5,
             )  # fmt: skip
-        panel.margins(x=0.12)
-        panel.set_yticks(range(len(shown)), [SHOWN[row["policy"]] for row in shown])
-        panel.set_xlabel(f"reward per person over {rounds} rounds", fontsize=9, color=plots.INK)
+        ticks = [0.0, float(place[1:].mean())]
+        panel.set_yticks(ticks, ["this log", "actions shuffled:\nno gain can be"])
+        panel.set_ylim(float(place.min()) - 0.4, 0.5)
+        rounds = found.judged.rounds
+        panel.set_xlabel(f"gain per person over {rounds} rounds", fontsize=9, color=plots.INK)
         plots.plain(panel)
         caption = (
-            "What a person earns by each policy, for the same budget. Lines hold 90 % of the "
-            "worlds that the log allows; a good world is good for all policies, so that "
-            "differences are surer than the lines look."
+            "What a person gains beside what was done so far, with 90 % intervals: in this log, "
+            "and in logs made of it with shuffled actions, in which nothing can be gained."
         )
-        return [Picture("comparison", svg_of(figure, "comparison"), caption)]
+        return [Picture("gain", svg_of(figure, "gain"), caption)]
     return []

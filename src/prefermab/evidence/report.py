@@ -6,16 +6,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.evaluation import ROUNDS
-from prefermab.evidence import pictures
+from prefermab.evidence import pictures, words
 from prefermab.evidence.heldout import HeldOut, verdict
-from prefermab.evidence.words import headline
+from prefermab.evidence.verdict import Findings
 from prefermab.logs.fitting import Fit
 from prefermab.logs.reading import Found, Log
-from prefermab.logs.shapes import FEW, cautions
+from prefermab.logs.shapes import FEW
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
-from prefermab.wording import people, plain
+from prefermab.wording import people
 
 SHOWN = 40
 """Rows of a table of transitions; the rest is in the data beside the report."""
@@ -31,18 +30,19 @@ class Learned:
     transitions: pl.DataFrame
     effects: pl.DataFrame
     groups: pl.DataFrame
-    held_out: HeldOut | None
-    comparison: pl.DataFrame
+    held_out: list[HeldOut]
+    findings: Findings
 
 
 def as_data(learned: Learned) -> dict[str, Any]:
     """Everything in the report, as JSON can hold it."""
-    held, model = learned.held_out, learned.model
+    held, model, found = learned.held_out, learned.model, learned.findings
     return {
-        "summary": [block.text for block in _summary(learned)],
+        "summary": [block.text for block in _summary(learned) if isinstance(block, Text)],
+        "verdict": found.verdict,
+        **_gain_data(found),
         "warnings": [
-            {"code": caution.code, "sentence": caution.sentence}
-            for caution in cautions(learned.log)
+            {"code": c.code, "sentence": c.sentence, "spoils": c.spoils} for c in found.cautions
         ],
         "found": dataclasses.asdict(learned.log.found),
         "states": list(model.state_names),
@@ -54,18 +54,45 @@ def as_data(learned: Learned) -> dict[str, Any]:
         "budget": model.budget,
         "spent": learned.log.spent,
         "earned": learned.log.earned,
+        "acting_matters": learned.fit.acts,
+        "balance": found.allocation.balance.to_dicts(),
         "transitions": learned.transitions.to_dicts(),
         "effects": learned.effects.to_dicts(),
         "groups": learned.groups.to_dicts(),
-        "held_out": None
-        if held is None
-        else {
-            "rounds": held.rounds,
-            "losses": held.losses.to_dicts(),
-            "calibration": held.calibration.to_dicts(),
-            "verdict": verdict(held),
+        "held_out": [
+            {
+                "held": each.held,
+                "losses": each.losses.to_dicts(),
+                "calibration": each.calibration.to_dicts(),
+                "verdict": verdict(each),
+            }
+            for each in held
+        ],
+    }
+
+
+def _gain_data(found: Findings) -> dict[str, Any]:
+    """The gain and the placebo; null where nothing could be judged."""
+    judged = found.judged
+    if judged is None:
+        return dict.fromkeys(("gain", "placebo", "rounds", "noticed", "hidden_cause", "compared"))
+    parts = lambda gain: {"estimate": gain.estimate, "low": gain.low, "high": gain.high}  # noqa: E731
+    each = [parts(gain) for gain in found.placebo]
+    return {
+        "gain": parts(judged.gain),
+        "placebo": {
+            **{name: float(np.mean([one[name] for one in each])) for name in each[0]},
+            "shuffles": len(each),
+            "shown": sum(gain.shown for gain in found.placebo),
+            "estimates": [one["estimate"] for one in each],
         },
-        "comparison": learned.comparison.to_dicts(),
+        "rounds": judged.rounds,
+        "noticed": judged.noticed,
+        "hidden_cause": judged.hidden,
+        "compared": [
+            {"policy": name, "earned": judged.earned[name], "gain": parts(gain)}
+            for name, gain in judged.gains.items()
+        ],
     }
 
 
@@ -73,11 +100,12 @@ def blocks_of(learned: Learned) -> list[Block]:
     """The report, block by block."""
     return [
         *_summary(learned),
+        *_comparison(learned),
+        *_groups(learned.groups),
+        *_allocation(learned.findings),
         *_data(learned.log),
         *_estimates(learned),
-        *_groups(learned.groups),
         *_held_out(learned.held_out),
-        *_comparison(learned),
         *_assumptions(),
     ]
 
@@ -89,36 +117,30 @@ def card(learned: Learned) -> str:
         f"# Learned from {learned.log.where}, recipe `{model.recipe}`\n\n"
         f"States {', '.join(model.state_names)}; actions {', '.join(model.action_names)}; "
         f"features {', '.join(model.feature_names) or 'none'}.\n\n"
-        + "\n\n".join(block.text for block in _summary(learned))
+        + "\n\n".join(first_page(learned))
         + "\n"
     )
 
 
-def _summary(learned: Learned) -> list[Text]:
-    log, model = learned.log, learned.model
-    rows = {row["policy"]: row for row in learned.comparison.iter_rows(named=True)}
-    own = rows["prefermab"]
-    others = "; ".join(
-        f"beside {told} {_signed(rows[name]['gain'])} ({_signed(rows[name]['gain_low'])} to "
-        f"{_signed(rows[name]['gain_high'])})"
-        for name, told in (
-            ("none", "no action"),
-            ("random", "random actions"),
-            ("as logged", "the logged policy"),
-        )
-    )
-    acted = int((log.transitions.action > 0).sum())
-    return [
-        Text(headline(log, model, learned.comparison)),
-        Text(
-            f"The log has {people(log.found.people)} and {len(log.transitions):,} transitions, "
-            f"{acted:,} of them under an action. For {people(model.n_arms)} and a budget of "
-            f"{plain(model.budget)} a round, the model earns {own['mean']:.3f} per person in "
-            f"{ROUNDS} simulated rounds ({own['low']:.3f} to {own['high']:.3f} in 90 % of the "
-            f"worlds that the log allows). That is, {others}."
-        ),
-        *(Text(f"**Warning**: {caution.sentence}") for caution in cautions(log)),
+def first_page(learned: Learned) -> list[str]:
+    """What who decides has to know, a paragraph each."""
+    log, found = learned.log, learned.findings
+    wrong = words.could_be_wrong(found)
+    told = [
+        words.headline(log, found, learned.model.budget),
+        words.in_the_log(log),
+        f"**How sure is that?** {words.how_sure(found)}" if found.judged else "",
+        words.about_scores(learned.fit),
+        f"**For whom?** {words.for_whom(found, learned.groups)}",
+        f"**What could be wrong?** {' '.join(wrong)}" if wrong else "",
+        f"**What next?** {words.next_step(found, log)}",
     ]
+    return [paragraph for paragraph in told if paragraph]
+
+
+def _summary(learned: Learned) -> list[Block]:
+    first, *others = first_page(learned)
+    return [Text(first), *pictures.gain(learned.findings), *(Text(each) for each in others)]
 
 
 def _data(log: Log) -> list[Block]:
@@ -250,12 +272,27 @@ def _unseen(log: Log) -> list[str]:
     return [f"{meaning.actions[a]} in {meaning.states[s]}" for s, a in np.argwhere(~seen)]
 
 
-def _held_out(held: HeldOut | None) -> list[Block]:
-    if held is None:
+def _held_out(several: list[HeldOut]) -> list[Block]:
+    if not several:
         return [
-            Heading("Weeks held out"),
-            Text("The log has transitions in fewer than three rounds: none can be held out."),
+            Heading("Predictions checked"),
+            Text(
+                "The log is too short to hold back enough of it, neither people nor rounds: "
+                "nothing says how well it predicts."
+            ),
         ]
+    return [
+        Heading("Predictions checked"),
+        Text(
+            "Some of the log was held back and predicted from the rest. The error is the mean of "
+            "minus the log-probability of what came; `better` is how much lower it is than in the "
+            "row above, with its standard error (people are independent, rounds are not)."
+        ),
+        *(block for held in several for block in _one_held_out(held)),
+    ]
+
+
+def _one_held_out(held: HeldOut) -> list[Block]:
     losses = [
         [Cell(f"{r['where']}: {r['predictor']}"), Cell(f"{r['n']:,}"), Cell(_known(r["loss"])),
          Cell("" if r["better"] is None else f"{r['better']:+.4f} ± {r['stderr']:.4f}")]
@@ -267,54 +304,73 @@ def _held_out(held: HeldOut | None) -> list[Block]:
         for r in held.calibration.iter_rows(named=True)
     ]  # fmt: skip
     return [
-        Heading("Weeks held out"),
-        Text(
-            f"The last {held.rounds} rounds were foretold from those before. The loss is the mean "
-            "of minus the log-probability of what came; `better` is how much lower it is than in "
-            "the row above, with its standard error (people are independent, weeks are not)."
-        ),
-        Grid(["foretold from", "n", "loss", "better"], losses),
+        Heading(held.held, 3),
+        Grid(["predicted from", "n", "error", "better"], losses),
         Text(f"**Verdict**: {verdict(held)}"),
         Text(
-            "Calibration: every next state of every transition is a prediction; tenths of them by "
-            "size, what was foretold and how often it came (95 % interval)."
+            "Every next state of every transition is a prediction; tenths of them by size, what "
+            "was predicted and how often it came (95 % interval)."
         ),
         Grid(["predicted", "observed", "interval", "n"], bins),
-        *pictures.calibration(held.calibration),
+        *pictures.calibration(held.calibration, held.name),
     ]
 
 
+BESIDE = {
+    "before": "as chosen so far",
+    "random": "at random",
+    "none": "nobody acted on",
+}
+
+
 def _comparison(learned: Learned) -> list[Block]:
-    frame, model = learned.comparison, learned.model
-    rows = [
-        [Cell(r["policy"]), Cell(f"{r['mean']:.3f}"), Cell(f"{r['low']:.3f} to {r['high']:.3f}"),
-         *([Cell(""), Cell("")] if r["policy"] == "prefermab" else
-           [Cell(f"{_signed(r['gain'])} ({_signed(r['gain_low'])} to {_signed(r['gain_high'])})"),
-            Cell(f"{r['ahead']:.0%}")]),
-         Cell(f"{r['spent']:.2f}")]
-        for r in frame.iter_rows(named=True)
+    judged = learned.findings.judged
+    if judged is None:
+        return []
+    rows = [[Cell("by the model"), Cell(f"{judged.earned['model']:.3f}"), Cell(""), Cell("")]]
+    rows += [
+        [Cell(told), Cell(f"{judged.earned[name]:.3f}"), Cell(_signed(judged.gains[name].estimate)),
+         Cell(f"{_signed(judged.gains[name].low)} to {_signed(judged.gains[name].high)}")]
+        for name, told in BESIDE.items()
     ]  # fmt: skip
+    per = judged.budget
     return [
-        Heading("Simulated comparison"),
+        Heading("The model beside other ways of choosing"),
         Text(
-            f"Reward per person over {ROUNDS} rounds, {people(model.n_arms)}, budget "
-            f"{plain(model.budget)}, in {frame['worlds'][0]} worlds that the log allows, "
-            f"{frame['trials'][0]} trials in each: all policies meet the same people and luck. "
-            "Intervals hold 90 % of the worlds. `as logged` chooses as the log did in each state, "
-            "with the same budget."
+            f"Reward per person over {judged.rounds} rounds for a budget of {per:.3g} a person and "
+            f"round. People of the log, {judged.people:,} in each of several random orders, were "
+            "judged by what had been learned from people before them, none by what they taught "
+            "themselves; what was foretold for them was put right by what really came. Intervals "
+            "hold the truth in about 90 of 100 such logs (docs/results/gain.md). `as chosen so "
+            "far` follows the states and the features that actions went by in the log."
         ),
-        Grid(
-            [
-                "policy",
-                "reward per person",
-                "90 % of worlds",
-                "model earns more",
-                "in worlds",
-                "spent",
-            ],
-            rows,
+        Grid(["chosen", "reward per person", "the model earns more", "90 % interval"], rows),
+    ]
+
+
+def _allocation(found: Findings) -> list[Block]:
+    """Who was acted on."""
+    frame = found.allocation.balance
+    rows = [
+        [Cell(r["what"]), Cell(f"{r['acted']:.3f}"), Cell(f"{r['others']:.3f}"),
+         Cell(f"{r['difference']:+.2f}")]
+        for r in frame.head(SHOWN).iter_rows(named=True)
+    ]  # fmt: skip
+    traces = [c.sentence for c in found.cautions if c.code == "hidden_cause"]
+    clear = (
+        "Beyond states and features, those who were acted on more often did not differ from others "
+        "before, nor when nobody acted on them."
+    )
+    return [
+        Heading("Who was acted on"),
+        Text(
+            "Rounds in which somebody was acted on beside all others: mean of a number, share of a "
+            "category or state, and the difference in standard deviations. `reward before` is what "
+            "a person had earned a round until then. Differences in what stands here are allowed "
+            "for; a cause that is not here is not."
         ),
-        *pictures.comparison(frame, ROUNDS),
+        Grid(["", "acted on", "others", "difference"], rows),
+        Text(traces[0][:1].upper() + traces[0][1:] if traces else clear),
     ]
 
 
@@ -328,8 +384,8 @@ def _assumptions() -> list[Block]:
                 "Where people go next depends on the present state, the action and the features "
                 "only, and stays so over time.",
                 "People do not influence each other.",
-                "The comparison is a simulation by what was learned here: it allows for what the "
-                "log leaves open, not for what the three points above get wrong.",
+                "The budget is shared by many people, so that no single one changes what is left "
+                "for others.",
             ]
         ),
     ]

@@ -18,6 +18,7 @@ import prefermab
 from prefermab import domains, policies
 from prefermab.compiled import use_compilation_cache
 from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, trial_keys
+from prefermab.experiments.gain_study import gain
 from prefermab.experiments.log_study import log
 from prefermab.experiments.scale_study import scale
 from prefermab.experiments.tables import Setting
@@ -277,6 +278,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "sizes": sizes,
     "speed": speed,
     "log": log,
+    "gain": gain,
     "scale": scale,
 }
 

@@ -138,7 +138,7 @@ def fit_log(
     several = accounts(cells, weights, n_actions, (fits, scales))
     return Fit(
         terms,
-        _by_action(sum(one.weight * one.mean() for one in several), n_actions),
+        _by_action(np.sum([one.weight * one.mean() for one in several], axis=0), n_actions),
         _by_action(_drawn(several, rng, number), n_actions),
         rng.choice(GRID, size=number, p=likely),
         scales,

@@ -197,9 +197,7 @@ def accounts(
     ]
 
 
-def _evidence(
-    design: np.ndarray, counts: np.ndarray, precision: np.ndarray, fit: Normal
-) -> float:
+def _evidence(design: np.ndarray, counts: np.ndarray, precision: np.ndarray, fit: Normal) -> float:
     """Log-probability of the counts by Laplace's approximation, but for what all accounts share."""
     loss = _loss(design, counts, precision, fit.mean)
     narrower = np.log(np.diag(fit.factor)).sum() - len(fit.mean) * np.log(precision).sum() / 2

@@ -82,6 +82,9 @@ class Learn:
     """Number of arms the model is meant for; people in a round of the log if left out."""
     budget: Money = None
     """What may be spent in each round; what a round of the log cost if left out."""
+    rounds: Many = None
+    """Rounds that the gain is counted over; half as many as the log has, at most 12, if left
+    out."""
     report: Annotated[Path | None, shown("PATH")] = None
     """Folder for the report; `report` in the model's folder if left out."""
     seed: int = 0
