@@ -111,19 +111,18 @@ def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
         assert crowd.mean(own) > 0
 
 
-def test_the_variance_of_the_order_is_taken_off_and_that_of_choosing_added():
+def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     rng = np.random.default_rng(0)
-    scores = [rng.normal(1.0, 2.0, 400) for _ in range(4)]
-    weight = np.ones(400)
+    scores, weight = [rng.normal(1.0, 2.0, 400) for _ in range(4)], np.ones(400)
     piece = Piece({}, weight, [1.0, 1.0], 400, 1.0, 0.0, weight, weight)
-    one = _gain([(scores[0], weight)], [piece])
+    one = _gain([(scores[0], weight)], [piece], 0.5)
     assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
     assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
-    several = _gain([(each, weight) for each in scores], [piece] * 4)
-    means = [each.mean() for each in scores]
-    expected = np.mean([each.var(ddof=1) / 400 for each in scores]) - np.var(means, ddof=1) * 0.75
-    assert several.stderr**2 == pytest.approx(expected)
-    wide = _gain([(scores[0], weight)], [dataclasses.replace(piece, values=[1.0, 3.0])])
+    several = _gain([(each, weight) for each in scores], [piece] * 4, 0.5)
+    # Half of the variance comes from who was judged, and four orders leave a quarter of that.
+    each = np.mean([own.var(ddof=1) / 400 for own in scores])
+    assert several.stderr**2 == pytest.approx(each * (0.5 + 0.5 / 4))
+    wide = _gain([(scores[0], weight)], [dataclasses.replace(piece, values=[1.0, 3.0])], 0.5)
     assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
 
 

@@ -14,7 +14,7 @@ by how much likelier the rule makes it than the log's own choice did. Where the 
 puts it right, and where the log's chances are wrong the fit does: one of both has to hold.
 
 The result is the mean of several orders. The variance of one order's estimate is known from the
-people; the part of it that comes from the order is seen between orders, and averaging takes it off.
+people; the part of it that comes from who happened to be judged is taken off by averaging.
 What was learned from some people is not quite what all of them teach: how far the gains of all that
 was learned on the way lie apart, by the fit to everybody, is added.
 """
@@ -32,7 +32,7 @@ from prefermab.logs.fitting import Terms, fit_log
 from prefermab.logs.reading import Log, Transitions
 from prefermab.logs.shrinkage import likeliest, log_chances
 
-PARTS, FIRST = 10, 4
+PARTS, FIRST = 10, 5
 """Parts that people are cut into, and how many of them only teach."""
 
 ORDERS, TRANSITIONS = 10, 200_000
@@ -181,7 +181,7 @@ def judge(
                 done = order + (last + 1 - FIRST) / (parts - FIRST)
                 progress(done / orders, "judging")
         found.append(_joined(pieces))
-    return _averaged(found, rounds, budget)
+    return _averaged(found, len(people), rounds, budget)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -299,9 +299,12 @@ def _joined(pieces: list[Piece]) -> Piece:
     )
 
 
-def _averaged(found: list[Piece], rounds: int, budget: float) -> Judged:
+def _averaged(found: list[Piece], people: int, rounds: int, budget: float) -> Judged:
+    share = len(found[0].weight) / people
     gains = {
-        name: _gain([(one.scores["model"] - one.scores[name], one.weight) for one in found], found)
+        name: _gain(
+            [(one.scores["model"] - one.scores[name], one.weight) for one in found], found, share
+        )
         for name in ("before", "random", "none")
     }
     earned = {
@@ -320,20 +323,20 @@ def _averaged(found: list[Piece], rounds: int, budget: float) -> Judged:
     )
 
 
-def _gain(orders: list[tuple[np.ndarray, np.ndarray]], found: list[Piece]) -> Gain:
-    """The mean over orders. Of the variance of one order's estimate, what comes from the order is
-    taken off; that of what was learned on the way is added."""
+def _gain(orders: list[tuple[np.ndarray, np.ndarray]], found: list[Piece], share: float) -> Gain:
+    """The mean over orders, each of which judges a `share` of all people. Of the variance of one
+    order's estimate, what comes from the order is taken off; that of what was learned on the way
+    is added."""
     means, variances = [], []
     for scores, weight in orders:
         mean = scores.sum() / weight.sum()
-        n = len(scores)
-        spread = ((scores - mean * weight) ** 2).sum() * n / max(n - 1, 1)
+        apart, n = scores - mean * weight, len(scores)
         means.append(mean)
-        variances.append(spread / weight.sum() ** 2)
-    variance = float(np.mean(variances))
-    if len(means) > 1:
-        by_order = np.var(means, ddof=1) * (1 - 1 / len(means))
-        variance = max(variance - by_order, 0.25 * variance)
+        variances.append((apart**2).sum() * n / max(n - 1, 1) / weight.sum() ** 2)
+    # An order judges a share of all people drawn at random. Of the variance of its estimate, as
+    # much comes from who was drawn as in any sample without replacement: one less that share.
+    drawn = (1 - share) * (1 - 1 / len(means))
+    variance = float(np.mean(variances)) * (1 - drawn)
     variance += float(np.var([value for one in found for value in one.values]))
     stderr, estimate = float(np.sqrt(variance)), float(np.mean(means))
     degrees = max(int(np.mean([one.acted for one in found])) - 1, 1)

@@ -234,9 +234,9 @@ def page(found: Sequence[Sequence[Tried]], verdicts: dict[str, list[str]]) -> st
         f"{ROUNDS} weeks. The estimate, its interval and the verdict are those of `learn`; the "
         "placebo was left out to save time. `the fit's own word` is what the same fit foretells of "
         "its own rule, which is what a report would claim that judges in the data it chose in. "
-        "People differ beyond their features by 0.7 in log-odds in how they do, and by half of that "
-        "in what a call does, but for the third row. In the last two rows a trait that is in no column makes "
-        "calls likelier and moves the state."
+        "People differ beyond their features by 0.7 in log-odds in how they do, and by half of "
+        "that in what a call does, but for the third row. In the last two rows a trait that is in "
+        "no column makes calls likelier and moves the state."
     )
     shuffle = (
         "Logs whose actions were shuffled among the people in the same state and round, so that "
