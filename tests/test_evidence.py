@@ -12,7 +12,7 @@ from prefermab.evidence.crowd import ByWorth, Crowd, InShares, Never, by_worth, 
 from prefermab.evidence.gain import Gain, Judged, Piece, Seen, _gain, _hidden, judge, shuffled
 from prefermab.evidence.groups import _groups, whom_it_helps
 from prefermab.evidence.heldout import HeldOut, hold_out, verdict
-from prefermab.evidence.verdict import Findings, find, usual_rounds, verdict_of
+from prefermab.evidence.verdict import Findings, _doubts, find, usual_rounds, verdict_of
 from prefermab.experiments.gain_study import REWARDS, WORLDS, made, walks
 from prefermab.logs.fitting import fit_log
 from prefermab.logs.pool import dirichlet
@@ -80,18 +80,19 @@ def test_by_worth_spends_the_budget_on_who_gains_most_and_never_on_what_is_worth
 # The gain
 
 
-def logged(world, seed):
-    return read_log(made(WORLDS[world], seed)[0], passive="none", rewards=REWARDS)
+def logged(world, seed, **changes):
+    world = dataclasses.replace(WORLDS[world], **changes)
+    return read_log(made(world, seed)[0], passive="none", rewards=REWARDS)
 
 
 def test_a_real_gain_is_found_and_none_where_there_is_none():
     """docs/results/gain.md has the same for 200 logs of each kind."""
-    for world, low, high in ((0, 0.1, 0.9), (1, -0.35, 0.35)):
-        log = logged(world, 0)
+    for lift, low, high in ((2.5, 0.5, 2.0), (0.0, -0.35, 0.35)):
+        log = logged(0, 0, lift=lift)
         judged = judge(log, log.spent / log.found.present, 9, orders=2)
         assert low < judged.gain.estimate < high
         assert judged.gain.low < judged.gain.estimate < judged.gain.high
-        assert judged.gain.shown == (world == 0)
+        assert judged.gain.shown == (lift > 0)
         assert judged.noticed > judged.gain.high - judged.gain.estimate
         # Acted on at random, the log's choice is as good as chance.
         assert abs(judged.gains["random"].estimate - judged.gain.estimate) < 0.1
@@ -119,9 +120,11 @@ def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
     assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
     several = _gain([(each, weight) for each in scores], [piece] * 4, 0.5)
-    # Half of the variance comes from who was judged, and four orders leave a quarter of that.
+    # Half of the variance should come from who was judged; four orders leave a quarter of what
+    # lies half way between that and what is seen between them.
     each = np.mean([own.var(ddof=1) / 400 for own in scores])
-    assert several.stderr**2 == pytest.approx(each * (0.5 + 0.5 / 4))
+    between = (0.5 + np.var([own.mean() for own in scores], ddof=1) / each) / 2
+    assert several.stderr**2 == pytest.approx(each * (1 - min(between, 0.9) * 0.75))
     wide = _gain([(scores[0], weight)], [dataclasses.replace(piece, values=[1.0, 3.0])], 0.5)
     assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
 
@@ -171,13 +174,15 @@ def test_rounds_are_what_the_log_suggests():
 
 @pytest.mark.parametrize(("world", "hidden"), [(0, False), (3, False), (4, True), (5, True)])
 def test_a_hidden_cause_leaves_traces(world, hidden):
-    found = [
-        allocation_of(log, fit_log(log, 32)) for log in (logged(world, seed) for seed in range(3))
-    ]
-    traced = [bool(each.cautions("week")) for each in found]
-    assert sum(traced) == (3 if hidden else 0)
+    # docs/results/gain.md: 78 and 92 of 100 are found, and 1 or 2 where there is nothing to find.
+    # Here the hidden trait is stronger.
+    strength = 1.6 * WORLDS[world].hidden
+    logs = [logged(world, seed, hidden=strength) for seed in range(4)]
+    found = [allocation_of(log, fit_log(log, 32)) for log in logs]
+    traced = [each for each in found if each.cautions("week")]
+    assert len(traced) >= 3 if hidden else not traced
     if hidden:
-        (caution,) = found[0].cautions("week")
+        (caution,) = traced[0].cautions("week")
         assert (caution.code, caution.spoils) == ("hidden_cause", True)
         assert f"were {'better' if world == 4 else 'worse'} off" in caution.sentence
     if world == 3:
@@ -191,11 +196,22 @@ def test_nothing_is_told_of_too_few_people_or_of_what_was_never_tried():
     assert found.cautions[-1].code == "too_few_to_judge"
     assert "at least 30 are needed" in found.cautions[-1].sentence
 
-    # Calls go to the silent only; whom they would help most are the drifting.
-    frame, _, _ = made(dataclasses.replace(WORLDS[0], by_state=(0.0, 0.0, 0.3)), 0)
-    log = read_log(frame, passive="none", rewards=REWARDS)
-    judged = judge(log, log.spent / log.found.present, 9, orders=1)
-    assert judged.unseen > 0.2
+    judged = dataclasses.replace(findings("shown").judged, unseen=0.4)
+    claimed = [Gain(0.5, 0.2, 0.8, 0.18)] * 2
+    never, placebo = _doubts(judged, claimed)
+    assert (never.code, placebo.code) == ("never_tried", "placebo_shown")
+    assert never.sentence.startswith("40% of what the model would spend goes to people")
+    assert never.spoils
+    assert placebo.spoils
+    assert _doubts(findings("shown").judged, claimed[:1]) == []
+
+
+def test_a_state_in_which_nobody_was_ever_acted_on_is_seen_as_such():
+    # All calls went to the silent, so that spending on anybody else is spending in the dark.
+    log = logged(0, 0, by_state=(0.0, 0.0, 0.3))
+    seen = Seen.of(log, log.transitions)
+    assert (seen.chance[:, 2, 1] > 0.1).all()
+    assert (seen.chance[:, :2, 1] < 0.01).all()
 
 
 def test_availability_changes_what_is_learned():

@@ -17,7 +17,7 @@ from prefermab.logs.reading import Log
 from prefermab.logs.shapes import Caution
 
 CHANCE = 2.24
-"""Standard errors beyond which traces are taken as found: by chance in 2 or 3 of 100 honest logs."""
+"""Standard errors beyond which traces are taken as found: by chance in 2.5 of 100 honest logs."""
 
 LIKE_ALL = 2.0
 """Rounds that everybody's mean counts for in the mean of what a person earned before."""

@@ -51,7 +51,7 @@ class Crowd:
 
     def mean(self, each: np.ndarray) -> np.ndarray:
         """Over people, the first axis."""
-        return np.tensordot(self.weight, each, axes=(0, 0)) / self.weight.sum()
+        return np.asarray(np.tensordot(self.weight, each, axes=(0, 0)) / self.weight.sum())
 
 
 @runtime_checkable

@@ -45,6 +45,9 @@ RAREST = 0.01
 MOST = 5.0
 """How many times likelier a rule may make a state than the log's choice did."""
 
+MOST_BETWEEN = 0.9
+"""Of the variance of one order's estimate, that may come from the order."""
+
 LEVEL = 0.90
 CERTAIN = 0.8
 """Chance with which a gain of the size that a log would notice is noticed."""
@@ -333,10 +336,13 @@ def _gain(orders: list[tuple[np.ndarray, np.ndarray]], found: list[Piece], share
         apart, n = scores - mean * weight, len(scores)
         means.append(mean)
         variances.append((apart**2).sum() * n / max(n - 1, 1) / weight.sum() ** 2)
-    # An order judges a share of all people drawn at random. Of the variance of its estimate, as
-    # much comes from who was drawn as in any sample without replacement: one less that share.
-    drawn = (1 - share) * (1 - 1 / len(means))
-    variance = float(np.mean(variances)) * (1 - drawn)
+    people, between = float(np.mean(variances)), 1 - share
+    # An order judges a share of all people drawn at random: of the variance of its estimate, as
+    # much comes from who was drawn as in any sample without replacement, and more where orders
+    # learn different things. What is seen between few orders is noisy: half of each.
+    if len(means) > 1 and people > 0:
+        between = min((between + float(np.var(means, ddof=1)) / people) / 2, MOST_BETWEEN)
+    variance = people * (1 - between * (1 - 1 / len(means)))
     variance += float(np.var([value for one in found for value in one.values]))
     stderr, estimate = float(np.sqrt(variance)), float(np.mean(means))
     degrees = max(int(np.mean([one.acted for one in found])) - 1, 1)

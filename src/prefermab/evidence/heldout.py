@@ -60,7 +60,7 @@ def _late(moves: Transitions) -> np.ndarray:
 
 
 def _enough(held: np.ndarray) -> bool:
-    return min(held.sum(), (~held).sum()) >= LEAST_ROWS
+    return bool(min(held.sum(), (~held).sum()) >= LEAST_ROWS)
 
 
 def _held(log: Log, held: np.ndarray, name: str, words: str, draws: int, seed: int) -> HeldOut:

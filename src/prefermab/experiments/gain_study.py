@@ -22,7 +22,7 @@ from prefermab.logs.shapes import cautions
 from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
 from prefermab.plots import svg_of
 
-LOGS, SHUFFLED = 200, 40
+LOGS, SHUFFLED = 200, 20
 PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
 """Of a log; and weeks that went by before it, so that it begins as it goes on."""
 
@@ -59,7 +59,8 @@ WORLDS = (
 def made(world: World, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
     """A log, the true chances (person, state, action, next state), and the true chances (person,
     state, action) of being called."""
-    rng = np.random.default_rng([WORLDS.index(world), seed])
+    number = WORLDS.index(world) if world in WORLDS else len(WORLDS)
+    rng = np.random.default_rng([number, seed])
     age, own = rng.uniform(17, 43, PEOPLE), rng.random(PEOPLE) < 0.6
     north = rng.random(PEOPLE) < 0.3
     trait, other, hidden = rng.normal(size=(3, PEOPLE))
