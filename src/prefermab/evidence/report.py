@@ -340,9 +340,9 @@ def _comparison(learned: Learned) -> list[Block]:
             f"Reward per person over {judged.rounds} rounds for a budget of {per:.3g} a person and "
             f"round. People of the log, {judged.people:,} in each of several random orders, were "
             "judged by what had been learned from people before them, none by what they taught "
-            "themselves; what was foretold for them was put right by what really came. Intervals "
-            "hold the truth in about 90 of 100 such logs (docs/results/gain.md). `as chosen so "
-            "far` follows the states and the features that actions went by in the log."
+            "themselves; what was foretold for them was put right by what really came. In made-up "
+            "logs such intervals hold the truth in 86 to 98 of 100 (docs/results/gain.md). `as "
+            "chosen so far` follows the states and the features that actions went by in the log."
         ),
         Grid(["chosen", "reward per person", "the model earns more", "90 % interval"], rows),
     ]

@@ -96,7 +96,7 @@ def could_be_wrong(found: Findings) -> list[str]:
     ordered = sorted(found.cautions, key=lambda caution: not caution.spoils)
     told = [caution.sentence for caution in ordered]
     judged = found.judged
-    if judged is not None and judged.hidden is not None and judged.gain.estimate > 0:
+    if judged is not None and judged.hidden is not None and judged.gain.shown:
         told.append(
             "who was acted on may have been decided by something that is in no column. To undo the "
             "gain, such a hidden cause would have to change the odds of being acted on "
@@ -114,6 +114,8 @@ def next_step(found: Findings, log: Log) -> str:
             f"Let chance choose a share of those who are acted on in the coming {unit}s, a tenth "
             "or more, write down who, and learn again."
         )
+    if "too_few_to_judge" in codes:
+        return f"Collect more people and {unit}s before anybody relies on a list."
     if codes:
         return "Put right what is said above, and learn again."
     if found.verdict == "shown":
