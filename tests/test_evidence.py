@@ -350,8 +350,9 @@ def test_the_headline_says_more_only_where_a_gain_is_shown():
         assert " more" not in told
         assert "90 % interval" in told
     assert told.startswith("**It cannot be told from this log")
-    nobody = dataclasses.replace(findings("cannot tell"), judged=None)
-    assert "90 %" not in words.headline(log, nobody, 30.0)
+    assert "anything**: people were chosen by something. Taken at face value" in told
+    nobody = dataclasses.replace(findings("cannot tell", None, (SPOILT,)), judged=None)
+    assert words.headline(log, nobody, 30.0).endswith("people were chosen by something.")
 
 
 def test_the_headline_counts_rounds_in_the_one_good_state():
@@ -367,11 +368,11 @@ def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
     assert "does not tell them apart" in words.next_step(found, log)
     assert "nothing can be said about whom" in words.for_whom(found, pl.DataFrame())
     spoilt = findings("cannot tell", cautions=(Caution("few_people", "few."), SPOILT))
-    assert words.could_be_wrong(spoilt)[0] == "People were chosen by something."
-    assert (
-        "would have to change the odds of being acted on 2.0 times"
-        in words.could_be_wrong(spoilt)[-1]
-    )
+    few, odds = words.could_be_wrong(spoilt)  # what spoils it stands in the headline
+    assert few == "Few."
+    assert "would have to change the odds of being acted on 2.0 times" in odds
+    copied = Caution("states_carried_forward", "copied.", spoils=True)
+    assert words.could_be_wrong(findings("cannot tell", cautions=(copied,))) == []
     assert words.next_step(spoilt, log).startswith("Let chance choose a share")
     assert verdict_of(Gain(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
     assert verdict_of(NOTHING, []) == "not shown"

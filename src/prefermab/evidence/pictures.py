@@ -43,7 +43,8 @@ def gain(found: Findings) -> Sequence[Picture]:
         figure = plots.blank(6.4, 2.6)
         panel = figure.subplots()
         panel.axvline(0, color=plots.GREY, lw=1, ls="--")
-        for rows, colour, size in ((slice(0, 1), plots.BLUE, 7), (slice(1, None), plots.GREY, 4)):
+        own = plots.BLUE if found.verdict == "shown" else plots.INK
+        for rows, colour, size in ((slice(0, 1), own, 7), (slice(1, None), plots.GREY, 4)):
             panel.errorbar(
                 middle[rows], place[rows], xerr=reach[:, rows], fmt="o", ms=size, color=colour,
                 ecolor=colour, capsize=3, lw=1.5,

@@ -101,7 +101,7 @@ def blocks_of(learned: Learned) -> list[Block]:
     return [
         *_summary(learned),
         *_comparison(learned),
-        *_groups(learned.groups),
+        *_groups(learned.groups, learned.findings.verdict == "shown"),
         *_allocation(learned.findings),
         *_data(learned.log),
         *_estimates(learned),
@@ -242,7 +242,7 @@ def _estimates(learned: Learned) -> list[Block]:
     ]
 
 
-def _groups(groups: pl.DataFrame) -> list[Block]:
+def _groups(groups: pl.DataFrame, shown: bool) -> list[Block]:
     """Whom an action helps; nothing to say where there are no features."""
     if groups.is_empty():
         return []
@@ -260,6 +260,7 @@ def _groups(groups: pl.DataFrame) -> list[Block]:
             "seen of them. A group may differ for what else its people have in common"
             + (f"; the first {SHOWN} rows, all are in the data:" if len(groups) > SHOWN else ":")
         ),
+        *([] if shown else [Text("No gain is shown: take this for what the fit supposes.")]),
         Grid(["group and action", "people", "seen", "gain per round", "90 % interval"], rows),
     ]
 

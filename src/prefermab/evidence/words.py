@@ -33,25 +33,27 @@ def in_the_log(log: Log) -> str:
 
 
 def headline(log: Log, found: Findings, budget: float) -> str:
-    """Whether a gain is shown."""
+    """Whether a gain is shown; if that cannot be told, why."""
     judged, unit = found.judged, log.found.unit
+    spoilt = [caution.sentence for caution in found.cautions if caution.spoils]
+    untold = "**It cannot be told from this log whether a model would gain anything**: "
+    untold += " ".join(spoilt[:1])
     if judged is None:
-        return "**It cannot be told from this log whether a model would gain anything.**"
-    span, gain = _counted(judged.rounds, unit), judged.gain
+        return untold
     money = f"for the same budget of {plain(budget)} a {unit}"
     if found.verdict == "shown":
         return (
             f"**A gain is shown.** {_earns(log, judged)}, {money}: "
-            f"{_number(gain.estimate, judged)} more (90 % interval {_interval(judged)})."
+            f"{_number(judged.gain.estimate, judged)} more (90 % interval {_interval(judged)})."
         )
-    what = f"the difference that was measured over {span} is {_signed(gain.estimate, judged)} a "
-    what += f"person, {money} (90 % interval {_interval(judged)})"
+    what = (
+        f"the difference that was measured over {_counted(judged.rounds, unit)} is "
+        f"{_signed(judged.gain.estimate, judged)} a person, {money} (90 % interval "
+        f"{_interval(judged)})"
+    )
     if found.verdict == "not shown":
         return f"**No gain is shown.** Beside what was done so far, {what}: it may be nothing."
-    return (
-        "**It cannot be told from this log whether a model would gain anything**, for the reasons "
-        f"below. Taken at face value, {what}."
-    )
+    return f"{untold} Taken at face value, {what}, which proves nothing."
 
 
 def how_sure(found: Findings) -> str:
@@ -94,9 +96,10 @@ def for_whom(found: Findings, groups: pl.DataFrame) -> str:
 def could_be_wrong(found: Findings) -> list[str]:
     """What speaks against believing it, what spoils it first."""
     ordered = sorted(found.cautions, key=lambda caution: not caution.spoils)
-    told = [caution.sentence for caution in ordered]
-    judged = found.judged
-    if judged is not None and judged.hidden is not None and judged.gain.shown:
+    # The first that spoils the log stands in the headline.
+    told = [caution.sentence for caution in ordered[found.verdict == "cannot tell" :]]
+    judged, only = found.judged, {caution.code for caution in ordered if caution.spoils}
+    if judged is not None and judged.gain.shown and judged.hidden and only <= {"hidden_cause"}:
         told.append(
             "who was acted on may have been decided by something that is in no column. To undo the "
             "gain, such a hidden cause would have to change the odds of being acted on "
