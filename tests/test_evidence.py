@@ -9,9 +9,10 @@ import pytest
 from prefermab.evidence import pictures, words
 from prefermab.evidence.allocation import Allocation, allocation_of
 from prefermab.evidence.crowd import ByWorth, Crowd, InShares, Never, by_worth, play
-from prefermab.evidence.gain import Gain, Judged, Piece, Seen, _gain, _hidden, judge, shuffled
+from prefermab.evidence.gain import Gain, Judged, Piece, _gain, _hidden, judge
 from prefermab.evidence.groups import _groups, whom_it_helps
 from prefermab.evidence.heldout import HeldOut, hold_out, verdict
+from prefermab.evidence.seen import Seen, shuffled
 from prefermab.evidence.verdict import Findings, _doubts, find, usual_rounds, verdict_of
 from prefermab.experiments.gain_study import REWARDS, WORLDS, made, walks
 from prefermab.logs.fitting import fit_log

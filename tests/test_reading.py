@@ -14,7 +14,8 @@ from prefermab.commands import learn as command
 from prefermab.evidence.estimates import estimates
 from prefermab.evidence.groups import whom_it_helps
 from prefermab.evidence.heldout import hold_out, verdict
-from prefermab.evidence.report import Learned, as_data, blocks_of, card
+from prefermab.evidence.learned import Learned, as_data, card
+from prefermab.evidence.report import blocks_of
 from prefermab.logs.fitting import Terms, cells_of, fit_log
 from prefermab.logs.reading import read_log
 from prefermab.logs.shapes import cautions

@@ -13,7 +13,8 @@ from prefermab.errors import InputError, count, number
 from prefermab.evidence.estimates import estimates
 from prefermab.evidence.groups import whom_it_helps
 from prefermab.evidence.heldout import hold_out
-from prefermab.evidence.report import Learned, as_data, blocks_of, card, first_page
+from prefermab.evidence.learned import Learned, as_data, card, first_page
+from prefermab.evidence.report import blocks_of
 from prefermab.evidence.verdict import find, usual_rounds
 from prefermab.logs.fitting import fit_log
 from prefermab.logs.reading import Log, read_log

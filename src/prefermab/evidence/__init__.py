@@ -1,2 +1,1 @@
-"""What a log proves: how well the fit foretells rounds it has not seen, what it is unsure of, and
-how a model fares beside what was done."""
+"""What a log proves: whether a model gains anything, how sure that is, and for whom."""

@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 
-from prefermab.evidence.gain import chances_of_actions
+from prefermab.evidence.seen import chances_of_actions
 from prefermab.logs.fitting import Fit
 from prefermab.logs.reading import Log
 from prefermab.logs.shapes import Caution

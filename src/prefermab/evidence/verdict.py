@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 
 from prefermab.evidence.allocation import Allocation, allocation_of
-from prefermab.evidence.gain import Gain, Judged, judge, shuffled
+from prefermab.evidence.gain import Gain, Judged, judge
+from prefermab.evidence.seen import shuffled
 from prefermab.logs.fitting import Fit
 from prefermab.logs.reading import Log
 from prefermab.logs.shapes import FEW, Caution, cautions

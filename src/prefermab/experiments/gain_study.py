@@ -13,7 +13,8 @@ import polars as pl
 from prefermab import example, plots
 from prefermab.evidence.allocation import allocation_of
 from prefermab.evidence.crowd import Crowd, InShares, by_worth, play
-from prefermab.evidence.gain import DRAWS, Seen, judge, shuffled
+from prefermab.evidence.gain import DRAWS, judge
+from prefermab.evidence.seen import Seen, shuffled
 from prefermab.evidence.verdict import usual_rounds, verdict_of
 from prefermab.files import write_atomically
 from prefermab.logs.fitting import fit_log
