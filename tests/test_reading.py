@@ -174,6 +174,13 @@ def test_the_report_says_that_there_are_no_features_and_gives_warnings_with_code
     assert "**What could be wrong?** The log tells of 3 people only" in text
 
 
+def test_a_round_without_any_known_action_does_not_count_for_what_rounds_cost():
+    # 2 calls in weeks 1, 2, 3 and 5; of week 6 no action is known.
+    more = TINY.head(1).with_columns(time=6, action=pl.lit(None, pl.String))
+    log = read_log(pl.concat([TINY, more], how="vertical_relaxed"), passive="none", rewards=REWARDS)
+    assert log.spent == 2 / 4
+
+
 # The command line
 
 

@@ -178,8 +178,7 @@ def read_log(
         first_state=_known(rows, "state", last=False),
         last_state=_known(rows, "state", last=True),
         transitions=transitions,
-        spent=float(meaning.costs[rows["action"].drop_nulls().to_numpy()].sum())
-        / rows["round"].n_unique(),
+        spent=_spent(rows, meaning),
         earned=float(meaning.rewards[rows["state"].drop_nulls().to_numpy()].mean()),
         found=_found(rows, roles["time"], len(seen) - len(transitions)),
         signs=signs_of(
@@ -232,6 +231,12 @@ def _check_learnable(transitions: Transitions, meaning: Meaning, where: str) -> 
                 f"{where}: no transition under the action '{name}' can be used: nothing can be "
                 "learned about it."
             )
+
+
+def _spent(rows: pl.DataFrame, meaning: Meaning) -> float:
+    """What a round's actions cost, on average over the rounds in which any action is known."""
+    done = rows.filter(pl.col("action").is_not_null())
+    return float(meaning.costs[done["action"].to_numpy()].sum()) / max(done["round"].n_unique(), 1)
 
 
 def _known(rows: pl.DataFrame, name: str, *, last: bool) -> np.ndarray:
