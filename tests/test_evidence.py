@@ -215,9 +215,7 @@ def test_a_state_in_which_nobody_was_ever_acted_on_is_seen_as_such():
     assert (seen.chance[:, :2, 1] < 0.01).all()
 
 
-def test_availability_changes_what_is_learned():
-    """Where people who cannot be reached do badly, moments at which nothing could be sent would
-    make sending look good; left out, they do not."""
+def test_moments_at_which_nothing_could_be_sent_are_left_out():
     log = walks(0)
     assert log.found.unavailable > 1000
     assert len(log.transitions) + log.found.unavailable == 37 * 209

@@ -35,7 +35,7 @@ from prefermab.logs.reading import Log, Transitions
 PARTS, FIRST = 10, 5
 """Parts that people are cut into, and how many of them only teach."""
 
-ORDERS, TRANSITIONS = 10, 200_000
+ORDERS, TRANSITIONS = 10, 2_000_000
 """Random orders that are averaged, and about how many transitions all of them may read together."""
 
 DRAWS = 64
@@ -112,7 +112,7 @@ def judge(
     """What is gained by choosing as a model learned from this log would, with `budget` a person
     and round, or from other transitions of it."""
     seen = Seen.of(log, log.transitions if transitions is None else transitions)
-    orders = int(np.clip(TRANSITIONS * PARTS // max(len(seen.transitions), 1), 1, orders))
+    orders = int(np.clip(TRANSITIONS // max(len(seen.transitions), 1), 1, orders))
     people = np.unique(seen.person)
     parts = min(PARTS, len(people))
     whole = seen.crowd(fit_log(log, DRAWS, seed, seen.transitions).chances(log.profiles), budget)
