@@ -39,7 +39,7 @@ docs: $(READY)
 
 # Retrains and measures the models that ship in src/prefermab/weights.
 weights: $(READY)
-	$(BIN)/python -m prefermab.shipping
+	$(BIN)/python -m tools.weights
 
 # How fast it is; on an otherwise idle machine.
 bench: $(READY)
@@ -47,7 +47,7 @@ bench: $(READY)
 
 # Measures again what docs/results says.
 results: $(READY)
-	$(BIN)/python -m prefermab.experiments.studies
+	$(BIN)/python -m studies
 
 # Works out the paper's tables and figures again; long, and it can be interrupted.
 paper: $(READY)

@@ -22,7 +22,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme import Programme
+from prefermab.programme.store import Programme
 
 BUDGET = 3
 

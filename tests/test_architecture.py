@@ -1,97 +1,92 @@
-"""Imports point one way: down the floors that docs/architecture.md lists, and never in a circle."""
+"""Imports point one way: from the programme side to the science, and never in a circle."""
 
 import ast
 import re
 from collections import defaultdict
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-from prefermab.experiments.lab import APART
+from prefermab.paper.lab import APART
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prefermab"
-LATE = {("model", "planning"), ("model", "storage")}
-"""What a room takes from a floor above, inside a function."""
+PROGRAMME_SIDE = ("programme", "cli", "bench", "__main__", "verbs", "commands")
+"""The half that is built on the other; everything else is the science."""
+
+DOOR = ("prefermab.model", "prefermab.programme.planning.plan")
+"""`Model.plan` and `Model.what_if`: the one import of the programme side by the science."""
 
 
-def floors() -> dict[str, int]:
-    """The floor of every room, from the document."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
-    block = re.search(r"```text\n(.*?)```", text, re.DOTALL)
-    assert block
-    found, floor = {}, 0
-    for line in block[1].splitlines():
-        words = line.split()
-        if not line.startswith(" "):
-            floor, words = floor - 1, words[1:]
-        found |= dict.fromkeys(words, floor)
-    return found
+def module_name(file: Path) -> str:
+    """src/prefermab/oracles/__init__.py is prefermab.oracles."""
+    parts = file.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
 
 
-def room(module: str) -> str:
-    """prefermab.planning.plan is in planning."""
-    return module.split(".")[1]
-
-
-def imports() -> tuple[dict[str, set[str]], set[tuple[str, str]]]:
-    """What rooms import from each other: at once, and late."""
-    at_once, late = defaultdict(set), set()
-    for file in SOURCE.rglob("*.py"):
-        here = file.relative_to(SOURCE).with_suffix("").parts[0]
-        if here == "__init__":
-            continue
+def imports() -> set[tuple[str, str]]:
+    """All imports between modules, those inside functions included; not those for types alone."""
+    files = {module_name(file): file for file in SOURCE.rglob("*.py")}
+    found = set()
+    for here, file in files.items():
         tree = ast.parse(file.read_text())
+        for_types = {
+            id(inner)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }  # fmt: skip
         for node in ast.walk(tree):
-            names = []
-            if isinstance(node, ast.ImportFrom) and node.module == "prefermab":
-                names = [
-                    f"prefermab.{alias.name}" for alias in node.names
-                    if alias.name != "__version__"
-                ]  # fmt: skip
-            elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("prefermab."):
-                names = [str(node.module)]
-            for name in names:
-                if room(name) != here and node in tree.body:
-                    at_once[here].add(room(name))
-                elif room(name) != here:
-                    late.add((here, room(name)))
-    return at_once, late
+            if isinstance(node, ast.ImportFrom) and id(node) not in for_types and node.module:
+                names = {f"{node.module}.{alias.name}" for alias in node.names}
+                found |= {(here, name if name in files else node.module) for name in names}
+            elif isinstance(node, ast.Import):
+                found |= {(here, alias.name) for alias in node.names}
+    return {(here, other) for here, other in found if other in files and other != "prefermab"}
 
 
-def test_every_room_is_on_a_floor_and_every_floor_has_rooms():
-    there = {path.stem for path in SOURCE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert there - {"__init__", "__pycache__", "weights", "data", "py"} == set(floors())
+def is_science(module: str) -> bool:
+    return module.split(".")[1] not in PROGRAMME_SIDE
+
+
+def test_the_science_does_not_import_the_programme_side():
+    upwards = {(a, b) for a, b in imports() if a != "prefermab" and is_science(a)} & {
+        (a, b) for a, b in imports() if not is_science(b)
+    }
+    assert upwards == {DOOR}
+
+
+def test_no_import_cycles():
+    graph = defaultdict(set)
+    for here, other in imports() - {DOOR}:
+        graph[here].add(other)
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(" imports ".join(reversed(error.args[1])))
+    assert order.index("prefermab.errors") < order.index("prefermab.model")
 
 
 def test_source_that_no_result_depends_on_is_named_as_it_is_now():
     assert all((SOURCE / name).exists() for name in APART)
 
 
-def test_no_room_imports_from_a_floor_above():
-    floor, (at_once, late) = floors(), imports()
-    upwards = {
-        (here, other) for here, others in at_once.items() for other in others
-        if floor[other] > floor[here]
-    }  # fmt: skip
-    assert not upwards
-    assert {pair for pair in late if floor[pair[1]] > floor[pair[0]]} == LATE
+def test_every_source_file_is_short():
+    long = {str(f.relative_to(ROOT)) for f in SOURCE.rglob("*.py")
+            if len(f.read_text().splitlines()) > 350}  # fmt: skip
+    assert not long
 
 
-def test_no_rooms_import_each_other():
-    at_once, _ = imports()
-    order = list(TopologicalSorter(at_once).static_order())
-    assert order.index("errors") < order.index("commands")
-
-
-@pytest.mark.parametrize("hop", re.findall(r"`([a-z_]+(?:/[a-z_]+)?)\.([A-Za-z_.]+)`", (
+@pytest.mark.parametrize("hop", re.findall(r"`([a-z_/]+)\.([A-Za-z_.]+)`", (
     ROOT / "docs" / "architecture.md").read_text().partition("## From a CSV")[2]))  # fmt: skip
 def test_every_hop_of_a_walk_is_there(hop):
     where, name = hop
     file = SOURCE / f"{where}.py"
-    if not file.exists():  # a name such as `Plan.write`, of the room that the walk is in
+    assert file.exists() or (SOURCE / where).is_dir(), f"{where} is no module"
+    if not file.exists() or name == "py":
         return
     names = {node.name for node in ast.walk(ast.parse(file.read_text()))
              if isinstance(node, ast.FunctionDef | ast.ClassDef)}  # fmt: skip
-    assert name == "py" or set(name.split(".")) <= names
+    assert set(name.split(".")) <= names

@@ -6,19 +6,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from prefermab.evidence import pictures, words
-from prefermab.evidence.allocation import Allocation, allocation_of
-from prefermab.evidence.crowd import ByWorth, Crowd, InShares, Never, by_worth, play
-from prefermab.evidence.gain import Gain, Judged, Piece, _gain, _hidden, judge
-from prefermab.evidence.groups import _groups, whom_it_helps
-from prefermab.evidence.heldout import HeldOut, hold_out, verdict
-from prefermab.evidence.seen import Seen, shuffled
-from prefermab.evidence.verdict import Findings, _doubts, find, usual_rounds, verdict_of
-from prefermab.experiments.gain_study import REWARDS, WORLDS, made, walks
-from prefermab.logs.fitting import fit_log
-from prefermab.logs.pool import dirichlet
-from prefermab.logs.reading import read_log
-from prefermab.logs.shapes import Caution
+from prefermab.programme.logs import pictures, words
+from prefermab.programme.logs.allocation import Allocation, allocation_of
+from prefermab.programme.logs.crowd import ByWorth, Crowd, InShares, Never, by_worth, play
+from prefermab.programme.logs.fitting import fit_log
+from prefermab.programme.logs.gain import Gain, Judged, Piece, _gain, _hidden, judge
+from prefermab.programme.logs.groups import _groups, whom_it_helps
+from prefermab.programme.logs.heldout import HeldOut, hold_out, verdict
+from prefermab.programme.logs.pool import dirichlet
+from prefermab.programme.logs.reading import read_log
+from prefermab.programme.logs.seen import Seen, shuffled
+from prefermab.programme.logs.shapes import Caution
+from prefermab.programme.logs.verdict import Findings, _doubts, find, usual_rounds, verdict_of
+from studies.gain import REWARDS, WORLDS, made, walks
 from test_logs import TINY, read_walked, tiny, two_regions
 
 

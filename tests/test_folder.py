@@ -11,9 +11,9 @@ import pytest
 
 import prefermab as pm
 from prefermab.engines import Local
-from prefermab.folders import driver
-from prefermab.folders.driver import plan_folder
-from prefermab.planning.steps import Cut, Steps, alone, cut_of, unit_of
+from prefermab.programme.bulk import driver
+from prefermab.programme.bulk.driver import plan_folder
+from prefermab.programme.planning.steps import Cut, Steps, alone, cut_of, unit_of
 from prefermab.storage import fingerprint, shipped_models
 from test_plan import run
 
@@ -79,7 +79,9 @@ def table() -> pl.DataFrame:
 )
 def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, budget, monkeypatch):
     # The linear programme of a table takes long where it has much to weigh.
-    monkeypatch.setattr("prefermab.planning.bound.LARGEST", 0 if budget == 5000.3 else 100_000)
+    monkeypatch.setattr(
+        "prefermab.programme.planning.bound.LARGEST", 0 if budget == 5000.3 else 100_000
+    )
     made = MODEL.plan(table, budget, rules)
     summaries = []
     for name, ends, rows in (
@@ -327,7 +329,7 @@ def test_a_plan_that_was_killed_on_the_way_to_its_place_goes_on(tmp_path, monkey
         assert len(list(out.glob("part-*"))) == moved
         assert not (out / "summary.json").exists()
     monkeypatch.setattr(Path, "replace", move)
-    monkeypatch.setattr("prefermab.folders.driver.small", None)
+    monkeypatch.setattr("prefermab.programme.bulk.driver.small", None)
     assert plan_folder("armman", arms, out, 4) == summary
     for path in (tmp_path / "at-once").iterdir():
         assert (out / path.name).read_bytes() == path.read_bytes()
@@ -342,7 +344,7 @@ def test_a_finished_plan_is_told_again_and_says_what_it_is_of(tmp_path, monkeypa
     assert origin["fingerprint"] == fingerprint(MODEL)
     (out / ".unfinished").mkdir()  # as if killed at the very end
     with monkeypatch.context() as patch:
-        patch.setattr("prefermab.folders.driver.small", None)
+        patch.setattr("prefermab.programme.bulk.driver.small", None)
         assert plan_folder("armman", arms, out, 4) == summary
     assert not (out / ".unfinished").exists()
     people(30, seed=1).write_parquet(arms / "people-0.parquet")

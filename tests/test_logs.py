@@ -12,13 +12,14 @@ from sklearn.linear_model import LogisticRegression
 import prefermab as pm
 from prefermab import cli
 from prefermab.commands import learn as command
-from prefermab.evidence.estimates import estimates
-from prefermab.evidence.report import _unseen
-from prefermab.logs.fitting import Terms, cells_of, fit_log
-from prefermab.logs.people import GRID, how_much_each_counts, kappa_weights
-from prefermab.logs.pool import dirichlet
-from prefermab.logs.reading import read_log
-from prefermab.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
+from prefermab.programme.logs.estimates import estimates
+from prefermab.programme.logs.fitting import Terms, cells_of, fit_log
+from prefermab.programme.logs.logged import Logged
+from prefermab.programme.logs.people import GRID, how_much_each_counts, kappa_weights
+from prefermab.programme.logs.pool import dirichlet
+from prefermab.programme.logs.reading import read_log
+from prefermab.programme.logs.report import _unseen
+from prefermab.programme.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
 from prefermab.verbs import programmes as verbs
 
 REWARDS = {"bad": 0, "good": 1}
@@ -390,7 +391,7 @@ def test_a_person_with_a_long_past_is_drawn_as_that_past_was():
     rng = np.random.default_rng(5)
     tables = dirichlet(rng, np.full((40, 2, 2, 2), 0.5))
     log = read_walked(tables, {"age": np.arange(40.0)}, 200, 0.5, rng)
-    domain = pm.domains.Logged(log, fit_log(log, draws=8), newcomers=0.0)
+    domain = Logged(log, fit_log(log, draws=8), newcomers=0.0)
     who = np.asarray(domain.feature_table[:, 0]).astype(int)
     assert np.abs(np.asarray(domain.table) - tables[who]).mean() < 0.06
     np.testing.assert_allclose(domain.table.sum(axis=-1), 1, rtol=1e-5)
@@ -403,7 +404,7 @@ def test_newcomers_have_no_past_and_numbers_of_their_own():
     rng = np.random.default_rng(5)
     tables = np.broadcast_to([[[0.5, 0.5], [0.2, 0.8]], [[0.5, 0.5], [0.2, 0.8]]], (60, 2, 2, 2))
     log = read_walked(tables, {"age": rng.normal(size=60)}, 10, 0.3, rng)
-    domain = pm.domains.Logged(log, fit_log(log, draws=8), newcomers=1.0)
+    domain = Logged(log, fit_log(log, draws=8), newcomers=1.0)
     ages = np.asarray(domain.feature_table[:, 0])
     assert not np.isin(ages, log.features[:, 0].astype(np.float32)).any()
     # Scott's rule for 60 people and one number: 60 ** (-1/5) = 0.44 spreads.
@@ -416,7 +417,7 @@ def test_a_world_holds_the_arms_of_one_draw():
     tables, features = two_regions(60, rng)
     log = read_walked(tables, features, 5, 0.2, rng)
     fit = fit_log(log, draws=4)
-    domain = pm.domains.Logged(log, fit, newcomers=1.0)
+    domain = Logged(log, fit, newcomers=1.0)
     assert domain.table.shape[0] == 4 * domain.world(0).table.shape[0]
     for number in range(4):
         own = fit.terms(np.asarray(domain.world(number).feature_table, float))
@@ -581,7 +582,7 @@ def test_a_bad_file_is_one_sentence_and_exit_status_2(
 
 def test_from_log_reads_a_file(tmp_path):
     TINY.write_csv(tmp_path / "log.csv")
-    domain = pm.domains.from_log(
+    domain = pm.from_log(
         tmp_path / "log.csv", features=["region"], passive="none", rewards=REWARDS, worlds=4
     )
     assert domain.feature_names == ("region=north", "region=south")

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prefermab as pm
-from prefermab.planning.bound import gain_bound
-from prefermab.planning.judging import gains_of
-from prefermab.planning.limits import Limits
-from prefermab.planning.plan import what_if
-from prefermab.planning.selection import Task, choose
-from prefermab.tables import read_table, write_table
+from prefermab.programme.planning.bound import gain_bound
+from prefermab.programme.planning.judging import gains_of
+from prefermab.programme.planning.limits import Limits
+from prefermab.programme.planning.plan import what_if
+from prefermab.programme.planning.selection import Task, choose
+from prefermab.programme.tables import read_table, write_table
 
 MODEL = pm.load("armman")
 

@@ -17,11 +17,11 @@ from polars.testing import assert_frame_equal
 
 import prefermab as pm
 from prefermab.errors import Busy, StorageError
-from prefermab.logs.reading import read_log
-from prefermab.programme import packing
-from prefermab.programme.database import APPLICATION
-from prefermab.programme.people import from_json, ids_of, kinds_of, read_details, to_json
-from prefermab.programme.questions import question
+from prefermab.programme.logs.reading import read_log
+from prefermab.programme.store import packing
+from prefermab.programme.store.database import APPLICATION
+from prefermab.programme.store.people import from_json, ids_of, kinds_of, read_details, to_json
+from prefermab.programme.store.questions import question
 from programmes import FirstCome
 
 PEOPLE = pl.DataFrame(

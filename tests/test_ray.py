@@ -17,9 +17,9 @@ from ray import cloudpickle
 
 import prefermab as pm
 from prefermab.engines import Ray
-from prefermab.experiments.lab import Result, Store, Task, run_all
-from prefermab.experiments.remote import RayWorker
-from prefermab.folders.driver import plan_folder
+from prefermab.paper.lab import Result, Store, Task, run_all
+from prefermab.paper.remote import RayWorker
+from prefermab.programme.bulk.driver import plan_folder
 from test_folder import in_parts, people
 
 pytestmark = [

@@ -11,14 +11,15 @@ import pytest
 import prefermab as pm
 from prefermab import cli
 from prefermab.commands import learn as command
-from prefermab.evidence.estimates import estimates
-from prefermab.evidence.groups import whom_it_helps
-from prefermab.evidence.heldout import hold_out, verdict
-from prefermab.evidence.learned import Learned, as_data, card
-from prefermab.evidence.report import blocks_of
-from prefermab.logs.fitting import Terms, cells_of, fit_log
-from prefermab.logs.reading import read_log
-from prefermab.logs.shapes import cautions
+from prefermab.programme.logs.estimates import estimates
+from prefermab.programme.logs.fitting import Terms, cells_of, fit_log
+from prefermab.programme.logs.groups import whom_it_helps
+from prefermab.programme.logs.heldout import hold_out, verdict
+from prefermab.programme.logs.learned import Learned, as_data, card
+from prefermab.programme.logs.logged import Logged
+from prefermab.programme.logs.reading import read_log
+from prefermab.programme.logs.report import blocks_of
+from prefermab.programme.logs.shapes import cautions
 from prefermab.storage import save
 from test_evidence import findings
 from test_logs import REWARDS, TINY, tiny, two_regions, walked
@@ -122,7 +123,7 @@ def by_state():
     frame = walked(two_regions(40, rng)[0], {}, 8, 0.3, rng)
     log = read_log(frame, rewards={0: 0, 1: 1})
     fit = fit_log(log, draws=8)
-    return log, fit, pm.pretrain(pm.domains.Logged(log, fit), 6, 2, "exact", steps=20)
+    return log, fit, pm.pretrain(Logged(log, fit), 6, 2, "exact", steps=20)
 
 
 def test_a_log_without_features_gives_a_model_by_state(by_state, tmp_path):

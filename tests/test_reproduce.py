@@ -12,11 +12,11 @@ import pytest
 from prefermab import cli, domains, errors, pages, policies
 from prefermab.config import Paper
 from prefermab.evaluation import evaluate
-from prefermab.experiments import claims, lab, report, results, tables, tasks, trends
-from prefermab.experiments.lab import Scale, Store
-from prefermab.experiments.tables import Figure, Setting
-from prefermab.experiments.uncertainty import IDENTITY, ByBayes, blurred
 from prefermab.features import FeatureMap
+from prefermab.paper import claims, lab, report, results, tables, tasks, trends
+from prefermab.paper.lab import Scale, Store
+from prefermab.paper.tables import Figure, Setting
+from studies.uncertainty import IDENTITY, ByBayes, blurred
 
 CELLS = {
     "table1": 15, "table2": 30, "table3": 30, "table4": 30, "table5": 8, "table6": 30,

@@ -8,7 +8,7 @@ import pytest
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.logs.reading import read_log
+from prefermab.programme.logs.reading import read_log
 
 REWARDS = {"motivated": 1, "persuadable": 0.5, "lost cause": 0}
 

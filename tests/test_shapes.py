@@ -6,11 +6,11 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.evidence.simulated import simulate
-from prefermab.example import write_example
-from prefermab.logs.reading import read_log
-from prefermab.logs.shapes import cautions
-from prefermab.tables import read_table
+from prefermab.programme.logs.example import write_example
+from prefermab.programme.logs.reading import read_log
+from prefermab.programme.logs.shapes import cautions
+from prefermab.programme.logs.simulated import simulate
+from prefermab.programme.tables import read_table
 
 REWARDS = {0: 0, 1: 0.5, 2: 1}
 

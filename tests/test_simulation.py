@@ -12,7 +12,7 @@ from rich.console import Console
 import prefermab as pm
 from prefermab import plots
 from prefermab.commands.simulate import bars, table
-from prefermab.simulation import Tally, at_random
+from prefermab.programme.simulation import Tally, at_random
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 """Little is computed here: better code would cost more than it saves."""

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from prefermab.errors import InputError
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
-    from prefermab.folders.driver import plan_folder
+    from prefermab.finetuning import ddlpo, finetune
     from prefermab.model import Model
-    from prefermab.planning.plan import Plan
-    from prefermab.planning.rules import Rules
-    from prefermab.programme import Programme
-    from prefermab.simulation import simulate
+    from prefermab.programme.bulk.driver import plan_folder
+    from prefermab.programme.logs.logged import from_log
+    from prefermab.programme.planning.plan import Plan
+    from prefermab.programme.planning.rules import Rules
+    from prefermab.programme.simulation import simulate
+    from prefermab.programme.store import Programme
     from prefermab.storage import load
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
-    from prefermab.tuning import ddlpo, finetune
 
 __version__ = "0.1.0"
 
@@ -34,18 +35,19 @@ _NAMES = {
     "InputError": "errors",
     "Model": "model",
     "Observation": "arms",
-    "Plan": "planning.plan",
-    "Programme": "programme",
-    "Rules": "planning.rules",
+    "Plan": "programme.planning.plan",
+    "Programme": "programme.store",
+    "Rules": "programme.planning.rules",
     "TrainingError": "training",
-    "ddlpo": "tuning",
+    "ddlpo": "finetuning",
     "evaluate": "evaluation",
-    "finetune": "tuning",
+    "finetune": "finetuning",
+    "from_log": "programme.logs.logged",
     "load": "storage",
-    "plan_folder": "folders.driver",
+    "plan_folder": "programme.bulk.driver",
     "pretrain": "training",
     "pretrain_seeds": "training",
-    "simulate": "simulation",
+    "simulate": "programme.simulation",
 }
 
 __all__ = [
@@ -63,6 +65,7 @@ __all__ = [
     "domains",
     "evaluate",
     "finetune",
+    "from_log",
     "load",
     "opt_in",
     "oracles",

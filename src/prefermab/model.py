@@ -20,8 +20,8 @@ from prefermab.policies.learned import Learned, policy_of
 from prefermab.sharding import everywhere
 
 if TYPE_CHECKING:
-    from prefermab.planning.plan import Plan
-    from prefermab.planning.rules import Rules
+    from prefermab.programme.planning.plan import Plan
+    from prefermab.programme.planning.rules import Rules
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Model:
         >>> plan.frame["action"].to_list().count("call"), plan.summary.spent
         (1, 1.0)
         """
-        from prefermab.planning.plan import plan
+        from prefermab.programme.planning.plan import plan
 
         return plan(self, frame, budget, rules, waiting)
 
@@ -176,7 +176,7 @@ class Model:
         >>> pm.load("armman").what_if(people, budgets=[0, 1, 2])["chosen"].to_list()
         [0, 1, 2]
         """
-        from prefermab.planning.plan import what_if
+        from prefermab.programme.planning.plan import what_if
 
         return what_if(self, frame, budgets, rules)
 

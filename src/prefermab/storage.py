@@ -230,7 +230,7 @@ def default_card(model: Model) -> str:
 
 def _how_to_measure(model: Model) -> str:
     """The command that does, as far as it can be told from the model."""
-    if isinstance(model.domain, domains.Tabular | domains.Logged):
+    if model.domain is not None and model.domain.name in ("tabular", "logged"):
         return ""
     other = ""
     if model.domain is None:

@@ -24,9 +24,8 @@ from prefermab.arms import Observation
 from prefermab.bench.measuring import Case
 from prefermab.config import Exact, Paper, Sweep
 from prefermab.evaluation import evaluate
-from prefermab.experiments.scale_study import parts
-from prefermab.folders.driver import plan_folder
 from prefermab.model import Model
+from prefermab.programme.bulk.driver import plan_folder
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
@@ -37,6 +36,9 @@ SIZES = ((21, 1), (21, 8), (21, 64), (96, 1), (96, 8), (96, 64), (1000, 1), (100
 """Arms and seeds."""
 
 DISCOUNT: Any = 0.9
+
+PART = 1 << 20
+"""People in a file of a folder that is planned for."""
 
 REFERENCE_ARMS = 200
 """Arms that the other package works out one by one; its time for more is in proportion."""
@@ -270,3 +272,20 @@ def _one_by_one(table: np.ndarray, rewards: np.ndarray) -> list[np.ndarray]:
             arm = markovianbandit.RestlessBandit(transitions, np.stack([reward, reward], axis=1))
             found.append(arm.whittle_indices(discount=DISCOUNT))
     return found
+
+
+def parts(size: int) -> Iterator[pl.DataFrame]:
+    """People as ARMMAN draws them, some at a time."""
+    domain = domains.Armman()
+    features = eqx.filter_jit(lambda key: domain.features(domain.draw_arms(key, PART)))
+    for place, start in enumerate(range(0, size, PART)):
+        rows = min(PART, size - start)
+        seen = np.asarray(features(jax.random.key(place)))[:rows]
+        states = np.random.default_rng(place).integers(0, 3, rows).astype(np.int8)
+        yield pl.DataFrame(
+            {
+                "id": np.arange(start, start + rows),
+                "state": states,
+                **{f"feature_{i}": seen[:, i] for i in range(seen.shape[1])},
+            }
+        )

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from prefermab.commands.shared import numbers, progress
 from prefermab.compiled import use_compilation_cache
-from prefermab.domains.logged import Logged
 from prefermab.errors import InputError, count, number
-from prefermab.evidence.estimates import estimates
-from prefermab.evidence.groups import whom_it_helps
-from prefermab.evidence.heldout import hold_out
-from prefermab.evidence.learned import Learned, as_data, card, first_page
-from prefermab.evidence.report import blocks_of
-from prefermab.evidence.verdict import find, usual_rounds
-from prefermab.logs.fitting import fit_log
-from prefermab.logs.reading import Log, read_log
-from prefermab.logs.shapes import cautions
 from prefermab.model import Model
 from prefermab.pages import write as write_pages
+from prefermab.programme.logs.estimates import estimates
+from prefermab.programme.logs.fitting import fit_log
+from prefermab.programme.logs.groups import whom_it_helps
+from prefermab.programme.logs.heldout import hold_out
+from prefermab.programme.logs.learned import Learned, as_data, card, first_page
+from prefermab.programme.logs.logged import Logged
+from prefermab.programme.logs.reading import Log, read_log
+from prefermab.programme.logs.report import blocks_of
+from prefermab.programme.logs.shapes import cautions
+from prefermab.programme.logs.verdict import find, usual_rounds
+from prefermab.programme.tables import read_table, source_of
 from prefermab.storage import check_place, save
-from prefermab.tables import read_table, source_of
 from prefermab.training import pretrain
 from prefermab.verbs import programmes as verbs
 

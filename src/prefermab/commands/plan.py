@@ -13,17 +13,17 @@ from prefermab import plots
 from prefermab.commands.shared import numbers, progress
 from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
-from prefermab.folders.driver import plan_folder
-from prefermab.folders.pieces import parts
 from prefermab.model import Model
-from prefermab.planning.plan import plan as make_plan
-from prefermab.planning.plan import what_if as compare
-from prefermab.planning.roster import unused_columns
-from prefermab.planning.rules import Rules
+from prefermab.programme.bulk.driver import plan_folder
+from prefermab.programme.bulk.pieces import parts
+from prefermab.programme.planning.plan import plan as make_plan
+from prefermab.programme.planning.plan import what_if as compare
+from prefermab.programme.planning.roster import unused_columns
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.tables import check_table_path, read_table, source_of, write_table
+from prefermab.programme.wording import plain
 from prefermab.storage import load
-from prefermab.tables import check_table_path, read_table, source_of, write_table
 from prefermab.verbs import programmes as verbs
-from prefermab.wording import plain
 
 MOST_BUDGETS = 1000
 LEFT_ALONE = re.compile(

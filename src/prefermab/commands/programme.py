@@ -11,13 +11,13 @@ from rich.table import Table
 from prefermab.commands.plan import in_order, rules_of, shown, warn_of_unused
 from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
-from prefermab.programme import Programme
-from prefermab.programme.identity import model_of
-from prefermab.programme.people import SINCE_ACTION, SINCE_SEEN, spelled
+from prefermab.programme.store import Programme
+from prefermab.programme.store.identity import model_of
+from prefermab.programme.store.people import SINCE_ACTION, SINCE_SEEN, spelled
+from prefermab.programme.tables import check_table_path, column, read_table, source_of, write_table
+from prefermab.programme.wording import people, plain
 from prefermab.storage import load
-from prefermab.tables import check_table_path, column, read_table, source_of, write_table
 from prefermab.verbs import rounds as verbs
-from prefermab.wording import people, plain
 
 
 def begin(options: verbs.Begin) -> None:

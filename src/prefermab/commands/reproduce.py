@@ -15,13 +15,13 @@ from prefermab.compiled import use_compilation_cache
 from prefermab.engines import Ray, engine
 from prefermab.engines import check as check_engine
 from prefermab.errors import InputError, count, unknown
-from prefermab.experiments import report
-from prefermab.experiments.lab import Scale, Store, run_all
-from prefermab.experiments.remote import RayWorker
-from prefermab.experiments.results import Results
-from prefermab.experiments.tables import chosen
 from prefermab.files import write_atomically
 from prefermab.pages import write as write_pages
+from prefermab.paper import report
+from prefermab.paper.lab import Scale, Store, run_all
+from prefermab.paper.remote import RayWorker
+from prefermab.paper.results import Results
+from prefermab.paper.tables import chosen
 from prefermab.verbs import studies as verbs
 
 QUICK = Scale(seeds=2, trials=20, quick=True)

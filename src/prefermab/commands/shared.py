@@ -18,6 +18,7 @@ from prefermab.domains import Domain
 from prefermab.errors import InputError, unknown
 from prefermab.evaluation import Progress as Report
 from prefermab.model import Model
+from prefermab.programme.logs.logged import Logged
 from prefermab.storage import domain_settings, load, shipped_models
 
 SECONDS = 10
@@ -54,7 +55,7 @@ def model_and_domain(
 
 def where_to_meet(name: str, model: Model) -> str:
     """What to do with a model whose domain is not known by its name."""
-    if model.domain_name == domains.Logged.name:
+    if model.domain_name == Logged.name:
         return f"the model {name} was learned from a log: its report says how good it is."
     if model.domain_name == domains.Tabular.name:
         return (

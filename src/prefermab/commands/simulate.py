@@ -17,7 +17,7 @@ from prefermab.compiled import use_compilation_cache
 from prefermab.domains import Domain
 from prefermab.errors import unknown
 from prefermab.opt_in import Streaming
-from prefermab.simulation import Tally, at_random, programmes, usual_policies
+from prefermab.programme.simulation import Tally, at_random, programmes, usual_policies
 from prefermab.verbs import programmes as verbs
 
 BARS = "▁▂▃▄▅▆▇█"

@@ -16,10 +16,10 @@ from prefermab.compiled import use_compilation_cache
 from prefermab.config import RECIPES
 from prefermab.errors import InputError, count, unknown
 from prefermab.events import check_events, write_events
+from prefermab.finetuning import finetune as tune
 from prefermab.model import Model
 from prefermab.storage import check_place
 from prefermab.training import TrainingError, pretrain_seeds
-from prefermab.tuning import finetune as tune
 from prefermab.verbs import models as verbs
 
 

@@ -12,7 +12,6 @@ from prefermab.domains.armman import Armman
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
 from prefermab.domains.checking import check
 from prefermab.domains.continuous_synthetic import ContinuousSynthetic
-from prefermab.domains.logged import Logged, from_log
 from prefermab.domains.own import class_in_file, in_a_file, spelling
 from prefermab.domains.sis import SIS, ContinuousSIS
 from prefermab.domains.synthetic import Synthetic
@@ -60,11 +59,9 @@ __all__ = [
     "ContinuousSynthetic",
     "Domain",
     "FiniteDomain",
-    "Logged",
     "Synthetic",
     "Tabular",
     "check",
-    "from_log",
     "get",
     "in_a_file",
     "spelling",

@@ -73,7 +73,7 @@ def check_once(domain: Any) -> None:
     """What every computation on a domain begins with: those that ship are sound, and what was
     found sound is not looked at again."""
     _check_kind(domain)
-    ships = type(domain).__module__.startswith("prefermab.domains.")
+    ships = type(domain).__module__.startswith("prefermab.")
     if not ships and _SOUND.get(id(domain)) is not domain:
         check(domain)
         _SOUND[id(domain)] = domain

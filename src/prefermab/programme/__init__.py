@@ -1,7 +1,5 @@
-"""A running programme in one SQLite file: who is in, what was seen, planned and done."""
+"""The programme side: tables, logs, plans and the record of a running programme.
 
-from prefermab.programme.history import History
-from prefermab.programme.programme import Programme
-from prefermab.programme.queries import Planned
-
-__all__ = ["History", "Planned", "Programme"]
+Built on the science half (everything in `prefermab` outside this folder and `cli`), which never
+imports it.
+"""

@@ -40,7 +40,7 @@ class Example:
 
     def run(self) -> None:
         """Runs the verb."""
-        from prefermab.example import write_example
+        from prefermab.programme.logs.example import write_example
 
         replaced = write_example(self.out, self.people, self.weeks, self.seed)
         was = ", replacing what was there" if replaced else ""

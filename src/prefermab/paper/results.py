@@ -1,0 +1,161 @@
+"""What was worked out, read back: means, errors, shares of the bound, and how they compare with
+what was published."""
+
+import dataclasses
+
+import numpy as np
+
+from prefermab.paper.lab import Scale, Store, Task
+from prefermab.paper.tables import Figure, Row, Setting, Table
+from prefermab.paper.tasks import Bounds, Curves, Play, Topline, ZeroShot
+
+WHERE_TUNED = (
+    ("Synthetic, N = 21, B = 7", Setting("synthetic", 21, 7)),
+    ("ARMMAN, N = 25, B = 7", Setting("armman", 25, 7)),
+    ("SIS, N = 20, B = 16, S = 50", Setting("sis", 20, 16, train=(("population", 50),))),
+)
+"""Where fine-tuning is compared with DDLPO from scratch."""
+
+LEARN_BY_SAMPLES = ("paper", "sweep")
+"""Recipes that fine-tune from samples; `exact` computes from known dynamics instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """A mean with its standard error, over training seeds and trials."""
+
+    value: float
+    stderr: float
+
+    @classmethod
+    def of(cls, rewards: np.ndarray) -> "Mean":
+        """Of (seed, trial): both are a source of error, and the two are added."""
+        error = sum(_spread(rewards.mean(axis=axis)) ** 2 for axis in (0, 1))
+        return cls(float(rewards.mean()), float(np.sqrt(error)))
+
+    def against(self, published: Figure, bound: float = np.inf) -> str:
+        """better, same (within two standard errors of the difference), worse, or beyond: worse
+        than a published figure that lies above the bound, which no policy can reach."""
+        noise = 2 * np.hypot(self.stderr, published.stderr)
+        gap = self.value - published.corrected
+        if abs(gap) <= noise:
+            return "same"
+        return "better" if gap > 0 else "beyond" if published.corrected > bound else "worse"
+
+
+def _spread(values: np.ndarray) -> float:
+    """The standard error of the mean of independent values."""
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """Everything that was worked out for these recipes, by what it is."""
+
+    store: Store
+    scale: Scale
+    recipes: tuple[str, ...]
+
+    def rewards(self, policy: str, setting: Setting) -> np.ndarray:
+        """(seed, trial) of a policy or recipe."""
+        return self.store.get(Play.of(policy, setting, self.scale))["reward"]
+
+    def bound(self, setting: Setting) -> np.ndarray:
+        """The bound of the first trials."""
+        return self.store.get(Bounds.of(setting, self.scale))["bound"]
+
+    def informed(self, setting: Setting) -> np.ndarray:
+        """What the policy that knows the dynamics earns in the first trials."""
+        return self.store.get(Bounds.of(setting, self.scale))["informed"]
+
+    def share(self, recipe: str, setting: Setting, of: np.ndarray) -> float:
+        """A recipe's share of a bound or policy, on the trials that both have."""
+        return float(self.rewards(recipe, setting)[:, : of.size].mean() / of.mean())
+
+    def topline(self, setting: Setting) -> dict[str, np.ndarray]:
+        """`best` and `last`, (seed, trial)."""
+        return self.store.get(Topline.of(setting, self.scale))
+
+    def zero_shot(self, recipe: str, setting: Setting) -> np.ndarray:
+        """(seed, trial) of a recipe on the topline's arms."""
+        return self.store.get(self.zero_shot_task(recipe, setting))["reward"]
+
+    def zero_shot_task(self, recipe: str, setting: Setting) -> ZeroShot:
+        """The task of a recipe on the topline's arms."""
+        return ZeroShot(recipe, Topline.of(setting, self.scale).setting, self.scale)
+
+    def curve(self, recipe: str | None, setting: Setting) -> dict[str, np.ndarray]:
+        """`samples` (point) and `reward` (seed, point)."""
+        return self.store.get(Curves(recipe, setting, self.scale))
+
+    def tasks_of(self, table: Table) -> list[Task]:
+        """What a table needs."""
+        found: list[Task] = []
+        for section in table.sections:
+            for row in section.rows:
+                for setting, published in zip(row.settings, row.published, strict=True):
+                    found += self._cell_tasks(row, setting, published)
+        return found
+
+    def tuning_tasks(self) -> list[Task]:
+        """What the comparison of fine-tuning and DDLPO needs."""
+        who = [None, *(recipe for recipe in self.recipes if recipe in LEARN_BY_SAMPLES)]
+        return [
+            Curves(recipe, setting, self.scale) for _, setting in self.where() for recipe in who
+        ]
+
+    def where(self) -> list[tuple[str, Setting]]:
+        """The settings of fine-tuning, small where everything is."""
+        if not self.scale.quick:
+            return list(WHERE_TUNED)
+        title, setting = WHERE_TUNED[0]
+        return [(title, quick_setting(setting))]
+
+    def _cell_tasks(self, row: Row, setting: Setting, published: Figure | None) -> list[Task]:
+        if row.policy in ("none", "random"):
+            return [Play.of(row.policy, setting, self.scale)]
+        if row.policy == "prefermab":
+            plays: list[Task] = [Play.of(recipe, setting, self.scale) for recipe in self.recipes]
+            return [*plays, Bounds.of(setting, self.scale)]
+        if published is None:
+            return []
+        found: list[Task] = [Topline.of(setting, self.scale)]
+        if setting.features and setting.map == "linear":
+            found += [self.zero_shot_task(recipe, setting) for recipe in self.recipes]
+        return found
+
+
+def quick_table(table: Table) -> Table:
+    """A small version: one section, few columns, arms and states. What other tables show as well
+    is left out: a second reward, masks in between, the topline of other domains."""
+    section = table.sections[0]
+    ends = (0,) if table.name == "table5" else (0, len(table.columns) - 1)
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            settings=tuple(quick_setting(row.settings[i]) for i in ends),
+            published=tuple(row.published[i] for i in ends),
+        )
+        for row in section.rows
+        if row.settings[0].masked != (3,)
+        and (row.policy != "ddlpo" or row.settings[0].domain == "synthetic")
+    )
+    columns = tuple(table.columns[i] for i in ends)
+    sections = (dataclasses.replace(section, rows=rows),)
+    return dataclasses.replace(table, columns=columns, sections=sections)
+
+
+def quick_setting(setting: Setting) -> Setting:
+    """The same with six arms, ten people in an epidemic, and a coarse grid."""
+    options = dict(setting.train)
+    if setting.domain == "sis":
+        options["population"] = 10
+    elif setting.domain.startswith("continuous"):
+        options["grid"] = 21
+    train = tuple(options.items())
+    budget = 5 if setting.epidemic else 2
+    pool = None if setting.unique_arms is None else min(setting.unique_arms, 45)
+    small = {"epochs": None, "freeze": None}
+    return dataclasses.replace(
+        setting, n_arms=6, budget=budget, train=train, unique_arms=pool, **small
+    )

@@ -1,0 +1,232 @@
+"""The paper's tables, read from the files in `paper`: what was published, and in which setting.
+
+A cell's setting is what the table's section, column and row say together, a more particular word
+replacing a more general one.
+"""
+
+import dataclasses
+import math
+import tomllib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from prefermab import domains
+from prefermab.domains import Domain
+from prefermab.errors import unknown
+from prefermab.features import FeatureMap
+from prefermab.opt_in import opted_in_count
+
+PUBLISHED_TRIALS = 50
+"""Behind every published mean and standard deviation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Where a policy is trained and where it is tried."""
+
+    domain: str
+    n_arms: int
+    budget: float
+    opt_in: float = 1.0
+    train: tuple[tuple[str, Any], ...] = ()
+    """Settings of the domain that is trained on, by name."""
+    test: tuple[tuple[str, Any], ...] = ()
+    """Those in which the domain that is tried differs."""
+    map: str = "linear"
+    masked: tuple[int, ...] = ()
+    unique_arms: int | None = None
+    """Train on this many different arms only."""
+    shaping: str = "none"
+    epochs: int | None = None
+    freeze: int | None = None
+    features: bool = True
+    """Whether the topline sees features."""
+
+    def __post_init__(self) -> None:
+        # Equal settings must also read alike: results are kept under how they read.
+        object.__setattr__(self, "budget", float(self.budget))
+        object.__setattr__(self, "opt_in", float(self.opt_in))
+
+    def trained_on(self) -> Domain:
+        """The domain to train on, all its arms."""
+        return self._domain(dict(self.train))
+
+    def tried_on(self) -> Domain:
+        """The domain of the test arms."""
+        return self._domain({**dict(self.train), **dict(self.test)})
+
+    def _domain(self, options: dict[str, Any]) -> Domain:
+        given = FeatureMap(self.map, 0, self.masked)
+        made = domains.get(self.domain, **options, feature_map=given)
+        # Numbers as arrays: domains that differ in them alone then share compiled code.
+        made = jax.tree.map(lambda x: jnp.float32(x) if isinstance(x, float) else x, made)
+        as_arrays = ArrayMap(given, len(made.parameter_names))
+        return eqx.tree_at(lambda it: it.feature_map, made, as_arrays)
+
+    @property
+    def knows(self) -> str:
+        """The best policy here that knows the true dynamics."""
+        return "whittle" if self.domain in ("synthetic", "armman") else "lagrangian"
+
+    @property
+    def epidemic(self) -> bool:
+        """Whether trials are dear, as an epidemic's are, which also differ less."""
+        return "sis" in self.domain
+
+
+class ArrayMap(FeatureMap):
+    """A feature map whose kind and mask are arrays, so that all maps share compiled code."""
+
+    table: Float[Array, "feat feat"] = eqx.field(kw_only=True)
+    squashed: Bool[Array, ""] = eqx.field(kw_only=True)
+    hidden: Bool[Array, "feat"] = eqx.field(kw_only=True)
+
+    def __init__(self, given: FeatureMap, size: int):
+        self.kind, self.seed, self.masked = "linear", 0, ()
+        table = np.eye(size) if given.kind == "identity" else given.matrix(size)
+        self.table = jnp.asarray(table, jnp.float32)
+        self.squashed = jnp.asarray(given.kind == "sigmoid")
+        self.hidden = jnp.asarray(np.isin(np.arange(size), given.masked))
+
+    def __call__(self, parameters: Float[Array, "feat"]) -> Float[Array, "feat"]:
+        features = self.table @ parameters
+        features = jnp.where(self.squashed, jax.nn.sigmoid(features), features)
+        return jnp.where(self.hidden, jnp.nan, features)
+
+
+@dataclasses.dataclass(frozen=True)
+class Figure:
+    """A published mean and standard deviation over 50 trials, as printed."""
+
+    mean: float
+    sd: float
+    inflation: float = 1.0
+    """What the printed mean has to be multiplied by: it was divided by floor(x·N) where
+    round(x·N) arms were in."""
+
+    @property
+    def corrected(self) -> float:
+        """The mean per arm that was in."""
+        return self.mean * self.inflation
+
+    @property
+    def stderr(self) -> float:
+        """Of the 50 trials, as if they were independent."""
+        return self.sd * self.inflation / math.sqrt(PUBLISHED_TRIALS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One policy across the columns; None where nothing was published."""
+
+    title: str
+    policy: str
+    settings: tuple[Setting, ...]
+    published: tuple[Figure | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+    """Rows under one heading."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One of the paper's tables."""
+
+    name: str
+    title: str
+    label: str
+    note: str
+    columns: tuple[str, ...]
+    sections: tuple[Section, ...]
+
+
+@cache
+def tables() -> dict[str, Table]:
+    """All tables of results, in the paper's order, then what Proposition 1 asks for.
+
+    >>> from prefermab.paper.tables import tables
+    >>> table = tables()["table13"]
+    >>> table.sections[0].rows[2].published[-1]
+    Figure(mean=4.61, sd=0.1, inflation=1.0)
+    """
+    folder = resources.files("prefermab.paper") / "published"
+    names = [f"table{i}" for i in range(1, 17) if i != 8]
+    return {n: _table(n, tomllib.loads((folder / f"{n}.toml").read_text())) for n in names} | {
+        "prop1": _table("prop1", tomllib.loads((folder / "prop1.toml").read_text()))
+    }
+
+
+@cache
+def hyperparameters() -> dict[str, Any]:
+    """The paper's table of hyperparameters, and which of ours each is.
+
+    >>> from prefermab.paper.tables import hyperparameters
+    >>> len(hyperparameters()["settings"])
+    11
+    """
+    folder = resources.files("prefermab.paper") / "published"
+    return tomllib.loads((folder / "table8.toml").read_text())
+
+
+def chosen(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+    """The named parts of the report, or all."""
+    for name in names:
+        if name not in known:
+            raise unknown("table or figure", name, known)
+    return tuple(name for name in known if not names or name in names)
+
+
+_FIELDS = {field.name for field in dataclasses.fields(Setting)}
+
+
+def _table(name: str, given: dict[str, Any]) -> Table:
+    sections = tuple(
+        Section(section["title"], tuple(_row(given, section, row) for row in section["row"]))
+        for section in given["section"]
+    )
+    columns = tuple(column["title"] for column in given["columns"])
+    return Table(name, given["title"], given["label"], given.get("note", ""), columns, sections)
+
+
+def _row(table: dict[str, Any], section: dict[str, Any], row: dict[str, Any]) -> Row:
+    settings = tuple(_setting(section, column, row) for column in table["columns"])
+    published = tuple(
+        Figure(cell[0], cell[1], _inflation(setting) if table.get("inflated") else 1.0)
+        if cell
+        else None
+        for cell, setting in zip(row["published"], settings, strict=True)
+    )
+    return Row(row["title"], row["policy"], settings, published)
+
+
+def _setting(*parts: dict[str, Any]) -> Setting:
+    merged: dict[str, Any] = {}
+    for part in parts:
+        for name in _FIELDS & part.keys():
+            value = part[name]
+            if isinstance(value, dict):
+                value = {**dict(merged.get(name, ())), **value}
+                value = tuple((key, _fixed(item)) for key, item in value.items())
+            merged[name] = _fixed(value)
+    return Setting(**merged)
+
+
+def _fixed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _inflation(setting: Setting) -> float:
+    divided_by = math.floor(setting.opt_in * setting.n_arms + 1e-9)
+    return divided_by / opted_in_count(setting.opt_in, setting.n_arms)

@@ -1,0 +1,348 @@
+"""What is worked out for the report: models, what they earn, bounds, the topline, fine-tuning."""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from prefermab import domains, policies
+from prefermab.arms import Arm, Arms, Key
+from prefermab.domains import Domain
+from prefermab.evaluation import (
+    batches_of,
+    earnings_of,
+    everyone_in,
+    limits_of,
+    play_trials,
+    trial_keys,
+)
+from prefermab.finetuning import CURVE_SEED, ddlpo, finetune
+from prefermab.model import Model
+from prefermab.paper.lab import EVALUATION_SEED, Result, Scale, Store, Task
+from prefermab.paper.tables import Setting
+from prefermab.policies import Policy
+from prefermab.rollout import reward_per_arm
+from prefermab.storage import load
+from prefermab.training import pretrain, pretrain_seeds
+
+ARMS_SEED, POOL_SEED = 1000, 2000
+CURVE_TRIALS = 200
+LARGEST_POOL = 567
+
+
+class Pool(domains.Tabular):
+    """The first `size` of the given arms and no others, drawn without repetition while they last.
+    The rest only fills up the table, so that pools of any size share compiled code."""
+
+    size: Int[Array, ""]
+
+    def __init__(self, size: int, **given: Any):
+        super().__init__(**given)
+        self.size = jnp.asarray(size)
+
+    def draw(self, key: Key) -> Arm:
+        return jax.random.randint(key, (), 0, self.size)
+
+    def draw_arms(self, key: Key, n_arms: int) -> Arms:
+        key_order, key_more = jax.random.split(key)
+        there = jnp.arange(self.table.shape[0])
+        luck = jax.random.uniform(key_order, there.shape)
+        order = jnp.argsort(jnp.where(there < self.size, luck, 2.0))
+        place = jnp.arange(n_arms)
+        once = order[jnp.minimum(place, there.size - 1)]
+        again = jax.random.randint(key_more, (n_arms,), 0, self.size)
+        return jnp.where(place < self.size, once, again)
+
+
+@dataclasses.dataclass(frozen=True)
+class Train(Task):
+    """Models of one training, a seed each."""
+
+    recipe: str
+    setting: Setting
+    scale: Scale
+
+    @classmethod
+    def of(cls, recipe: str, setting: Setting, scale: Scale) -> "Train":
+        """The training that a setting asks for, stripped of what it does not depend on."""
+        scale = dataclasses.replace(scale, trials=0)
+        own = dataclasses.replace(setting, opt_in=1.0, test=(), features=True)
+        if recipe != "paper":
+            made = domains.BY_NAME[own.domain]
+            size = {"n_arms": made.usual_arms, "budget": made.usual_budget}
+            own = dataclasses.replace(own, **size, shaping="none", epochs=None, freeze=None)
+        return cls(recipe, own, scale)
+
+    @property
+    def title(self) -> str:
+        arms = f", {self.setting.unique_arms} arms" if self.setting.unique_arms else ""
+        return f"training {self.setting.domain} by {self.recipe}{arms}"
+
+    @property
+    def cost(self) -> float:
+        states = dict(self.setting.train).get("population", 150) if self.setting.epidemic else 1
+        each = {"paper": self.setting.n_arms / 21 + states / 20, "sweep": 5 + states / 5}
+        return 15 + self.scale.seeds * each.get(self.recipe, 3 + states / 50)
+
+    def work(self, store: Store) -> Result:
+        """Trains and saves; the result only says that it is done."""
+        hyper = self.scale.hyperparameters(self.recipe, self.setting)
+        seeds, size = range(self.scale.seeds), (self.setting.n_arms, self.setting.budget)
+        domain = self.setting.trained_on()
+        if self.setting.unique_arms is None:
+            models = pretrain_seeds(domain, seeds, *size, self.recipe, **hyper)
+        else:
+            # Every seed has arms of its own: which arms they are is most of the luck.
+            pools = [pool(domain, self.setting.unique_arms, seed) for seed in seeds]
+            models = [
+                pretrain(each, *size, self.recipe, seed, **hyper)
+                for seed, each in zip(seeds, pools, strict=True)
+            ]
+        for model in models:
+            # The domain holds arrays in place of numbers, which a model's file does not keep.
+            nameless = dataclasses.replace(model, domain=None, history=None)
+            nameless.save(self._folder(store) / f"seed-{model.config.seed}")
+        return {"seeds": np.array(seeds)}
+
+    def models(self, store: Store) -> list[Model]:
+        """What was trained."""
+        return [load(self._folder(store) / f"seed-{seed}") for seed in range(self.scale.seeds)]
+
+    def _folder(self, store: Store):
+        return store.path(self).with_suffix("")
+
+
+@dataclasses.dataclass(frozen=True)
+class Play(Task):
+    """What a policy, or the models of a recipe, earn in every trial: (seed, trial)."""
+
+    policy: str
+    setting: Setting
+    scale: Scale
+
+    @classmethod
+    def of(cls, policy: str, setting: Setting, scale: Scale) -> "Play":
+        """A policy that is not trained does not depend on how others are."""
+        if policy in policies.BY_NAME:
+            setting, scale = untrained(setting), dataclasses.replace(scale, seeds=1)
+        elif policy != "paper":
+            setting = dataclasses.replace(setting, shaping="none", epochs=None, freeze=None)
+        return cls(policy, setting, scale)
+
+    @property
+    def title(self) -> str:
+        return f"playing {self.policy} on {self.setting.domain}, {self.setting.opt_in:.0%} in"
+
+    @property
+    def cost(self) -> float:
+        rows = self.setting.n_arms * self.scale.trials_of(self.setting) / 21_000
+        return 1 + rows * self.scale.seeds * (0.1 if self.policy in policies.BY_NAME else 0.4)
+
+    def needs(self) -> tuple[Task, ...]:
+        if self.policy in policies.BY_NAME:
+            return ()
+        return (Train.of(self.policy, self.setting, self.scale),)
+
+    def work(self, store: Store) -> Result:
+        players = players_of(self.policy, self.setting, self.scale, store)
+        rewards = [earned(player, self.setting, self.scale) for player in players]
+        return {"reward": np.stack(rewards)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds(Task):
+    """The bound of the first trials, and what the best policy that knows the dynamics earns."""
+
+    setting: Setting
+    scale: Scale
+
+    @classmethod
+    def of(cls, setting: Setting, scale: Scale) -> "Bounds":
+        """The test domain is all that matters."""
+        return cls(untrained(setting), dataclasses.replace(scale, seeds=1))
+
+    @property
+    def title(self) -> str:
+        return f"bound of {self.setting.domain}, {self.setting.opt_in:.0%} in"
+
+    @property
+    def cost(self) -> float:
+        states = self.setting.tried_on().n_cells
+        trials = self.scale.bounded_trials_of(self.setting)
+        return 3 + trials * self.setting.n_arms * states**2 / 1e6
+
+    def work(self, store: Store) -> Result:
+        domain, trials = self.setting.tried_on(), self.scale.bounded_trials_of(self.setting)
+        budget, keys = jnp.float32(self.setting.budget), trial_keys(EVALUATION_SEED, trials)
+        batches = batches_of(domain, self.setting.n_arms, self.setting.opt_in, keys)
+        limits, prices = limits_of(domain, batches, budget, trials)
+        knows = policies.BY_NAME[self.setting.knows]()
+        informed = earnings_of(knows, domain, batches, budget, trials, prices)
+        return {"bound": limits, "informed": informed}
+
+
+@dataclasses.dataclass(frozen=True)
+class Topline(Task):
+    """DDLPO on a set of arms for each seed: what its best and its last epoch earn there."""
+
+    setting: Setting
+    scale: Scale
+
+    @classmethod
+    def of(cls, setting: Setting, scale: Scale) -> "Topline":
+        """The topline is trained and tried on the same arms, everyone in."""
+        plain = dataclasses.replace(untrained(setting), opt_in=1.0)
+        return cls(dataclasses.replace(plain, map=setting.map, features=setting.features), scale)
+
+    @property
+    def title(self) -> str:
+        return f"topline of {self.setting.domain}, {self.setting.n_arms} arms"
+
+    @property
+    def cost(self) -> float:
+        return 20 + self.scale.seeds * self.setting.n_arms * (0.4 if self.setting.epidemic else 0.1)
+
+    def work(self, store: Store) -> Result:
+        domain, found = self.setting.tried_on(), {"best": [], "last": []}
+        for seed in range(self.scale.seeds):
+            arms = arms_of(domain, self.setting, seed)
+            topline = ddlpo(
+                domain, arms, self.setting.budget, with_features=self.setting.features, seed=seed,
+                **self.scale.hyperparameters("paper", self.setting),
+            )  # fmt: skip
+            found["best"].append(earned(topline.best, self.setting, self.scale, arms))
+            found["last"].append(earned(topline.last, self.setting, self.scale, arms))
+        return {name: np.stack(rewards) for name, rewards in found.items()}
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroShot(Task):
+    """What a recipe's models earn on the arms that the topline was trained on: (seed, trial)."""
+
+    recipe: str
+    setting: Setting
+    scale: Scale
+
+    @property
+    def title(self) -> str:
+        return f"{self.recipe} on the topline's arms of {self.setting.domain}"
+
+    @property
+    def cost(self) -> float:
+        return 5 + self.scale.seeds * self.setting.n_arms / 42
+
+    def needs(self) -> tuple[Task, ...]:
+        return (Train.of(self.recipe, self.setting, self.scale),)
+
+    def work(self, store: Store) -> Result:
+        domain = self.setting.tried_on()
+        players = players_of(self.recipe, self.setting, self.scale, store)
+        rewards = [
+            earned(player, self.setting, self.scale, arms_of(domain, self.setting, seed))
+            for seed, player in enumerate(players)
+        ]
+        return {"reward": np.stack(rewards)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves(Task):
+    """Reward against samples of each arm, on the same arms and trials: fine-tuning a recipe's
+    models (`recipe`), or DDLPO from scratch (None). (seed, point), the first without samples."""
+
+    recipe: str | None
+    setting: Setting
+    scale: Scale
+
+    @property
+    def title(self) -> str:
+        what = "DDLPO from scratch" if self.recipe is None else f"fine-tuning {self.recipe}"
+        return f"{what} on {self.setting.domain}"
+
+    @property
+    def cost(self) -> float:
+        return 20 + self.scale.seeds * (8 if self.recipe is None else 2)
+
+    def needs(self) -> tuple[Task, ...]:
+        return () if self.recipe is None else (Train.of(self.recipe, self.setting, self.scale),)
+
+    def work(self, store: Store) -> Result:
+        domain, setting = self.setting.tried_on(), self.setting
+        trials = min(CURVE_TRIALS, self.scale.trials)
+        models = (
+            [] if self.recipe is None else Train.of(self.recipe, setting, self.scale).models(store)
+        )
+        curves, samples = [], np.zeros(0)
+        for seed in range(self.scale.seeds):
+            arms = arms_of(domain, setting, seed)
+            if self.recipe is None:
+                hyper = self.scale.hyperparameters("paper", setting)
+                history = ddlpo(
+                    domain, arms, setting.budget, trials=trials, seed=seed, **hyper
+                ).history
+                start = np.nan
+            else:
+                tuned = finetune(
+                    models[seed], domain, arms, setting.budget, trials=trials, seed=seed,
+                    epochs=2 if self.scale.quick else 10,
+                )  # fmt: skip
+                history = tuned.history
+                assert history is not None
+                start = on_curve_trials(models[seed].policy, domain, arms, setting, trials, seed)
+            samples = np.concatenate([[0], history["samples_per_arm"].to_numpy()])
+            curves.append(np.concatenate([[start], history["mean"].to_numpy()]))
+        return {"samples": samples, "reward": np.stack(curves)}
+
+
+def untrained(setting: Setting) -> Setting:
+    """What is left of a setting for a policy that sees no features and is not trained."""
+    options = {**dict(setting.train), **dict(setting.test)}
+    return Setting(
+        setting.domain, setting.n_arms, setting.budget, setting.opt_in, tuple(options.items())
+    )
+
+
+def pool(domain: Domain, size: int, seed: int) -> Pool:
+    """So many arms of a domain, to train on."""
+    arms = domain.draw_arms(jax.random.key(POOL_SEED + seed), max(size, LARGEST_POOL))
+    return Pool(
+        size,
+        transitions=jax.vmap(domain.transitions)(arms),
+        rewards=jax.vmap(domain.rewards)(arms),
+        costs=jax.vmap(domain.costs)(arms),
+        features=domain.features(arms),
+        state_names=domain.state_names,
+        action_names=domain.action_names,
+        feature_names=domain.feature_names,
+    )
+
+
+def arms_of(domain: Domain, setting: Setting, seed: int) -> Arms:
+    """The arms on which the topline of a seed is trained and tried."""
+    return domain.draw_arms(jax.random.key(ARMS_SEED + seed), setting.n_arms)
+
+
+def players_of(policy: str, setting: Setting, scale: Scale, store: Store) -> list[Policy]:
+    """The policies behind a name: one, or a recipe's models."""
+    if policy in policies.BY_NAME:
+        return [policies.BY_NAME[policy]()]
+    return [model.policy for model in Train.of(policy, setting, scale).models(store)]
+
+
+def earned(policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = None) -> np.ndarray:
+    """Reward per opted-in arm in every trial of a setting, on new arms or these."""
+    domain, trials = setting.tried_on(), scale.trials_of(setting)
+    keys = trial_keys(EVALUATION_SEED, trials)
+    batches = batches_of(domain, setting.n_arms, setting.opt_in, keys, arms=arms)
+    return earnings_of(policy, domain, batches, jnp.float32(setting.budget), trials)
+
+
+def on_curve_trials(
+    policy: Policy, domain: Domain, arms: Arms, setting: Setting, trials: int, seed: int
+) -> float:
+    """Mean reward on the very trials on which fine-tuning and DDLPO draw their curves."""
+    tests = everyone_in(seed + CURVE_SEED, trials, setting.n_arms, arms)
+    played = play_trials(policy, domain, tests, jnp.float32(setting.budget))
+    return float(reward_per_arm(played).mean())

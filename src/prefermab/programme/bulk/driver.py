@@ -1,0 +1,243 @@
+"""A round's plan for a roster larger than memory: a folder of Parquet parts in, one out.
+
+Pass 0 finds the price on a sample, pass 1 asks the network about everyone, then the pieces are
+asked where the budget ends, and pass 2 writes everyone's action. Every pass is the same function
+of each piece, so that it does not matter where it runs, how often, or in which order.
+"""
+
+import contextlib
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from prefermab.budget import limit_of
+from prefermab.engines import Engine, Local, check
+from prefermab.engines import engine as engine_of
+from prefermab.errors import InputError, count, number
+from prefermab.evaluation import Progress
+from prefermab.files import write_atomically
+from prefermab.policies.learned import CHUNK, BySweep
+from prefermab.programme.bulk import passes
+from prefermab.programme.bulk.passes import Job, Report, model_of
+from prefermab.programme.bulk.pieces import ROWS, Piece, cut
+from prefermab.programme.bulk.place import Place
+from prefermab.programme.bulk.together import choose_together
+from prefermab.programme.bulk.twins import refuse_twins
+from prefermab.programme.planning.judging import price_of
+from prefermab.programme.planning.plan import carried, plan
+from prefermab.programme.planning.reasons import KEPT_OUT
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.steps import Cut, cut_of
+from prefermab.programme.planning.summary import Summary
+from prefermab.storage import find, load, shipped_models
+
+SHARES = {"finding the price": 0.25, "asking the model": 0.35, "choosing": 0.1, "writing": 0.3}
+"""About how much of the time each pass takes."""
+
+
+def plan_folder(
+    model: str | Path,
+    arms: str | Path,
+    out: str | Path,
+    budget: float,
+    rules: Rules | None = None,
+    waiting: int = 20,
+    engine: str | Engine = "local",
+    workers: int | None = None,
+    reasons: bool = True,
+    progress: Progress | None = None,
+    rows: int = ROWS,
+) -> Summary:
+    """A round's plan for all people in a folder of Parquet files, written to the folder `out`.
+
+    `model` is a model that ships or a model's folder. `engine` is `local` or `ray`; the plan is
+    the same on both, and however the people are divided into files. `rows` are read at once. What
+    an interrupted call has done is kept in `out`, and the same call goes on from there; a plan is
+    finished when `summary.json` is there, and the same call then only returns it.
+
+    >>> import pathlib, tempfile
+    >>> import polars as pl
+    >>> from prefermab.programme.bulk.driver import plan_folder
+    >>> here = pathlib.Path(tempfile.mkdtemp())
+    >>> (here / "people").mkdir()
+    >>> for part in range(2):
+    ...     ids = [10 * part + i for i in range(3)]
+    ...     pl.DataFrame({"id": ids, "state": 1, "feature_0": 0.3}).write_parquet(
+    ...         here / "people" / f"{part}.parquet")
+    >>> summary = plan_folder("armman", here / "people", here / "plan", budget=2)
+    >>> summary.people, summary.spent, sorted(path.name for path in (here / "plan").iterdir())
+    (6, 2.0, ['part-00000.parquet', 'part-00001.parquet', 'summary.json'])
+    """
+    limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
+    if isinstance(engine, str):
+        check(engine, workers)
+    name = name_of(model)
+    pieces = cut(Path(arms), count(rows, "rows"))
+    people = pieces[-1].start + pieces[-1].rows
+    job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
+    place = Place(job, pieces, waiting)
+    with place.entered() as done:
+        if done is not None:
+            return done
+        with place.minded():
+            if place.ready.exists():
+                return place.move()
+            if people <= CHUNK:
+                summary = small(job, pieces, waiting, str(arms))
+            else:
+                with given_or_made(engine, workers) as found:
+                    summary = Driver(job, pieces, waiting, found, progress).run(place)
+            place.leave(summary)
+    return summary
+
+
+def name_of(model: str | Path) -> str:
+    """What a model is found by from everywhere, if it can decide for a piece at a time."""
+    if not isinstance(load(model).policy, BySweep):
+        raise InputError(
+            f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
+            "from one file."
+        )
+    folder = find(model)
+    return str(model) if folder == shipped_models().get(str(model)) else str(folder.absolute())
+
+
+def given_or_made(
+    engine: str | Engine, workers: int | None
+) -> contextlib.AbstractContextManager[Engine]:
+    """An engine, whether it was given or named."""
+    return (
+        contextlib.nullcontext(engine) if isinstance(engine, Engine) else engine_of(engine, workers)
+    )
+
+
+def small(job: Job, pieces: list[Piece], waiting: int, where: str) -> Summary:
+    """Few enough for one table: its plan, cut into pieces again."""
+    for piece in pieces:
+        passes.keep_ids(job, piece, passes.look(job, piece)[0])
+    refuse_twins(job, pieces, Local())
+    tables = [piece.read() for piece in pieces]
+    try:
+        table = pl.concat(tables, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        first = str(error).partition("\n")[0]
+        raise InputError(f"{where}: columns of the parts are not of one kind: {first}.") from None
+    made = plan(model_of(job.model), table, job.budget, job.rules, waiting, where)
+    said = pl.col("reason").is_in(list(KEPT_OUT.values()))
+    if job.reasons:
+        said |= pl.col("list") != ""
+    listed = made.frame.select(
+        "id", "action", "cost", "score", "list", pl.when(said).then("reason").alias("reason")
+    )
+    for piece, table in zip(pieces, tables, strict=True):
+        part = carried(listed.slice(piece.start, piece.rows), table)
+        write_atomically(job.part(piece), part.write_parquet)
+    return dataclasses.replace(made.summary, rules={})
+
+
+@dataclasses.dataclass
+class Driver:
+    """Leads the passes over all pieces; sees nobody but those where the budget ends."""
+
+    job: Job
+    pieces: list[Piece]
+    waiting: int
+    engine: Engine
+    progress: Progress | None
+
+    def run(self, place: Place) -> Summary:
+        """All passes."""
+        job, price = self.job, place.price(self._price)
+        reports = self.each("asking the model", functools.partial(passes.judge, job, price))
+        self._check(reports)
+        apart, rate = job.rules.about_groups, price
+        cuts: Sequence[Cut | None] = [None]
+        if apart:
+            cut, one_more = choose_together(job, self.pieces, reports, self.each, self.waiting)
+        else:
+            locked, one_more = sum(report.locked_cost for report in reports), None
+            ask = functools.cache(self._ask)
+            cut = cut_of(ask, job.budget, locked, self.waiting)
+            cuts, rate = [cut, cut_of(ask, job.budget + 1, locked, 0)], cut.rate
+        tallies = self.each("choosing", functools.partial(passes.tally, job, price, cuts))
+        self.each("writing", functools.partial(passes.write, job, price, cut, apart))
+        return self._summary(price, rate, reports, np.sum(tallies, axis=0), one_more)
+
+    def each(self, what: str, function: Callable[[Piece], Any]) -> list[Any]:
+        """The same of every piece, with a word on how far it is."""
+        found = []
+        begun = sum(list(SHARES.values())[: list(SHARES).index(what)])
+        for result in self.engine.map(function, self.pieces):
+            found.append(result)
+            if self.progress is not None:
+                done = begun + SHARES[what] * len(found) / len(self.pieces)
+                self.progress(done, f"{what}, piece {len(found)} of {len(self.pieces)}")
+        return found
+
+    def _ask(self, piece: int | None, question: str, about: tuple[Any, ...]) -> list[Any]:
+        function = functools.partial(passes.answer, self.job, question, about)
+        if piece is not None:
+            return list(self.engine.map(function, [self.pieces[piece]]))
+        return self.each("choosing", function)
+
+    def _price(self) -> float:
+        found = self.each("finding the price", functools.partial(passes.sampled, self.job))
+        some = [np.concatenate(parts) for parts in zip(*found, strict=True)]
+        model = model_of(self.job.model)
+        return price_of(model, *some, budget=self.job.budget, people=self.job.people)
+
+    def _check(self, reports: list[Report]) -> None:
+        """What no piece can know alone."""
+        job, found = self.job, {one for report in reports for one in report.named}
+        for rule in ("exclude_ids", "lock_ids"):
+            strange = set(map(str, getattr(job.rules, rule))) - found
+            if strange:
+                raise InputError(f"nobody has the id '{min(strange)}' that {rule} names.")
+        locked = sum(report.locked_cost for report in reports)
+        if locked > limit_of(job.budget):
+            raise InputError(
+                f"those who are locked in cost {locked:g}, more than the budget of {job.budget:g}."
+            )
+        refuse_twins(job, self.pieces, self.engine)
+
+    def _summary(
+        self,
+        price: float,
+        rate: float,
+        reports: list[Report],
+        tallies: np.ndarray,
+        one_more: float | None,
+    ) -> Summary:
+        job, names = self.job, model_of(self.job.model).action_names
+        *counts, spent, gain, fixed, best = tallies[0].tolist()
+        if one_more is None:
+            one_more = float(tallies[1][len(names) + 1]) - gain
+        total = lambda field: sum(getattr(report, field) for report in reports)  # noqa: E731
+        return Summary(
+            people=job.people,
+            chosen=int(sum(counts[1:])),
+            by_action={
+                name: int(times) for name, times in zip(names, counts, strict=True)
+                if times and name != names[0]
+            },
+            budget=job.budget,
+            spent=spent,
+            left=job.budget - spent,
+            price=price,
+            gain=gain,
+            bound=fixed + best + rate * max(job.budget - total("locked_cost"), 0.0),
+            one_more=one_more,
+            opted_out=total("opted_out"),
+            excluded=total("excluded"),
+            resting=total("resting"),
+            locked=total("locked"),
+            incomplete=total("incomplete"),
+            unknown=dict(sum((Counter(report.unknown) for report in reports), Counter())),
+            rules={},
+        )  # fmt: skip

@@ -1,0 +1,179 @@
+"""The folder that a plan is written to: what may be there, and what an interrupted plan left."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import prefermab
+from prefermab.errors import InputError, StorageError
+from prefermab.files import locked, write_atomically
+from prefermab.programme.bulk.passes import Job, model_of
+from prefermab.programme.bulk.pieces import Piece
+from prefermab.programme.planning.summary import Summary
+from prefermab.storage import fingerprint
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a plan goes."""
+
+    job: Job
+    pieces: list[Piece]
+    waiting: int
+
+    @property
+    def out(self) -> Path:
+        """The folder of the plan."""
+        return Path(self.job.out)
+
+    @property
+    def note(self) -> Path:
+        """Says which plan is under way here."""
+        return self.job.scratch / "inputs.json"
+
+    @property
+    def ready(self) -> Path:
+        """The summary, until all parts are in their place."""
+        return self.job.scratch / "summary.json"
+
+    @property
+    def summary(self) -> Path:
+        """The summary of a finished plan."""
+        return self.out / "summary.json"
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[Summary | None]:
+        """Begins a plan in an empty folder, or goes on with the same one, alone; the summary where
+        that plan is finished."""
+        if self.out.is_file():
+            raise InputError(f"cannot write the plan to {self.out}: it is a file.")
+        told = self.inputs()
+        if self.finished(told):
+            self._clear()
+            yield summary_of(self.summary)
+            return
+        self._check(told)
+        taken = f"another process is making this plan in {self.out}: let it end, or go on later."
+        with locked(self.job.scratch / "lock", taken):
+            self._check(told)
+            if not self.note.exists():
+                write_atomically(self.note, lambda draft: draft.write_text(json.dumps(told)))
+            yield None
+
+    def finished(self, told: object) -> bool:
+        """Whether this very plan is there."""
+        try:
+            same = json.loads(self.summary.read_text())["origin"]["inputs"] == checksum(told)
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+        return same and all((self.out / self.job.part(p).name).exists() for p in self.pieces)
+
+    def price(self, find: Callable[[], float]) -> float:
+        """The price, found once."""
+        file = self.job.scratch / "price.json"
+        if not file.exists():
+            price = find()
+            write_atomically(file, lambda draft: draft.write_text(json.dumps(price)))
+        return float(json.loads(file.read_text()))
+
+    def leave(self, summary: Summary) -> None:
+        """All is written: moves it to its place."""
+        told = self.inputs()
+        if self._read() != told:
+            raise InputError("people or model have changed while the plan was made: make it anew.")
+        origin = {
+            "package": prefermab.__version__,
+            "model": self.job.model,
+            "fingerprint": told["model"],
+            "inputs": checksum(told),
+        }
+        text = json.dumps({**dataclasses.asdict(summary), "origin": origin}, indent=2) + "\n"
+        write_atomically(self.ready, lambda draft: draft.write_text(text))
+        self.move()
+
+    def move(self) -> Summary:
+        """Moves what is not in its place yet, the summary last; nothing else stays."""
+        summary = summary_of(self.ready)
+        for piece in self.pieces:
+            part = self.job.part(piece)
+            if part.exists():
+                part.replace(self.out / part.name)
+        self.ready.replace(self.summary)
+        self._clear()
+        return summary
+
+    @contextlib.contextmanager
+    def minded(self) -> Iterator[None]:
+        """Keeps what was begun unless the inputs are wrong, and says what cannot be written."""
+        try:
+            yield
+        except StorageError:
+            raise
+        except InputError:
+            self._clear()
+            raise
+        except OSError as error:
+            why = error.strerror or error
+            raise StorageError(f"cannot write the plan to {self.out}: {why}.") from None
+
+    def inputs(self) -> dict[str, object]:
+        """All that the plan depends on."""
+        told = {
+            "version": prefermab.__version__,
+            "model": fingerprint(model_of(self.job.model)),
+            "rules": dataclasses.asdict(self.job.rules),
+            "budget": self.job.budget,
+            "waiting": self.waiting,
+            "reasons": self.job.reasons,
+            "pieces": [[Path(p.file).name, p.first, p.rows] for p in self.pieces],
+            "parts": {file: _stamp(file) for file in sorted({p.file for p in self.pieces})},
+        }
+        return json.loads(json.dumps(told))
+
+    def _check(self, told: object) -> None:
+        if self.note.exists():
+            if self._read() != told:
+                raise InputError(
+                    f"{self.out} holds an unfinished plan of other people, another model, budget "
+                    "or rules: ask for that one again, or take another folder."
+                )
+            return
+        begun = self.job.scratch
+        folders = [folder for folder in (self.out, begun) if folder.is_dir()]
+        inside = {file for folder in folders for file in folder.iterdir()}
+        if inside - {begun, begun / "lock"}:
+            raise InputError(f"{self.out} is not empty: a plan needs a folder of its own.")
+
+    def _clear(self) -> None:
+        """Removes what is under way, last what says that there is something."""
+        with contextlib.suppress(OSError):
+            for file in self.job.scratch.iterdir():
+                if file not in (self.note, self.job.scratch / "lock"):
+                    file.unlink()
+        shutil.rmtree(self.job.scratch, ignore_errors=True)
+
+    def _read(self) -> object:
+        try:
+            return json.loads(self.note.read_text())
+        except (OSError, ValueError):
+            return None
+
+
+def checksum(told: object) -> str:
+    """A checksum of what a plan depends on."""
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def summary_of(file: Path) -> Summary:
+    """The summary that a file holds."""
+    told = json.loads(file.read_text())
+    return Summary(**{field.name: told[field.name] for field in dataclasses.fields(Summary)})
+
+
+def _stamp(file: str) -> list[int]:
+    found = Path(file).stat()
+    return [found.st_size, found.st_mtime_ns]

@@ -1,0 +1,187 @@
+"""The fit of a log: from person to group to population, with its uncertainty as draws."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from prefermab.errors import count
+from prefermab.programme.logs.columns import Column
+from prefermab.programme.logs.people import GRID, how_much_each_counts, kappa_weights
+from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.shrinkage import (
+    Account,
+    Cells,
+    Normal,
+    accounts,
+    contrasts,
+    inputs,
+    log_chances,
+    shrink,
+)
+
+DRAWS, NUMBERS = 512, 1 << 25
+"""Draws of the coefficients: enough for the ends of a 90 % interval; and the most numbers that all
+may have together: fewer draws where states are many."""
+
+TURNS = 2
+"""How often coefficients and κ are found in turn; each depends little on the other."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Terms:
+    """From features (person, feature) to 1, the scaled features, and a flag for each column that
+    is unknown of somebody. Numbers have mean 0 and unit spread; categories are centred only, so
+    that a rare one is shrunk as a common one is. Unknown is the mean.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.logs.columns import Column
+    >>> from prefermab.programme.logs.fitting import Terms
+    >>> terms = Terms.of([Column("age")], np.array([[20.0], [40.0], [np.nan]]))
+    >>> terms(np.array([[40.0], [np.nan]])).tolist()
+    [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    mean: np.ndarray
+    spread: np.ndarray
+    numeric: np.ndarray
+    flagged: tuple[int, ...]
+    """The first feature of each column that is unknown of somebody."""
+
+    @classmethod
+    def of(
+        cls, columns: Sequence[Column], features: np.ndarray, profiles: np.ndarray | None = None
+    ) -> "Terms":
+        """Scaled by the people of a log. A column that is unknown in some of the `profiles` is
+        flagged as well: it was unknown of somebody at some time."""
+        known = ~np.isnan(features)
+        seen = np.maximum(known.sum(axis=0), 1)
+        mean = np.where(known, features, 0.0).sum(axis=0) / seen
+        spread = np.sqrt(np.where(known, (features - mean) ** 2, 0.0).sum(axis=0) / seen)
+        sizes = [len(column.feature_names) for column in columns]
+        numeric = np.array([c.levels is None for c in columns for _ in c.feature_names], bool)
+        useful = numeric & (spread > 1e-9 * np.abs(mean)) & (spread > 0)
+        first = np.cumsum([0, *sizes])[:-1]
+        ever = ~np.isnan(features if profiles is None else profiles)
+        flagged = tuple(int(at) for at in first if not (known[:, at].all() and ever[:, at].all()))
+        return cls(mean, np.where(useful, spread, 1.0), useful, flagged)
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        unknown = np.isnan(features)
+        scaled = np.where(unknown, 0.0, (features - self.mean) / self.spread)
+        one = np.ones((len(features), 1))
+        return np.concatenate([one, scaled, unknown[:, list(self.flagged)]], axis=1)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fit:
+    """What a log says of transitions.
+
+    `draws` (draw, state, action, next state, term) are coefficients of the logits, equally likely
+    given the log, and `kappas` (draw,) how alike people with the same features are in each.
+    `mean` are the likeliest coefficients, `scales` what they were shrunk by. `acts` is how likely
+    the log makes it that acting does anything; in as many of the draws it does.
+    """
+
+    terms: Terms
+    mean: np.ndarray
+    draws: np.ndarray
+    kappas: np.ndarray
+    scales: np.ndarray
+    acts: float
+
+    def chances(self, features: np.ndarray) -> np.ndarray:
+        """(person, state, action, next state): the mean over the draws."""
+        known = self.terms(features)
+        return np.mean([tables(draw, known) for draw in self.draws], axis=0)
+
+
+def tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Probabilities (person, state, action, next state) by coefficients of the logits and the
+    terms (person, term)."""
+    logits = np.tensordot(known, coefficients, axes=(1, -1))
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+# On matrices as small as these, threads wait for each other more than they work.
+@threadpool_limits.wrap(limits=1, user_api="blas")
+def fit_log(
+    log: Log, draws: int = DRAWS, seed: int = 0, transitions: Transitions | None = None
+) -> Fit:
+    """The fit to a log, or to some of its transitions.
+
+    >>> import prefermab as pm
+    >>> from prefermab.programme.logs.fitting import fit_log
+    >>> from prefermab.programme.logs.reading import read_log
+    >>> from prefermab.programme.logs.simulated import simulate
+    >>> frame = simulate(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
+    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> fit_log(log, draws=8).draws.shape  # (draw, state, action, next state, term)
+    (8, 2, 2, 2, 5)
+    """
+    number = count(draws, "draws")
+    terms = Terms.of(log.columns, log.features, log.profiles)
+    cells = cells_of(log, terms, log.transitions if transitions is None else transitions)
+    n_actions = len(log.meaning.actions)
+    fits, scales = shrink(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
+    weights = []
+    for _ in range(TURNS):
+        likely = _kappa_weights(cells, fits, n_actions)
+        kappa = float(np.exp(likely @ np.log(GRID)))
+        weights = [how_much_each_counts(cell.counts.sum(axis=1), kappa) for cell in cells]
+        fits, scales = shrink(cells, weights, n_actions, (fits, scales))
+    likely = _kappa_weights(cells, fits, n_actions)
+    rng = np.random.default_rng(count(seed, "seed", at_least=0))
+    number = min(number, max(64, NUMBERS // (fits[0].mean.size * len(fits))))
+    several = accounts(cells, weights, n_actions, (fits, scales))
+    return Fit(
+        terms,
+        _by_action(np.sum([one.weight * one.mean() for one in several], axis=0), n_actions),
+        _by_action(_drawn(several, rng, number), n_actions),
+        rng.choice(GRID, size=number, p=likely),
+        scales,
+        1 - several[0].weight,
+    )
+
+
+def _drawn(several: list[Account], rng: np.random.Generator, number: int) -> np.ndarray:
+    """Coefficients by each account as often as it is likely, in random order."""
+    ends = np.round(number * np.cumsum([one.weight for one in several])).astype(int)
+    sizes = np.diff(ends, prepend=0)
+    drawn = [one.draw(rng, int(n)) for one, n in zip(several, sizes, strict=True)]
+    return np.concatenate(drawn)[rng.permutation(number)]
+
+
+def cells_of(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
+    """Counts by state, person, what was known of them, and action."""
+    n_states, n_actions, _ = log.shape
+    known = terms(log.profiles)
+    cells = []
+    for state in range(n_states):
+        here = transitions.where(transitions.state == state)
+        own = here.person * len(known) + here.profile
+        which, place = np.unique(own * n_actions + here.action, return_inverse=True)
+        counts = np.zeros((len(which), n_states))
+        np.add.at(counts, (place, here.following), 1.0)
+        own, action = np.divmod(which, n_actions)
+        cells.append(Cells(known[own % len(known)], action, counts))
+    return cells
+
+
+def _kappa_weights(cells: list[Cells], fits: list[Normal], n_actions: int) -> np.ndarray:
+    chances = [
+        np.exp(log_chances(inputs(cell.terms, cell.action, n_actions), fit.mean))
+        for cell, fit in zip(cells, fits, strict=True)
+    ]
+    return kappa_weights(np.concatenate(chances), np.concatenate([cell.counts for cell in cells]))
+
+
+def _by_action(coefficients: np.ndarray, n_actions: int) -> np.ndarray:
+    """(…, state, contrast, input) to (…, state, action, next state, term)."""
+    n = coefficients.shape[-2]
+    parts = coefficients.reshape(*coefficients.shape[:-1], n_actions, -1)
+    base, effect = parts[..., :1, :], parts[..., 1:, :]
+    each = np.concatenate([base, base + effect], axis=-2)
+    return np.einsum("tk,...kax->...atx", contrasts(n + 1), each)

@@ -1,0 +1,116 @@
+"""Why somebody is where they are on the list, in a few words."""
+
+import numpy as np
+import polars as pl
+
+from prefermab.model import Model
+from prefermab.programme.planning.judging import gains_of
+from prefermab.programme.planning.limits import EXCLUDED, OUT, RESTING
+from prefermab.programme.planning.roster import Roster, columns_of
+
+WORTH_SAYING = 0.1
+"""A second thing that moves somebody up is named if it does at least so much of what the first
+does."""
+
+SAMPLED_STATES = 12
+"""Other states that a person's state is compared with, at most."""
+
+KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
+
+
+def reasons(
+    model: Model,
+    roster: Roster,
+    standing: np.ndarray,
+    table: pl.DataFrame,
+    price: float,
+    action: np.ndarray,
+    gains: np.ndarray,
+    locked: np.ndarray,
+    wide: bool | None = None,
+) -> pl.Series:
+    """What in their state or features moves each person most up, and most down."""
+    found = effects(model, roster, price, action, gains, wide)
+    names = list(found)
+    sizes = np.stack([found[name] for name in names])
+    told = [shown(model, table, roster, name) for name in names]
+    order = np.argsort(-sizes, axis=0, kind="stable")
+    most, least = np.take_along_axis(sizes, order, axis=0)[[0, -1]]
+    raised, lowered = picked(told, order[0], most > 0), picked(told, order[-1], least < 0)
+    also = picked(told, order[0], np.zeros(roster.size, bool))
+    if len(names) > 1:
+        second = np.take_along_axis(sizes, order[1:2], axis=0)[0]
+        also = picked(told, order[1], second > WORTH_SAYING * most)
+    text = pl.select(
+        pl.concat_str(
+            "moved up by " + pl.lit(raised) + (" and " + pl.lit(also)).fill_null(""),
+            "moved down by " + pl.lit(lowered),
+            separator="; ",
+            ignore_nulls=True,
+        )
+    ).to_series()
+    apart = np.select([standing == why for why in KEPT_OUT], list(KEPT_OUT.values()), "")
+    first = pl.Series(np.where(locked, "locked in", apart).astype(object), dtype=pl.String)
+    return pl.select(
+        pl.when(first == "")
+        .then(text)
+        .when(first == "locked in")
+        .then("locked in; " + text)
+        .otherwise(first)
+    ).to_series()
+
+
+def effects(
+    model: Model,
+    roster: Roster,
+    price: float,
+    action: np.ndarray,
+    gains: np.ndarray,
+    wide: bool | None = None,
+) -> dict[str, np.ndarray]:
+    """By how much the state, and each known column of features, moves what `action` gains: against
+    the mean over states, and against not knowing the column."""
+    each = np.arange(roster.size)
+    own = gains[each, action]
+    points = np.asarray(model.network.perception.points)
+    if not model.network.perception.continuous:
+        points = np.arange(len(points))
+    if len(points) > SAMPLED_STATES:
+        points = points[np.linspace(0, len(points) - 1, SAMPLED_STATES).astype(int)]
+    elsewhere = np.zeros(roster.size)
+    for point in points:
+        states = np.full(roster.size, point, roster.states.dtype)
+        elsewhere += gains_of(model, states, roster.features, price, wide)[each, action]
+    found = {"state": own - elsewhere / len(points)}
+    for name in columns_of(model.feature_names):
+        columns = [
+            i
+            for i, feature in enumerate(model.feature_names)
+            if feature == name or feature.startswith(f"{name}=")
+        ]
+        hidden = roster.features.copy()
+        hidden[:, columns] = np.nan
+        if np.isnan(roster.features[:, columns]).all():
+            continue
+        found[name] = own - gains_of(model, roster.states, hidden, price, wide)[each, action]
+    return found
+
+
+def shown(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Series:
+    """What a column says of each person, as text."""
+    if name == "state" and not model.network.perception.continuous:
+        labels = pl.Series(np.array(model.state_names, object), dtype=pl.String)
+        return "state " + labels.gather(roster.states)
+    values = table[name]
+    if values.dtype.is_float():
+        values = values.round_sig_figs(3)
+    return f"{name} " + values.cast(pl.String).fill_null("unknown")
+
+
+def picked(told: list[pl.Series], which: np.ndarray, where: np.ndarray) -> pl.Series:
+    """From several columns of text, one cell of each row; null where there is nothing to say."""
+    found = np.full(len(which), None, object)
+    for place, column in enumerate(told):
+        rows = np.flatnonzero((which == place) & where)
+        found[rows] = column.gather(rows).to_numpy()
+    return pl.Series(found.tolist(), dtype=pl.String)

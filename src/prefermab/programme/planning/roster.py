@@ -1,0 +1,162 @@
+"""A table of people as a model sees it: states, features, who is in, what an action costs."""
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.model import Model
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.states import expected_state, is_continuous, state_numbers
+from prefermab.programme.tables import (
+    as_flags,
+    as_labels,
+    as_numbers,
+    check_ids,
+    column,
+    first_row,
+    row_in,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Roster:
+    """The people of a table, row by row."""
+
+    ids: pl.Series
+    states: np.ndarray
+    features: np.ndarray
+    opt_in: np.ndarray
+    costs: np.ndarray
+    unknown: dict[str, int]
+    """How often each column says nothing that the model knows."""
+
+    @property
+    def size(self) -> int:
+        """How many people there are."""
+        return len(self.ids)
+
+    @property
+    def incomplete(self) -> int:
+        """People of whom some feature is unknown."""
+        return int(np.isnan(self.features).any(axis=1).sum())
+
+
+def columns_of(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
+    """The columns that features are read from: None for a number, else the categories it knows.
+
+    A feature called `region=north` is 1 where the column `region` says north.
+
+    >>> from prefermab.programme.planning.roster import columns_of
+    >>> columns_of(["age", "region=north", "region=south"])
+    {'age': None, 'region': ('north', 'south')}
+    """
+    categories: dict[str, list[str] | None] = {}
+    for name in feature_names:
+        head, equals, category = name.partition("=")
+        if not equals:
+            categories[name] = None
+        else:
+            categories[head] = [*(categories.get(head) or []), category]
+    return {name: None if known is None else tuple(known) for name, known in categories.items()}
+
+
+def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
+    """Checks every cell that the model needs; the first that is wrong is named."""
+    if frame.height == 0:
+        raise InputError(f"{where}: there are no rows; expected one for each person.")
+    ids = column(frame, "id", where).alias("id")
+    check_ids(ids, where)
+    present = np.ones(frame.height, bool)
+    if "opt_in" in frame.columns:
+        present = as_flags(frame["opt_in"], where, unknown=False).to_numpy()
+    unknown: dict[str, int] = defaultdict(int)
+    features = read_features(model, frame, where, unknown)
+    states = read_states(model, column(frame, "state", where), ids, present, where)
+    return Roster(ids, states, features, present, read_costs(model, frame, where), dict(unknown))
+
+
+def read_states(
+    model: Model, given: pl.Series, ids: pl.Series, present: np.ndarray, where: str
+) -> np.ndarray:
+    """States as the model counts them; those who are out need none."""
+    missing = given.is_null().to_numpy() & present
+    if missing.any():
+        row = int(missing.argmax())
+        raise InputError(
+            f"{where}: {row_in(where, row)} has no state; expected {expected_state(model)}."
+        )
+    numbers = state_numbers(model, given, ids, where, pl.Series(present)).fill_null(0)
+    kind = np.float32 if is_continuous(model) else np.int32
+    return np.where(present, numbers.to_numpy(), 0).astype(kind)
+
+
+def read_features(
+    model: Model, frame: pl.DataFrame, where: str, unknown: dict[str, int]
+) -> np.ndarray:
+    """Features by name, NaN where unknown; a column that is not there is unknown for everyone."""
+    wanted = columns_of(model.feature_names)
+    if wanted and not any(name in frame.columns for name in wanted):
+        raise InputError(
+            f"{where}: none of the model's features is among the columns; expected "
+            f"{', '.join(wanted)}, found {', '.join(frame.columns)}."
+        )
+    found = np.full((frame.height, len(model.feature_names)), np.nan, np.float32)
+    place = {name: i for i, name in enumerate(model.feature_names)}
+    for name, known in wanted.items():
+        if name not in frame.columns:
+            unknown[name] += frame.height
+            continue
+        if known is None:
+            numbers = as_numbers(frame[name], where)
+            found[:, place[name]] = numbers.to_numpy()
+            unknown[name] += numbers.null_count()
+            continue
+        text = as_labels(frame[name]).str.to_lowercase()
+        strange = ~text.is_in([category.lower() for category in known]).fill_null(False).to_numpy()
+        unknown[name] += int(strange.sum())
+        for category in known:
+            is_it = (text == category.lower()).fill_null(False).to_numpy()
+            found[:, place[f"{name}={category}"]] = np.where(strange, np.nan, is_it)
+    for name in [name for name, times in unknown.items() if not times]:
+        del unknown[name]
+    return found
+
+
+def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
+    """(arm, action): the model's, or from columns `cost_<action>` where costs differ."""
+    costs = np.zeros((frame.height, len(model.action_names)), np.float32)
+    if model.costs is not None:
+        costs[:] = model.costs
+    for place, action in enumerate(model.action_names[1:], start=1):
+        name = f"cost_{action}"
+        if name in frame.columns:
+            given = as_numbers(frame[name], where)
+            if model.costs is not None:
+                given = given.fill_null(model.costs[place])
+            wrong = given.is_null() | (given < 0)
+            if wrong.any():
+                row = first_row(wrong)
+                raise InputError(
+                    f"{where}: the column '{name}' must hold costs of at least 0, but "
+                    f"{row_in(where, row)} holds {given[row]}."
+                )
+            costs[:, place] = given.to_numpy()
+        elif model.costs is None:
+            raise InputError(
+                f"{where}: the column '{name}' is missing: costs differ between the arms of this "
+                "model."
+            )
+    return costs
+
+
+def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
+    """Columns of a table that neither the model nor a rule looks at."""
+    looked_at = {"id", "state", "opt_in", *columns_of(model.feature_names)}
+    looked_at |= {f"cost_{action}" for action in model.action_names}
+    named = (rules.exclude, rules.lock, rules.group, rules.worker, rules.last)
+    looked_at |= {name.strip().lower() for name in named if name}
+    return [name for name in columns if name not in looked_at and name.lower() not in looked_at]

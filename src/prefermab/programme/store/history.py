@@ -1,0 +1,176 @@
+"""Everything a programme keeps, as frames."""
+
+import dataclasses
+from sqlite3 import Connection
+from typing import Any
+
+import polars as pl
+
+from prefermab.programme.store.people import from_json
+from prefermab.programme.store.queries import get_meta, known_kinds, recorded_inputs, state_names
+from prefermab.programme.store.questions import can_be_chosen
+
+PLANS = {
+    "round": pl.Int64,
+    "attempt": pl.Int64,
+    "status": pl.String,
+    "budget": pl.Float64,
+    "spent": pl.Float64,
+    "acted_on": pl.Int64,
+    "reached": pl.Int64,
+    "model": pl.String,
+    "made": pl.String,
+    "closed": pl.String,
+}
+
+OWN = ("id", "round", "time", "state", "action", "available", "reached")
+"""Columns that a log has of its own; a feature of such a name is not in it."""
+
+NOW = " now"
+"""Marks what is known now, beside what was known in a round."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class History:
+    """Everything a programme keeps, as frames."""
+
+    people: pl.DataFrame
+    """A row for each stay: id, joined, gone (the first round they are out), what is known."""
+    states: pl.DataFrame
+    """round, id, state."""
+    plans: pl.DataFrame
+    """A row for each plan, superseded ones included; `spent`, `acted_on` and `reached` say what was
+    done, on how many people it was tried, and how many of them it reached."""
+    actions: pl.DataFrame
+    """round, id, action, cost, reached; the passive action is not kept."""
+    corrections: pl.DataFrame
+    """round, corrected (when), id, action, cost, reached: what was recorded before it was
+    corrected; one row without an id where nothing was."""
+    passive: str
+    """The action that means doing nothing."""
+    features: tuple[str, ...]
+    """Columns that the model's features are read from, of those that are known."""
+    listed: pl.DataFrame
+    """round, id, available, and the features as they were known then: everyone for whom each
+    recorded round was planned. `available` is false for those whom that plan could not choose."""
+
+    @property
+    def log(self) -> pl.DataFrame:
+        """The programme as a log that a model can be learned from.
+
+        A row for everyone who was in, in each round: id, time (the round), the state if it was
+        seen in that round, the action, whether they could be acted on at all (`available`) and
+        whether the action reached them, and the features as they were known when the round was
+        planned. Who joined after that could not be acted on; who was acted on all the same could.
+        Of the round that is on there are the states seen in it, without actions: they say what the
+        last ones did.
+        """
+        closed = self.plans.filter(pl.col("status") == "recorded").select("round")
+        inside = self.people.select("id", "joined", "gone").join(closed, how="cross")
+        inside = inside.filter(
+            (pl.col("joined") <= pl.col("round"))
+            & (pl.col("gone").is_null() | (pl.col("round") < pl.col("gone")))
+        )
+        keys = [frame.select("round", "id") for frame in (inside, self.states, self.actions)]
+        done = self.actions.select("round", "id", "action", "reached")
+        now = self.people.select("id", *self.features).unique("id", keep="last")
+        over = pl.col("round").is_in(closed["round"].implode())
+        listed, acted = pl.col("available").is_not_null(), pl.col("action").is_not_null()
+        action = pl.when(over).then(pl.col("action").fill_null(self.passive))
+        available = pl.when(over).then(acted | pl.col("available").fill_null(False))
+        features = [
+            pl.when(listed).then(pl.col(name)).otherwise(pl.col(name + NOW)).alias(name)
+            for name in self.features
+        ]
+        return (
+            pl.concat(keys)
+            .unique()
+            .join(self.states, on=["round", "id"], how="left")
+            .join(done, on=["round", "id"], how="left")
+            .join(self.listed, on=["round", "id"], how="left")
+            .join(now, on="id", how="left", suffix=NOW)
+            .with_columns(*features, action=action, available=available)
+            .sort("round", "id")
+            .rename({"round": "time"})
+            .select("id", "time", "state", "action", "available", "reached", *self.features)
+        )
+
+
+def read_history(sql: Connection, model: Any) -> History:
+    """All frames, of one moment."""
+    who = pl.String if get_meta(sql, "ids") == "text" else pl.Int64
+    stays = sql.execute(
+        "SELECT t.id, t.joined, t.gone, p.details FROM stays t JOIN people p ON p.id = t.id "
+        "ORDER BY t.joined, p.number"
+    ).fetchall()
+    kept = {"id": who, "joined": pl.Int64, "gone": pl.Int64, "details": pl.String}
+    people = pl.DataFrame(stays, schema=kept, orient="row")
+    known = from_json(people["details"].to_list(), known_kinds(sql))
+    done = sql.execute(
+        "SELECT round, id, action, cost, reached FROM actions ORDER BY round, id"
+    ).fetchall()
+    heads = dict.fromkeys(name.partition("=")[0] for name in model.feature_names)
+    features = tuple(name for name in heads if name in known.columns and name not in OWN)
+    return History(
+        people=people.drop("details").hstack(known.get_columns()),
+        states=_states(sql, model, who),
+        plans=read_plans(sql),
+        actions=_deeds(done, {"round": pl.Int64, "id": who}),
+        corrections=_corrections(sql, who),
+        passive=model.action_names[0],
+        features=features,
+        listed=_listed(sql, who, {name: known.schema[name] for name in features}),
+    )
+
+
+def read_plans(sql: Connection) -> pl.DataFrame:
+    """Every plan, and what was done of it."""
+    plans = sql.execute(
+        "SELECT round, attempt, status, json_extract(asked, '$.budget'), total(a.cost), "
+        "count(a.id), coalesce(sum(a.reached), 0), model, made, closed "
+        "FROM plans p LEFT JOIN actions a USING (round, attempt) "
+        "GROUP BY round, attempt ORDER BY round, attempt"
+    ).fetchall()
+    return pl.DataFrame(plans, schema=PLANS, orient="row")
+
+
+def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame:
+    """Everyone for whom each recorded round was planned, as they were known then."""
+    schema = {"round": pl.Int64, "id": who, "available": pl.Boolean, **features}
+    frames = [pl.DataFrame(schema=schema)]
+    for round, asked, inputs in recorded_inputs(sql):
+        # A column that came in later was not known to anybody then.
+        missing = [pl.lit(None).alias(name) for name in features if name not in inputs.columns]
+        rows = inputs.with_columns(
+            *missing, round=pl.lit(round), available=can_be_chosen(asked, inputs, f"round {round}")
+        )
+        frames.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
+    return pl.concat(frames)
+
+
+def _states(sql: Connection, model: Any, who: Any) -> pl.DataFrame:
+    states = sql.execute("SELECT round, id, state FROM states ORDER BY round, id").fetchall()
+    rounds, ids, places = zip(*states, strict=True) if states else [()] * 3
+    return pl.DataFrame(
+        [
+            pl.Series("round", rounds, dtype=pl.Int64),
+            pl.Series("id", ids, dtype=who),
+            state_names(model, places),
+        ]
+    )
+
+
+def _corrections(sql: Connection, who: Any) -> pl.DataFrame:
+    rows = [
+        (old["round"], old["corrected"], *row)
+        for old in get_meta(sql, "corrections") or []
+        for row in old["actions"] or [(None, None, None, None)]
+    ]
+    return _deeds(rows, {"round": pl.Int64, "corrected": pl.String, "id": who})
+
+
+def _deeds(rows: list[Any], first: dict[str, Any]) -> pl.DataFrame:
+    """Actions as a frame; `reached` is kept as 0 or 1."""
+    schema = first | {"action": pl.String, "cost": pl.Float64, "reached": pl.Int64}
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return frame.with_columns(pl.col("reached").cast(pl.Boolean))

@@ -1,0 +1,278 @@
+"""How often what `learn` says of a gain is true: made-up logs whose truth is known."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from prefermab import plots
+from prefermab.files import write_atomically
+from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.plots import svg_of
+from prefermab.programme.logs import example
+from prefermab.programme.logs.allocation import allocation_of
+from prefermab.programme.logs.crowd import Crowd, InShares, by_worth, play
+from prefermab.programme.logs.fitting import fit_log
+from prefermab.programme.logs.gain import DRAWS, judge
+from prefermab.programme.logs.reading import Log, read_log
+from prefermab.programme.logs.seen import Seen, shuffled
+from prefermab.programme.logs.shapes import cautions
+from prefermab.programme.logs.verdict import usual_rounds, verdict_of
+
+LOGS, SHUFFLED = 200, 20
+PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
+"""Of a log; and weeks that went by before it, so that it begins as it goes on."""
+
+ROUNDS = 9
+"""That gains are counted over."""
+
+PICTURE = Path("docs/results/figures/gain.svg")
+REWARDS = {"engaged": 1, "drifting": 0.5, "silent": 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """How a log came about: what calls do (`lift`, in log-odds), how much people differ beyond
+    their features, by which states calls go, and how a hidden trait of people makes calls likelier
+    (in log-odds) and moves their state."""
+
+    name: str
+    lift: float = 1.03
+    apart: float = 0.7
+    by_state: tuple[float, float, float] = (CALLED, CALLED, CALLED)
+    hidden: float = 0.0
+
+
+WORLDS = (
+    World("called at random, real effect"),
+    World("called at random, no effect", lift=0),
+    World("the same, people alike given their features", lift=0, apart=0),
+    World("chosen by the state, real effect", by_state=(0.03, 0.12, 0.22)),
+    World("hidden: reachable people called more, no effect", lift=0, hidden=0.8),
+    World("hidden: sicker people called more, real effect", hidden=-0.8),
+)
+
+
+def made(world: World, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+    """A log, the true chances (person, state, action, next state), and the true chances (person,
+    state, action) of being called."""
+    number = WORLDS.index(world) if world in WORLDS else len(WORLDS)
+    rng = np.random.default_rng([number, seed])
+    age, own = rng.uniform(17, 43, PEOPLE), rng.random(PEOPLE) < 0.6
+    north = rng.random(PEOPLE) < 0.3
+    trait, other, hidden = rng.normal(size=(3, PEOPLE))
+    trait = world.apart * trait * (0.5 if world.hidden else 1) + world.hidden * hidden
+    base = np.array([1.6, -1.2, -2.6]) + (trait - 0.5 * north)[:, None]
+    lift = np.where(own, 1.9, 0.5) + (30 - age) / 30 + 0.5 * world.apart * other
+    chances = np.stack([_moves(base), _moves(base + world.lift * lift[:, None])], axis=2)
+    rate = np.tile(world.by_state, (PEOPLE, 1))
+    if world.hidden:
+        rate *= (1 / (1 + np.exp(2.6 - 1.2 * hidden)))[:, None]
+        rate *= CALLED / rate.mean()
+    called = np.stack([1 - rate, rate], axis=2)
+    state, rows, who = rng.integers(0, 3, PEOPLE), [], np.arange(PEOPLE)
+    known = {"age": age, "phone": np.where(own, "own", "shared"),
+             "region": np.where(north, "north", "south")}  # fmt: skip
+    for week in range(-BEFORE, WEEKS):
+        action = (rng.random(PEOPLE) < rate[who, state]).astype(int)
+        names = {
+            "state": np.array(list(REWARDS))[state],
+            "action": np.array(["none", "call"])[action],
+        }
+        rows += [pl.DataFrame({"id": 1000 + who, "time": week, **names, **known})] * (week >= 0)
+        reached = np.cumsum(chances[who, state, action], axis=1)
+        state = (reached < rng.random((PEOPLE, 1))).sum(axis=1)
+    return pl.concat(rows), chances, called
+
+
+def _moves(base: np.ndarray) -> np.ndarray:
+    """(person, state, next state): one better by these log-odds, else one worse or as it was."""
+    better = 1 / (1 + np.exp(-base))
+    places = np.eye(3)
+    up, down = places[[0, 0, 1]], places[[1, 2, 2]]
+    return better[..., None] * up + (1 - better[..., None]) * (0.45 * down + 0.55 * places)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tried:
+    """What was said of one log, and the truth: the gain of the rule that all of the log teaches."""
+
+    truth: float
+    estimate: float
+    low: float
+    high: float
+    naive: float
+    """What the same fit foretells of its own rule."""
+    verdict: str
+
+    @property
+    def held(self) -> bool:
+        """Whether the truth is within the interval."""
+        return self.low <= self.truth <= self.high
+
+
+def tried(which: int, seed: int) -> Tried:
+    """One log of a world."""
+    frame, chances, called = made(WORLDS[which], seed)
+    log = read_log(frame, passive="none", rewards=REWARDS)
+    seen = Seen.of(log, log.transitions)
+    budget = log.spent / log.found.present
+    fit, meaning = fit_log(log, DRAWS, seed), log.meaning
+    rule = by_worth(fit, log.profiles, meaning.rewards, meaning.costs, seed + 1)
+    rule.action = rule.action[seen.profile]
+    gains = []
+    for moves, before in (
+        (chances[seen.person], called[seen.person]),
+        (fit.chances(log.profiles)[seen.profile], seen.chance),
+    ):
+        crowd = Crowd(moves, seen.start, seen.weight, meaning.rewards, meaning.costs, budget)
+        earned = [play(crowd, way, ROUNDS).earned() for way in (rule, InShares(before))]
+        gains.append(float(crowd.mean(earned[0] - earned[1])))
+    gain = judge(log, budget, ROUNDS, seed).gain
+    warned = [*cautions(log), *allocation_of(log, fit).cautions("week")]
+    said = verdict_of(gain, warned)
+    return Tried(gains[0], gain.estimate, gain.low, gain.high, gains[1], said)
+
+
+def shuffled_log(name: str, seed: int) -> str:
+    """The verdict on a log whose actions were shuffled."""
+    log = SHAPES[name](seed)
+    mixed = dataclasses.replace(log, transitions=shuffled(log.transitions, seed))
+    fit = fit_log(mixed, DRAWS, seed)
+    gain = judge(mixed, log.spent / log.found.present, usual_rounds(log), seed).gain
+    return verdict_of(gain, [*cautions(mixed), *allocation_of(mixed, fit).cautions("week")])
+
+
+def clinic(seed: int) -> Log:
+    """The log of `prefermab example`."""
+    return read_log(example.tables(seed=seed)[1], time="week", passive="none", rewards=REWARDS)
+
+
+def walks(seed: int) -> Log:
+    """A log of the shape of a trial of messages that suggest a walk: 37 people, five moments a day
+    for six weeks, a message at six of ten moments at which one can be sent."""
+    rng = np.random.default_rng(seed)
+    people, moments = 37, 210
+    active, weather = rng.normal(size=people), rng.random((moments, people)) < 0.3
+    state, rows = rng.integers(0, 2, people), []
+    for moment in range(moments):
+        free = rng.random(people) < 0.8
+        sent = free & (rng.random(people) < 0.6)
+        rows.append(
+            pl.DataFrame(
+                {
+                    "id": np.arange(people),
+                    "time": moment,
+                    "state": np.array(["still", "moving"])[state],
+                    "action": np.where(sent, "message", "none"),
+                    "available": free,
+                    "activity": active.round(2),
+                    "rain": weather[moment].astype(int),
+                }
+            )
+        )
+        odds = -0.6 + 0.8 * state + 0.6 * active - 0.5 * weather[moment] + 0.15 * sent
+        state = (rng.random(people) < 1 / (1 + np.exp(-odds))).astype(int)
+    return read_log(pl.concat(rows), passive="none", rewards={"still": 0, "moving": 1})
+
+
+SHAPES = {"the tutorial's clinic": clinic, "messages to walk, 37 people": walks}
+
+
+def gain(logs: int = LOGS, mixed: int = SHUFFLED, workers: int | None = None) -> str:
+    """How often a gain that `learn` claims is true"""
+    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn")) as pool:
+        asked = [
+            [pool.submit(tried, at, seed) for seed in range(logs)] for at in range(len(WORLDS))
+        ]
+        dealt = {
+            name: [pool.submit(shuffled_log, name, seed) for seed in range(mixed)]
+            for name in SHAPES
+        }
+        found = []
+        for world, each in zip(WORLDS, asked, strict=True):
+            found.append([one.result() for one in each])
+            print(*row_of(world, found[-1]), sep=" | ", flush=True)
+        verdicts = {name: [one.result() for one in each] for name, each in dealt.items()}
+    return page(found, verdicts)
+
+
+def row_of(world: World, found: Sequence[Tried]) -> list[str]:
+    """A row of the table."""
+    share = lambda values: f"{np.mean(values):.1%}".replace("%", " %")  # noqa: E731
+    mean = lambda name: f"{np.mean([getattr(one, name) for one in found]):.2f}"  # noqa: E731
+    return [
+        world.name, f"{len(found)}", mean("truth"), mean("estimate"), mean("naive"),
+        share([one.held for one in found]), share([one.low > 0 for one in found]),
+        *(share([one.verdict == said for one in found])
+          for said in ("shown", "not shown", "cannot tell")),
+    ]  # fmt: skip
+
+
+HEAD = [
+    "how people were called", "logs", "true gain", "estimate", "the fit's own word",
+    "90 % interval holds the truth", "interval above 0", "shown", "not shown", "cannot tell",
+]  # fmt: skip
+
+
+def page(found: Sequence[Sequence[Tried]], verdicts: dict[str, list[str]]) -> str:
+    """The tables and the picture."""
+    rows = [row_of(world, each) for world, each in zip(WORLDS, found, strict=True)]
+    told = ("shown", "not shown", "cannot tell")
+    mixed = [
+        [name, f"{len(said)}", *(f"{said.count(each)}" for each in told)]
+        for name, said in verdicts.items()
+    ]
+    svg = picture(found)
+    write_atomically(PICTURE, lambda draft: draft.write_text(svg))
+    words = (
+        f"Logs of {PEOPLE} people and {WEEKS} weeks in which about a tenth are called, made up so "
+        "that the truth is known: the gain of the rule that the whole log teaches over the way "
+        "people were really called, worked out from everybody's true chances, over "
+        f"{ROUNDS} weeks. The estimate, its interval and the verdict are those of `learn`; the "
+        "placebo was left out to save time. `the fit's own word` is what the same fit foretells of "
+        "its own rule, which is what a report would claim that judges in the data it chose in. "
+        "People differ beyond their features by 0.7 in log-odds in how they do, and by half of "
+        "that in what a call does, but for the third row. In the last two rows a trait that is in "
+        "no column makes calls likelier and moves the state."
+    )
+    shuffle = (
+        "Logs whose actions were shuffled among the people in the same state and round, so that "
+        "nothing can be gained: the log of `prefermab example` (400 people, 26 weeks), and a "
+        "made-up log in the shape of a trial of messages on a phone (37 people, 210 moments, not "
+        "everybody available)."
+    )
+    caption = (
+        "True gain (crosses, mean) and estimates of single logs with their 90 % intervals, the "
+        "first 40 logs of each row; blue where the interval is above 0."
+    )
+    cells = lambda rows: [[Cell(text) for text in row] for row in rows]  # noqa: E731
+    blocks = [
+        Text(words), Grid(HEAD, cells(rows)), Picture("gain", svg, caption), Text(shuffle),
+        Grid(["log", "logs", "shown", "not shown", "cannot tell"], cells(mixed)),
+    ]  # fmt: skip
+    return as_markdown("", blocks)[4:]
+
+
+def picture(found: Sequence[Sequence[Tried]]) -> str:
+    """Estimates and intervals beside the truth."""
+    figure = plots.blank(9, 4.6)
+    panels = figure.subplots(2, 3, sharex=True, sharey=True).ravel()
+    for panel, world, each in zip(panels, WORLDS, found, strict=True):
+        for place, one in enumerate(sorted(each[:40], key=lambda one: one.estimate)):
+            colour = plots.BLUE if one.low > 0 else plots.GREY
+            panel.plot([one.low, one.high], [place, place], color=colour, lw=1)
+            panel.plot(one.estimate, place, ".", color=colour, ms=4)
+        truth = float(np.mean([one.truth for one in each]))
+        panel.axvline(0, color=plots.GREY, lw=0.8, ls="--")
+        panel.plot(truth, -3, "x", color=plots.INK, ms=7)
+        panel.set_title(world.name, fontsize=8, color=plots.INK)
+        panel.set_yticks([])
+        plots.plain(panel)
+    figure.supxlabel("gain per person", fontsize=9)
+    return svg_of(figure, "gain")

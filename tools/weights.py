@@ -1,0 +1,101 @@
+"""Makes the models that ship: trains each, measures it, and writes its card.
+
+`make weights` runs this file; `python -m tools.weights armman` rebuilds one.
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+
+import polars as pl
+
+import prefermab
+from prefermab import domains, policies
+from prefermab.commands.shared import progress
+from prefermab.compiled import use_compilation_cache
+from prefermab.config import PAPER_EXCEPTIONS
+from prefermab.errors import unknown
+from prefermab.evaluation import evaluate
+from prefermab.model import Model
+from prefermab.training import pretrain
+
+OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)
+TRIALS = {"sis": 200, "continuous-sis": 200}
+"""Fewer than 1,000 where the bound of a trial is a hundred times dearer."""
+
+WEIGHTS = Path(prefermab.__file__).parent / "weights"
+
+
+def train(name: str) -> Model:
+    """The model of that name with its recipe's own settings, as it ships."""
+    recipe = "paper" if name.endswith("-paper") else "exact"
+    domain = name.removesuffix("-paper")
+    exceptions = PAPER_EXCEPTIONS.get(domain, {}) if recipe == "paper" else {}
+    with progress() as report:
+        return pretrain(domains.get(domain), recipe=recipe, seed=0, progress=report, **exceptions)
+
+
+def measured(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
+    """The models of a domain by name, measured together, each with its card."""
+    trials = TRIALS.get(domain_name, 1000)
+    informed = "whittle" if domain_name in ("synthetic", "armman") else "lagrangian"
+    compared = {n: policies.BY_NAME[n]() for n in ("none", "random", "myopic", informed)}
+    with progress() as report:
+        frame = evaluate(
+            domains.get(domain_name), {**models, **compared}, opt_in=OPT_IN, trials=trials, seed=1,
+            progress=report,
+        )  # fmt: skip
+    return {
+        name: dataclasses.replace(model, history=None, card=card(name, model, frame, trials))
+        for name, model in models.items()
+    }
+
+
+def card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
+    """What the model is, and what was measured, with how to measure it again."""
+    lines = [
+        f"# {name}",
+        "",
+        f"Pretrained on the domain `{model.domain_name}` with the recipe `{model.recipe}`, seed "
+        f"{model.config.seed}; {len(model.feature_names)} features, actions "
+        f"{', '.join(model.action_names)}. It decides for any number of arms and any budget.",
+        "",
+        f"Reward per opted-in arm, {model.n_arms} arms, budget {model.budget:g}, {trials} paired "
+        "trials of nine rounds, mean ± standard error. `whittle`, `lagrangian` and `myopic` know "
+        "the true dynamics; the models see features only.",
+        "",
+        "| policy | " + " | ".join(f"{rate:.0%}" for rate in OPT_IN) + " |",
+        "|---|" + "---|" * len(OPT_IN),
+    ]
+    for policy in frame["policy"].unique(maintain_order=True):
+        rows = frame.filter(pl.col("policy") == policy).sort("opt_in")
+        cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(rows["mean"], rows["stderr"], strict=True)]
+        lines.append(f"| {policy} | " + " | ".join(cells) + " |")
+    own = frame.filter(pl.col("policy") == name).sort("opt_in")
+    lines.append("| bound | " + " | ".join(f"{b:.3f}" for b in own["bound"]) + " |")
+    lines.append(f"| {name}, of bound | " + " | ".join(f"{b:.1%}" for b in own["of_bound"]) + " |")
+    rates = " ".join(f"{rate:g}" for rate in OPT_IN)
+    lines += [
+        "",
+        "Measured by",
+        f"`prefermab evaluate {name} --opt-in {rates} --trials {trials} --seed 1`;",
+        f"made by `python -m tools.weights {model.domain_name}`.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main(names: list[str]) -> None:
+    """Builds the models of the named domains, or of all."""
+    use_compilation_cache()
+    for domain_name in names or domains.BY_NAME:
+        if domain_name not in domains.BY_NAME:
+            raise unknown("domain", domain_name, domains.BY_NAME)
+        models = {name: train(name) for name in (domain_name, domain_name + "-paper")}
+        for name, model in measured(domain_name, models).items():
+            model.save(WEIGHTS / name)
+            print(f"saved {name}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
