@@ -11,6 +11,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.engines import Local
+from prefermab.errors import StorageError
 from prefermab.programme.bulk import driver
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.planning.steps import Cut, Steps, alone, cut_of, unit_of
@@ -274,7 +275,7 @@ def test_a_full_disk_is_told_and_what_is_done_stays(tmp_path, table, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(pl.DataFrame, "write_parquet", full)
-        with pytest.raises(pm.InputError, match=r"cannot write the plan to .*out: No space left"):
+        with pytest.raises(StorageError, match=r"cannot write the plan to .*out: No space left"):
             plan_folder("armman", arms, tmp_path / "out", **asked)
     assert list((tmp_path / "out" / ".unfinished").glob("piece-*"))
     assert plan_folder("armman", arms, tmp_path / "out", **asked).people == LARGE

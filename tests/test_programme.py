@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import prefermab as pm
-from prefermab.errors import Busy, StorageError
+from prefermab.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.store import packing
 from prefermab.programme.store.database import APPLICATION
@@ -554,7 +554,7 @@ def test_a_plan_that_does_not_come_out_again_is_told(programme, file):
         programme.replay(1)
     sql.execute("UPDATE plans SET output = ?", (b"ARROW1 and no more",))
     sql.commit()
-    with pytest.raises(pm.InputError, match="the plan of round 1 is damaged"):
+    with pytest.raises(StorageError, match="the plan of round 1 is damaged"):
         programme.replay(1)
 
 
@@ -684,7 +684,7 @@ def test_only_a_model_can_run_a_programme(file):
 def test_a_file_that_another_process_holds_is_waited_for_and_then_told(programme, file):
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Busy, match=r"in use by another process, .* within 0.05 seconds"):
+    with pytest.raises(BusyError, match=r"in use by another process, .* within 0.05 seconds"):
         pm.Programme(file, FirstCome(), wait=0.05)
     assert programme.roster().height == 4
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from prefermab import budget, config, domains, opt_in, oracles, policies
     from prefermab.arms import Observation
-    from prefermab.errors import InputError
+    from prefermab.errors import InputError, PrefermabError
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
     from prefermab.finetuning import ddlpo, finetune
@@ -36,6 +36,7 @@ _NAMES = {
     "Model": "model",
     "Observation": "arms",
     "Plan": "programme.planning.plan",
+    "PrefermabError": "errors",
     "Programme": "programme.store",
     "Rules": "programme.planning.rules",
     "TrainingError": "training",
@@ -56,6 +57,7 @@ __all__ = [
     "Model",
     "Observation",
     "Plan",
+    "PrefermabError",
     "Programme",
     "Rules",
     "TrainingError",

@@ -62,14 +62,14 @@ def main() -> None:
 
 def run(typed: list[str]) -> None:
     """Runs what was typed, and ends the process where it cannot."""
-    from prefermab.errors import InputError
+    from prefermab.errors import PrefermabError
 
     try:
         try:
             obey(typed)
         finally:
             _flush()
-    except InputError as error:
+    except PrefermabError as error:
         _end(2, str(error))
     except BrokenPipeError:
         _end(BROKEN_PIPE)

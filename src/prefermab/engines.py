@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from prefermab.errors import InputError, count, unknown
+from prefermab.errors import InputError, PrefermabError, count, unknown
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -118,19 +118,21 @@ def check(name: str, workers: int | None) -> None:
         _ray()
 
 
-def told(function: Callable[[Item], Result], item: Item) -> tuple[Result | None, str | None]:
-    """A result, or why there is none: an error of the user's travels as its words."""
+def told(
+    function: Callable[[Item], Result], item: Item
+) -> tuple[Result | None, PrefermabError | None]:
+    """The result of `function`, or the error of ours that it raised."""
     try:
         return function(item), None
-    except InputError as error:
-        return None, str(error)
+    except PrefermabError as error:
+        return None, error
 
 
-def answered(answer: tuple[Any, str | None]) -> Any:
-    """What was told: the result, or the error again."""
-    result, refused = answer
-    if refused is not None:
-        raise InputError(refused)
+def answered(answer: tuple[Any, PrefermabError | None]) -> Any:
+    """The result that `told` returned; its error is raised."""
+    result, error = answer
+    if error is not None:
+        raise error
     return result
 
 

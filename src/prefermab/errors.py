@@ -1,4 +1,4 @@
-"""The one error a user's input can cause, and the checks that raise it."""
+"""The errors of this package, and checks of input that raise them."""
 
 import difflib
 import math
@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 
 
-class InputError(ValueError):
-    """What was given cannot be used; the message is one sentence that says what was expected.
+class PrefermabError(Exception):
+    """Base class of every error that this package raises; the message is one sentence.
+
+    >>> import prefermab as pm
+    >>> issubclass(pm.InputError, pm.PrefermabError)
+    True
+    """
+
+
+class InputError(PrefermabError, ValueError):
+    """Wrong input; the message says what was given and what is expected.
 
     >>> import prefermab as pm
     >>> pm.domains.get("arman")
@@ -19,27 +28,23 @@ class InputError(ValueError):
     """
 
 
-class Busy(InputError):  # noqa: N818 - says what is, not that something failed
-    """Another process keeps the file to itself; nothing was changed, so try again later.
-
-    >>> from prefermab.errors import Busy, InputError
-    >>> issubclass(Busy, InputError)
-    True
-    """
+class BusyError(PrefermabError):
+    """Another process holds the file. Nothing was changed, so the caller can try again later."""
 
 
-class StorageError(InputError):
-    """The file or its disk is at fault, not what was asked: full, damaged, or not to be written.
+Busy = BusyError
+"""The name in version 0.1."""
 
-    >>> from prefermab.errors import InputError, StorageError
-    >>> issubclass(StorageError, InputError)
-    True
-    """
+
+class StorageError(PrefermabError):
+    """A file or disk failed: it is full, damaged or not writable."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> InputError:
-    """The error for a name that is not one of `known`, with the nearest of them suggested; `of`
-    says what it would belong to."""
+    """The error for a name that is not in `known`, with the closest known name as a suggestion.
+
+    `of` is appended to the name, such as " in mine.py".
+    """
     known = sorted(known)
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}."

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from prefermab.errors import Busy, InputError, StorageError
+from prefermab.errors import BusyError, InputError, StorageError
 
 try:
     import fcntl
@@ -47,7 +47,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Keeps `path` locked; where another process does, `Busy` with the words `otherwise`.
+    """Keeps `path` locked; where another process does, `BusyError` with the words `otherwise`.
 
     The lock ends with the process, however that ends. Where the system has no locks there is none.
 
@@ -58,7 +58,7 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
     ...     pass
     Traceback (most recent call last):
         ...
-    prefermab.errors.Busy: taken.
+    prefermab.errors.BusyError: taken.
     """
     if fcntl is None:
         yield
@@ -72,10 +72,10 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise Busy(otherwise) from None
+            raise BusyError(otherwise) from None
         except OSError:
             pass  # a shared folder without locks
         # Whoever had it may have removed the file in between, and a third may have made a new one.
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
-            raise Busy(otherwise)
+            raise BusyError(otherwise)
         yield

@@ -17,7 +17,7 @@ from prefermab.config import recipe_config
 from prefermab.courses import COURSES, Course, Rows
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.domains.checking import check_once
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.networks import apart
@@ -25,7 +25,7 @@ from prefermab.recipes.metrics import METRICS
 from prefermab.sharding import everywhere
 
 
-class TrainingError(InputError):
+class TrainingError(PrefermabError):
     """Training went wrong: the message names the seed and the epoch. `sound` are the models of the
     seeds that ended well; those that did not are not returned anywhere."""
 

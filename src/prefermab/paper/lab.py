@@ -30,7 +30,7 @@ import prefermab
 from prefermab.checkpoints import fingerprint
 from prefermab.compiled import use_compilation_cache
 from prefermab.config import PAPER_EXCEPTIONS
-from prefermab.errors import InputError
+from prefermab.errors import InputError, PrefermabError
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
 from prefermab.paper.tables import Setting
@@ -246,9 +246,9 @@ def do(task: Task, store: Store) -> bool:
     use_compilation_cache()
     try:
         store.put(task, task.work(store))
-    except InputError as error:
-        # Only words travel between processes, not the models that an error may carry.
-        raise InputError(f"{task.title}: {error}") from None
+    except PrefermabError as error:
+        # Only the message crosses processes, not the models that a TrainingError may carry.
+        raise type(error)(f"{task.title}: {error}") from None
     return crowded()
 
 

@@ -85,7 +85,7 @@ def plan_folder(
     with place.entered() as done:
         if done is not None:
             return done
-        with place.minded():
+        with place.cleanup_on_input_error():
             if place.ready.exists():
                 return place.move()
             if people <= CHUNK:

@@ -107,12 +107,10 @@ class Place:
         return summary
 
     @contextlib.contextmanager
-    def minded(self) -> Iterator[None]:
-        """Keeps what was begun unless the inputs are wrong, and says what cannot be written."""
+    def cleanup_on_input_error(self) -> Iterator[None]:
+        """Deletes unfinished work if the input is wrong; keeps it after any other error."""
         try:
             yield
-        except StorageError:
-            raise
         except InputError:
             self._clear()
             raise

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from prefermab.errors import Busy, InputError, StorageError
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.programme.store.migrations import migrate
 
 APPLICATION = 0x70726D62
@@ -157,7 +157,7 @@ class Database:
             "programme begin`, begins one."
         )
 
-    def _trouble(self, error: sqlite3.Error) -> InputError:
+    def _trouble(self, error: sqlite3.Error) -> PrefermabError:
         """What SQLite complains of, as a sentence."""
         told, code = str(error), str(getattr(error, "sqlite_errorname", ""))
         if "same thread" in told:
@@ -167,12 +167,12 @@ class Database:
         if "closed database" in told:
             return InputError("the programme is closed.")
         if "locked" in told:
-            return Busy(
+            return BusyError(
                 f"{self.path} is in use by another process, which did not finish within "
                 f"{self.wait:g} seconds; nothing was changed."
             )
         if "not a database" in told:
-            return StorageError(f"{self.path} is not a SQLite file; expected one of a programme.")
+            return InputError(f"{self.path} is not a SQLite file; expected one of a programme.")
         if "readonly" in told and code != "SQLITE_READONLY_DIRECTORY":
             return StorageError(f"{self.path} is read-only; expected a file that can be written.")
         if "readonly" in told or "unable to open" in told:
