@@ -1,6 +1,7 @@
 """Policies made of trained networks."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -35,6 +36,15 @@ class Judged(eqx.Module):
 class Learned(Policy):
     """A trained network that judges a round, and a way to choose by its judgement."""
 
+    gains_are_rewards: ClassVar[bool]
+    """Whether gains are expected rewards before an action's own cost, so that they can be compared
+    with costs times a price; then an arm's gain at a price does not depend on the other arms."""
+
+    @property
+    def price_ceiling(self) -> Float[Array, ""]:
+        """Above this price no arm prefers any action; known where gains are rewards."""
+        raise NotImplementedError(f"{type(self).__name__} has no highest price.")
+
     @abc.abstractmethod
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
@@ -65,6 +75,11 @@ class BySweep(Learned):
     """
 
     worth: Worth
+    gains_are_rewards = True
+
+    @property
+    def price_ceiling(self) -> Float[Array, ""]:
+        return self.worth.perception.highest_price
 
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
@@ -91,7 +106,7 @@ class BySweep(Learned):
 
     def search(self, seen: Observation) -> Judged:
         """The price that fits, and the gains there."""
-        highest = self.worth.perception.highest_price
+        highest = self.price_ceiling
 
         def missing(price: Float[Array, ""]) -> tuple[Float[Array, ""], Scores]:
             gains = self.gains(price, seen)
@@ -118,6 +133,7 @@ class ByGreedyProba(Learned):
     """
 
     network: ActorCritic
+    gains_are_rewards = False
 
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]

@@ -22,7 +22,7 @@ from prefermab.engines import engine as engine_of
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
-from prefermab.policies.learned import CHUNK, BySweep
+from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
 from prefermab.programme.bulk.passes import Job, Report, model_of
 from prefermab.programme.bulk.pieces import ROWS, Piece, cut
@@ -99,7 +99,7 @@ def plan_folder(
 
 def name_of(model: str | Path) -> str:
     """What a model is found by from everywhere, if it can decide for a piece at a time."""
-    if not isinstance(load(model).policy, BySweep):
+    if not load(model).policy.gains_are_rewards:
         raise InputError(
             f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
             "from one file."

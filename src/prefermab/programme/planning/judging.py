@@ -13,7 +13,7 @@ import numpy as np
 
 from prefermab.arms import Observation, hide_opted_out
 from prefermab.model import Model
-from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned, sample
+from prefermab.policies.learned import CHUNK, Judged, Learned, sample
 from prefermab.programme.planning.roster import Roster
 
 PROBES = 4
@@ -30,7 +30,7 @@ def observation(policy: Learned, roster: Roster, may: np.ndarray, budget: float)
     """The round as a policy sees it. Where others do not matter to a person's gain, people who are
     out fill it up to one of a few sizes, so that little is compiled."""
     arrays = [roster.states, roster.features, may, roster.costs]
-    if isinstance(policy, BySweep) and roster.size <= CHUNK:
+    if policy.gains_are_rewards and roster.size <= CHUNK:
         arrays = [padded(array) for array in arrays]
     return _observation(*arrays, budget)
 
@@ -106,7 +106,7 @@ def useful_gains(
 ) -> np.ndarray:
     """What each action would gain, -inf where it is worth nothing at all."""
     gains = gains_of(model, states, features, price)
-    if isinstance(model.policy, BySweep):
+    if model.policy.gains_are_rewards:
         gains = np.where(gains_of(model, states, features, 0.0) > 0, gains, -np.inf)
     gains[:, 0] = 0.0
     return gains
@@ -125,9 +125,9 @@ def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) ->
 
     None for a recipe whose network has no such price.
     """
-    if not isinstance(model.policy, BySweep):
+    if not model.policy.gains_are_rewards:
         return None
-    highest = float(model.policy.worth.perception.highest_price)
+    highest = float(model.policy.price_ceiling)
     costs = np.maximum(roster.costs[:, 1:], 1e-9)
 
     def net(prices: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ import polars as pl
 from prefermab.arms import Observation
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
-from prefermab.policies.learned import CHUNK, BySweep, Judged, Learned
+from prefermab.policies.learned import CHUNK, Judged, Learned
 from prefermab.programme.planning.bound import gain_bound
 from prefermab.programme.planning.choices import best_actions, locked_actions, paid, units
 from prefermab.programme.planning.judging import (
@@ -151,7 +151,7 @@ class Draft:
     @property
     def per_cost(self) -> bool:
         """Whether gains are rewards, to be weighed against costs; the paper's are odds."""
-        return isinstance(self.model.policy, BySweep)
+        return self.model.policy.gains_are_rewards
 
     @property
     def by_steps(self) -> bool:
