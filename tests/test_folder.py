@@ -14,7 +14,7 @@ from prefermab.engines import Local
 from prefermab.errors import StorageError
 from prefermab.programme.bulk import driver
 from prefermab.programme.bulk.driver import plan_folder
-from prefermab.programme.planning.steps import Cut, Steps, alone, cut_of, unit_of
+from prefermab.programme.planning.increments import Cut, Steps, alone, cut_of, unit_of
 from prefermab.storage import fingerprint, shipped_models
 from test_plan import run
 
@@ -161,7 +161,7 @@ def test_one_person_and_everyone_out(tmp_path):
     assert set(whole(tmp_path / "plan-out")["reason"]) == {"opted out"}
 
 
-@pytest.mark.parametrize("rows", [1 << 19, 40], ids=["whole parts", "pieces"])
+@pytest.mark.parametrize("rows", [1 << 19, 40], ids=["whole parts", "chunks"])
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -277,7 +277,7 @@ def test_a_full_disk_is_told_and_what_is_done_stays(tmp_path, table, monkeypatch
         patch.setattr(pl.DataFrame, "write_parquet", full)
         with pytest.raises(StorageError, match=r"cannot write the plan to .*out: No space left"):
             plan_folder("armman", arms, tmp_path / "out", **asked)
-    assert list((tmp_path / "out" / ".unfinished").glob("piece-*"))
+    assert list((tmp_path / "out" / ".unfinished").glob("chunk-*"))
     assert plan_folder("armman", arms, tmp_path / "out", **asked).people == LARGE
 
 
@@ -393,11 +393,11 @@ def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
     assert sorted(path.name for path in out.iterdir()) == ["part-00000.parquet", "summary.json"]
 
 
-@pytest.mark.parametrize("pieces", [1, 2, 5])
+@pytest.mark.parametrize("chunks", [1, 2, 5])
 @pytest.mark.parametrize("kind", ["ties", "several actions", "free"])
-def test_steps_are_taken_by_rate_until_the_budget_ends(pieces, kind):
+def test_steps_are_taken_by_rate_until_the_budget_ends(chunks, kind):
     """Against a plain loop over all steps in order."""
-    rng = np.random.default_rng(pieces)
+    rng = np.random.default_rng(chunks)
     size, n_actions = 60, 2 if kind == "ties" else 4
     gains = np.round(rng.random((size, n_actions)) * 4, 0 if kind == "ties" else 3)
     gains = np.cumsum(gains, axis=1).astype(np.float32)
@@ -407,14 +407,14 @@ def test_steps_are_taken_by_rate_until_the_budget_ends(pieces, kind):
     open = rng.random(size) < 0.9
     for budget in (0, 0.1, 1.7, 5, 1000):
         unit = unit_of(budget)
-        ends = np.linspace(0, size, pieces + 1).astype(int)
+        ends = np.linspace(0, size, chunks + 1).astype(int)
         parts = [
             Steps.of(gains[a:b], costs[a:b], open[a:b], unit, first=int(a))
             for a, b in itertools.pairwise(ends)
         ]
 
-        def ask(piece, question, about, parts=parts):
-            asked = parts if piece is None else [parts[piece]]
+        def ask(chunk, question, about, parts=parts):
+            asked = parts if chunk is None else [parts[chunk]]
             return [getattr(part, question)(*about) for part in asked]
 
         cut = cut_of(ask, budget, 0.0, waiting=3)

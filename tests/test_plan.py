@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import prefermab as pm
 from prefermab.programme.planning.bound import gain_bound
-from prefermab.programme.planning.judging import gains_of
-from prefermab.programme.planning.limits import Limits
+from prefermab.programme.planning.constrained import Task, choose
 from prefermab.programme.planning.plan import what_if
-from prefermab.programme.planning.selection import Task, choose
+from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.scoring import gains_of
 from prefermab.programme.tables import read_table, write_table
 
 MODEL = pm.load("armman")

@@ -14,12 +14,11 @@ from prefermab.commands.shared import numbers, progress
 from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
 from prefermab.model import Model
+from prefermab.programme.bulk.chunks import parts
 from prefermab.programme.bulk.driver import plan_folder
-from prefermab.programme.bulk.pieces import parts
 from prefermab.programme.planning.plan import plan as make_plan
 from prefermab.programme.planning.plan import what_if as compare
-from prefermab.programme.planning.roster import unused_columns
-from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules import Rules, unused_columns
 from prefermab.programme.tables import check_table_path, read_table, source_of, write_table
 from prefermab.programme.wording import plain
 from prefermab.storage import load

@@ -1,8 +1,8 @@
 """A round's plan for a roster larger than memory: a folder of Parquet parts in, one out.
 
-Pass 0 finds the price on a sample, pass 1 asks the network about everyone, then the pieces are
+Pass 0 finds the price on a sample, pass 1 asks the network about everyone, then the chunks are
 asked where the budget ends, and pass 2 writes everyone's action. Every pass is the same function
-of each piece, so that it does not matter where it runs, how often, or in which order.
+of each chunk, so that it does not matter where it runs, how often, or in which order.
 """
 
 import contextlib
@@ -24,17 +24,14 @@ from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
 from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
-from prefermab.programme.bulk.passes import Job, Report, model_of
-from prefermab.programme.bulk.pieces import ROWS, Piece, cut
-from prefermab.programme.bulk.place import Place
-from prefermab.programme.bulk.together import choose_together
-from prefermab.programme.bulk.twins import refuse_twins
-from prefermab.programme.planning.judging import price_of
-from prefermab.programme.planning.plan import carried, plan
+from prefermab.programme.bulk.chunks import ROWS, Chunk, Job, cut, refuse_duplicate_ids
+from prefermab.programme.bulk.output import Place
+from prefermab.programme.bulk.passes import Report, choose_together, model_of
+from prefermab.programme.planning.increments import Cut, cut_of
+from prefermab.programme.planning.plan import Summary, carried, plan
 from prefermab.programme.planning.reasons import KEPT_OUT
 from prefermab.programme.planning.rules import Rules
-from prefermab.programme.planning.steps import Cut, cut_of
-from prefermab.programme.planning.summary import Summary
+from prefermab.programme.planning.scoring import price_of
 from prefermab.storage import find, load, shipped_models
 
 SHARES = {"finding the price": 0.25, "asking the model": 0.35, "choosing": 0.1, "writing": 0.3}
@@ -78,10 +75,10 @@ def plan_folder(
     if isinstance(engine, str):
         check(engine, workers)
     name = name_of(model)
-    pieces = cut(Path(arms), count(rows, "rows"))
-    people = pieces[-1].start + pieces[-1].rows
+    chunks = cut(Path(arms), count(rows, "rows"))
+    people = chunks[-1].start + chunks[-1].rows
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
-    place = Place(job, pieces, waiting)
+    place = Place(job, chunks, waiting)
     with place.entered() as done:
         if done is not None:
             return done
@@ -89,16 +86,16 @@ def plan_folder(
             if place.ready.exists():
                 return place.move()
             if people <= CHUNK:
-                summary = small(job, pieces, waiting, str(arms))
+                summary = small(job, chunks, waiting, str(arms))
             else:
                 with given_or_made(engine, workers) as found:
-                    summary = Driver(job, pieces, waiting, found, progress).run(place)
+                    summary = Driver(job, chunks, waiting, found, progress).run(place)
             place.leave(summary)
     return summary
 
 
 def name_of(model: str | Path) -> str:
-    """What a model is found by from everywhere, if it can decide for a piece at a time."""
+    """What a model is found by from everywhere, if it can decide for a chunk at a time."""
     if not load(model).policy.gains_are_rewards:
         raise InputError(
             f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
@@ -117,12 +114,12 @@ def given_or_made(
     )
 
 
-def small(job: Job, pieces: list[Piece], waiting: int, where: str) -> Summary:
-    """Few enough for one table: its plan, cut into pieces again."""
-    for piece in pieces:
-        passes.keep_ids(job, piece, passes.look(job, piece)[0])
-    refuse_twins(job, pieces, Local())
-    tables = [piece.read() for piece in pieces]
+def small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
+    """Few enough for one table: its plan, cut into chunks again."""
+    for chunk in chunks:
+        passes.keep_ids(job, chunk, passes.look(job, chunk)[0])
+    refuse_duplicate_ids(job, chunks, Local())
+    tables = [chunk.read() for chunk in chunks]
     try:
         table = pl.concat(tables, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
@@ -135,18 +132,18 @@ def small(job: Job, pieces: list[Piece], waiting: int, where: str) -> Summary:
     listed = made.frame.select(
         "id", "action", "cost", "score", "list", pl.when(said).then("reason").alias("reason")
     )
-    for piece, table in zip(pieces, tables, strict=True):
-        part = carried(listed.slice(piece.start, piece.rows), table)
-        write_atomically(job.part(piece), part.write_parquet)
+    for chunk, table in zip(chunks, tables, strict=True):
+        part = carried(listed.slice(chunk.start, chunk.rows), table)
+        write_atomically(job.part(chunk), part.write_parquet)
     return dataclasses.replace(made.summary, rules={})
 
 
 @dataclasses.dataclass
 class Driver:
-    """Leads the passes over all pieces; sees nobody but those where the budget ends."""
+    """Leads the passes over all chunks; sees nobody but those where the budget ends."""
 
     job: Job
-    pieces: list[Piece]
+    chunks: list[Chunk]
     waiting: int
     engine: Engine
     progress: Progress | None
@@ -159,7 +156,7 @@ class Driver:
         apart, rate = job.rules.about_groups, price
         cuts: Sequence[Cut | None] = [None]
         if apart:
-            cut, one_more = choose_together(job, self.pieces, reports, self.each, self.waiting)
+            cut, one_more = choose_together(job, self.chunks, reports, self.each, self.waiting)
         else:
             locked, one_more = sum(report.locked_cost for report in reports), None
             ask = functools.cache(self._ask)
@@ -169,21 +166,21 @@ class Driver:
         self.each("writing", functools.partial(passes.write, job, price, cut, apart))
         return self._summary(price, rate, reports, np.sum(tallies, axis=0), one_more)
 
-    def each(self, what: str, function: Callable[[Piece], Any]) -> list[Any]:
-        """The same of every piece, with a word on how far it is."""
+    def each(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
+        """The same of every chunk, with a word on how far it is."""
         found = []
         begun = sum(list(SHARES.values())[: list(SHARES).index(what)])
-        for result in self.engine.map(function, self.pieces):
+        for result in self.engine.map(function, self.chunks):
             found.append(result)
             if self.progress is not None:
-                done = begun + SHARES[what] * len(found) / len(self.pieces)
-                self.progress(done, f"{what}, piece {len(found)} of {len(self.pieces)}")
+                done = begun + SHARES[what] * len(found) / len(self.chunks)
+                self.progress(done, f"{what}, chunk {len(found)} of {len(self.chunks)}")
         return found
 
-    def _ask(self, piece: int | None, question: str, about: tuple[Any, ...]) -> list[Any]:
+    def _ask(self, chunk: int | None, question: str, about: tuple[Any, ...]) -> list[Any]:
         function = functools.partial(passes.answer, self.job, question, about)
-        if piece is not None:
-            return list(self.engine.map(function, [self.pieces[piece]]))
+        if chunk is not None:
+            return list(self.engine.map(function, [self.chunks[chunk]]))
         return self.each("choosing", function)
 
     def _price(self) -> float:
@@ -193,7 +190,7 @@ class Driver:
         return price_of(model, *some, budget=self.job.budget, people=self.job.people)
 
     def _check(self, reports: list[Report]) -> None:
-        """What no piece can know alone."""
+        """What no chunk can know alone."""
         job, found = self.job, {one for report in reports for one in report.named}
         for rule in ("exclude_ids", "lock_ids"):
             strange = set(map(str, getattr(job.rules, rule))) - found
@@ -204,7 +201,7 @@ class Driver:
             raise InputError(
                 f"those who are locked in cost {locked:g}, more than the budget of {job.budget:g}."
             )
-        refuse_twins(job, self.pieces, self.engine)
+        refuse_duplicate_ids(job, self.chunks, self.engine)
 
     def _summary(
         self,

@@ -1,13 +1,12 @@
-"""What is done to one piece of a roster: pure functions of plain data, wherever they run.
+"""What is done to one chunk of a roster: pure functions of plain data, wherever they run.
 
-What a later pass needs of a piece is kept in a file beside the plan until the plan is done.
+What a later pass needs of a chunk is kept in a file beside the plan until the plan is done.
 """
 
 import dataclasses
 import functools
 import json
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,55 +19,35 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.policies.learned import sample
-from prefermab.programme.bulk.pieces import Piece, needed
-from prefermab.programme.planning.choices import best_actions, locked_actions, units
-from prefermab.programme.planning.judging import gains_of, positive
-from prefermab.programme.planning.limits import EXCLUDED, IN, OUT, RESTING, Limits, apply
+from prefermab.programme.bulk.chunks import Chunk, Job, hashes, needed, save_array
+from prefermab.programme.planning.constrained import Task, choose
+from prefermab.programme.planning.increments import Cut, Steps, unit_of
 from prefermab.programme.planning.plan import carried
 from prefermab.programme.planning.reasons import KEPT_OUT, reasons
 from prefermab.programme.planning.roster import Roster, read_roster
-from prefermab.programme.planning.rules import Rules
-from prefermab.programme.planning.steps import Cut, Steps, unit_of
+from prefermab.programme.planning.rules import (
+    EXCLUDED,
+    IN,
+    OUT,
+    RESTING,
+    Limits,
+    apply,
+    table,
+)
+from prefermab.programme.planning.scoring import (
+    best_actions,
+    gains_of,
+    locked_actions,
+    positive,
+    units,
+)
 from prefermab.programme.tables import column
 from prefermab.storage import load
 
 
 @dataclasses.dataclass(frozen=True)
-class Job:
-    """What every piece has to know."""
-
-    model: str
-    rules: Rules
-    budget: float
-    people: int
-    out: str
-    reasons: bool
-
-    @property
-    def scratch(self) -> Path:
-        """Where pieces keep what later passes need."""
-        return Path(self.out) / ".unfinished"
-
-    def kept(self, piece: Piece) -> Path:
-        """What is known of a piece."""
-        return self.scratch / f"piece-{piece.number:05}.safetensors"
-
-    def ids(self, piece: Piece) -> Path:
-        """Checksums of a piece's ids, in order."""
-        return self.scratch / f"ids-{piece.number:05}.npy"
-
-    def actions(self, piece: Piece) -> Path:
-        """Actions that were chosen for all pieces at once."""
-        return self.scratch / f"actions-{piece.number:05}.npy"
-
-    def part(self, piece: Piece) -> Path:
-        """A piece of the plan, until all are written."""
-        return self.scratch / f"part-{piece.number:05}.parquet"
-
-
-@dataclasses.dataclass(frozen=True)
 class Report:
-    """What is counted in a piece."""
+    """What is counted in a chunk."""
 
     opted_out: int
     excluded: int
@@ -91,14 +70,14 @@ def model_of(name: str) -> Model:
 
 
 def look(
-    job: Job, piece: Piece, frame: pl.DataFrame | None = None
+    job: Job, chunk: Chunk, frame: pl.DataFrame | None = None
 ) -> tuple[Roster, Limits, list[str]]:
-    """A piece, or some rows of it, as the model sees it, with the rules that concern each person
+    """A chunk, or some rows of it, as the model sees it, with the rules that concern each person
     alone, and the ids of the rules that are found in it."""
     model, rules = model_of(job.model), job.rules
     if frame is None:
-        frame = piece.read(needed(model, rules, piece.file))
-    roster = read_roster(model, frame, piece.where)
+        frame = chunk.read(needed(model, rules, chunk.file))
+    roster = read_roster(model, frame, chunk.where)
     wanted = [*map(str, (*rules.exclude_ids, *rules.lock_ids))]
     here: set[str] = set()
     if wanted:
@@ -110,31 +89,31 @@ def look(
         lock_ids=tuple(one for one in rules.lock_ids if str(one) in here),
         min_share={}, max_share={}, budgets={},
     )  # fmt: skip
-    return roster, apply(alone, model, roster, frame, piece.where), sorted(here)
+    return roster, apply(alone, model, roster, frame, chunk.where), sorted(here)
 
 
-def sampled(job: Job, piece: Piece) -> list[np.ndarray]:
+def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
     """States, features, who may be acted on and costs, of those rows that find the price."""
     rows = sample(job.people)
-    rows = rows[(rows >= piece.start) & (rows < piece.start + piece.rows)] - piece.start
-    table = piece.read(needed(model_of(job.model), job.rules, piece.file))
+    rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
+    table = chunk.read(needed(model_of(job.model), job.rules, chunk.file))
     try:
-        roster, limits, _ = look(job, piece, table[rows])
+        roster, limits, _ = look(job, chunk, table[rows])
         rows = np.arange(rows.size)
     except InputError:
-        # Said again of the whole piece, for the row's number.
-        roster, limits, _ = look(job, piece, table)
+        # Said again of the whole chunk, for the row's number.
+        roster, limits, _ = look(job, chunk, table)
     return [x[rows] for x in (roster.states, roster.features, limits.may, roster.costs)]
 
 
-def judge(job: Job, price: float, piece: Piece) -> Report:
-    """Asks the network, and keeps what later passes need; a piece that is done stays done."""
-    kept = job.kept(piece)
+def judge(job: Job, price: float, chunk: Chunk) -> Report:
+    """Asks the network, and keeps what later passes need; a chunk that is done stays done."""
+    kept = job.kept(chunk)
     if kept.exists():
         with safe_open(kept, "np") as file:
             return Report(**json.loads(file.metadata()["report"]))
     model = model_of(job.model)
-    roster, limits, named = look(job, piece)
+    roster, limits, named = look(job, chunk)
     raw = gains_of(model, roster.states, roster.features, price, wide=True)
     locked = locked_actions(positive(raw), roster.costs, price, limits.locked)
     arrays = {
@@ -157,7 +136,7 @@ def judge(job: Job, price: float, piece: Piece) -> Report:
         groups=list(limits.group_names),
         workers=list(limits.worker_names),
     )
-    keep_ids(job, piece, roster)
+    keep_ids(job, chunk, roster)
     packed = pack(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
         metadata={"report": json.dumps(dataclasses.asdict(report))},
@@ -166,25 +145,25 @@ def judge(job: Job, price: float, piece: Piece) -> Report:
     return report
 
 
-def answer(job: Job, question: str, about: tuple[Any, ...], piece: Piece) -> Any:
-    """What a method of a piece's steps says."""
-    return getattr(steps_of(job, piece, kept_of(job, piece)), question)(*about)
+def answer(job: Job, question: str, about: tuple[Any, ...], chunk: Chunk) -> Any:
+    """What a method of a chunk's steps says."""
+    return getattr(steps_of(job, chunk, kept_of(job, chunk)), question)(*about)
 
 
-def tally(job: Job, price: float, cuts: Sequence[Cut | None], piece: Piece) -> list[np.ndarray]:
+def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[np.ndarray]:
     """For each choice, the numbers of each action, what is spent, what is gained, what is gained
     by those who are locked in, and what all others gain at most beyond what they pay at the rate
     where the choice ends, or at the going price."""
-    kept = kept_of(job, piece)
+    kept = kept_of(job, chunk)
     gains, costs, locked = positive(kept["raw"]), kept["costs"], kept["locked"]
     open = (kept["standing"] == IN) & (locked == 0)
-    each, found = np.arange(piece.rows), []
-    for cut, actions in zip(cuts, actions_of(job, piece, kept, cuts), strict=True):
+    each, found = np.arange(chunk.rows), []
+    for cut, actions in zip(cuts, actions_of(job, chunk, kept, cuts), strict=True):
         taken = gains[each, actions].astype(float)
         taken[np.isneginf(taken)] = 0.0
         cost = costs[each, actions].astype(float)
         rate = price if cut is None else cut.rate
-        net = np.zeros(piece.rows)
+        net = np.zeros(chunk.rows)
         for action in range(1, costs.shape[1]):
             net = np.maximum(net, gains[:, action] - rate * costs[:, action].astype(float))
         most = net[open].sum()
@@ -193,44 +172,44 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], piece: Piece) -> l
     return found
 
 
-def candidates(job: Job, piece: Piece) -> dict[str, np.ndarray]:
-    """Those of a piece whom a choice under shared limits concerns: locked in, or of some use."""
-    kept = kept_of(job, piece)
+def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
+    """Those of a chunk whom a choice under shared limits concerns: locked in, or of some use."""
+    kept = kept_of(job, chunk)
     gains = positive(kept["raw"])
     open = (kept["standing"] == IN) & (np.isfinite(gains[:, 1:]).any(axis=1) | (kept["locked"] > 0))
     rows = np.flatnonzero(open)
     arrays = {name: kept[name][rows] for name in ("costs", "group", "worker", "locked")}
-    return {"rows": rows + piece.start, "gains": gains[rows], **arrays}
+    return {"rows": rows + chunk.start, "gains": gains[rows], **arrays}
 
 
-def write(job: Job, price: float, cut: Cut, chosen_apart: bool, piece: Piece) -> None:
-    """Writes a piece of the plan, unless it is there."""
-    if job.part(piece).exists():
+def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) -> None:
+    """Writes a chunk of the plan, unless it is there."""
+    if job.part(chunk).exists():
         return
-    model, kept, table = model_of(job.model), kept_of(job, piece), piece.read()
-    (actions,) = actions_of(job, piece, kept, [None if chosen_apart else cut])
+    model, kept, table = model_of(job.model), kept_of(job, chunk), chunk.read()
+    (actions,) = actions_of(job, chunk, kept, [None if chosen_apart else cut])
     best = best_actions(positive(kept["raw"]), kept["costs"], price, actions)
     listed = (actions > 0).astype(int)
     for row in cut.waiting:
-        if piece.start <= row < piece.start + piece.rows:
-            listed[row - piece.start] = 2
-    each = np.arange(piece.rows)
+        if chunk.start <= row < chunk.start + chunk.rows:
+            listed[row - chunk.start] = 2
+    each = np.arange(chunk.rows)
     frame = pl.DataFrame(
         {
-            "id": column(table, "id", piece.shown),
+            "id": column(table, "id", chunk.shown),
             "action": pl.Series(model.action_names, dtype=pl.String).gather(actions),
             "cost": kept["costs"][each, actions].astype(float),
             "score": kept["raw"][each, best].astype(float),
             "list": pl.Series(["", "chosen", "waiting"]).gather(listed),
-            "reason": told(job, piece, table, kept, price, best, listed > 0),
+            "reason": told(job, chunk, table, kept, price, best, listed > 0),
         }
     )
-    write_atomically(job.part(piece), carried(frame, table).write_parquet)
+    write_atomically(job.part(chunk), carried(frame, table).write_parquet)
 
 
 def told(
     job: Job,
-    piece: Piece,
+    chunk: Chunk,
     table: pl.DataFrame,
     kept: dict[str, np.ndarray],
     price: float,
@@ -244,7 +223,7 @@ def told(
     if not job.reasons or not rows.size:
         return found
     model, some = model_of(job.model), table[rows]
-    roster = read_roster(model, some, piece.where)
+    roster = read_roster(model, some, chunk.where)
     text = reasons(
         model, roster, kept["standing"][rows], some, price, best[rows], kept["raw"][rows],
         kept["locked"][rows] > 0, wide=True,
@@ -252,42 +231,91 @@ def told(
     return found.scatter(rows, text)
 
 
-def kept_of(job: Job, piece: Piece) -> dict[str, np.ndarray]:
-    """What the first pass kept of a piece."""
-    kept = load_file(job.kept(piece))
+def kept_of(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
+    """What the first pass kept of a chunk."""
+    kept = load_file(job.kept(chunk))
     kept["costs"] = np.broadcast_to(kept["costs"], kept["raw"].shape)
     return kept
 
 
-def steps_of(job: Job, piece: Piece, kept: dict[str, np.ndarray]) -> Steps:
+def steps_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Steps:
     """The steps of those who are open to be chosen."""
     open = (kept["standing"] == IN) & (kept["locked"] == 0)
     gains = positive(kept["raw"])
-    return Steps.of(gains, kept["costs"], open, unit_of(job.budget), piece.start)
+    return Steps.of(gains, kept["costs"], open, unit_of(job.budget), chunk.start)
 
 
 def actions_of(
-    job: Job, piece: Piece, kept: dict[str, np.ndarray], cuts: Sequence[Cut | None]
+    job: Job, chunk: Chunk, kept: dict[str, np.ndarray], cuts: Sequence[Cut | None]
 ) -> list[np.ndarray]:
-    """Everyone's action under each choice; None: as chosen for all pieces at once."""
+    """Everyone's action under each choice; None: as chosen for all chunks at once."""
     if None in cuts:
-        return [np.load(job.actions(piece)).astype(int)]
-    steps, locked = steps_of(job, piece, kept), kept["locked"].astype(int)
+        return [np.load(job.actions(chunk)).astype(int)]
+    steps, locked = steps_of(job, chunk, kept), kept["locked"].astype(int)
     return [np.where(locked > 0, locked, steps.chosen(cut)) for cut in cuts if cut is not None]
 
 
-def keep_ids(job: Job, piece: Piece, roster: Roster) -> None:
-    """Leaves the checksums of a piece's ids, in order."""
+def keep_ids(job: Job, chunk: Chunk, roster: Roster) -> None:
+    """Leaves the checksums of a chunk's ids, in order."""
     ids = np.sort(hashes(roster.ids))
-    write_atomically(job.ids(piece), functools.partial(save_array, array=ids))
+    write_atomically(job.ids(chunk), functools.partial(save_array, array=ids))
 
 
-def hashes(ids: pl.Series) -> np.ndarray:
-    """A checksum of each id, the same for 7 and "7"."""
-    return ids.cast(pl.String).hash().to_numpy()
+Each = Callable[[str, Callable[[Chunk], Any]], list[Any]]
 
 
-def save_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array, under whatever name."""
-    with path.open("wb") as file:
-        np.save(file, array)
+def choose_together(
+    job: Job, chunks: Sequence[Chunk], reports: Sequence[Report], each: Each, waiting: int
+) -> tuple[Cut, float]:
+    """Writes down everyone's action; who waits, and what one more unit of budget would gain."""
+    parts = each("choosing", functools.partial(candidates, job))
+    groups, workers = union(reports, "groups"), union(reports, "workers")
+    for part, report in zip(parts, reports, strict=True):
+        part["group"] = recoded(part["group"], report.groups, groups)
+        part["worker"] = recoded(part["worker"], report.workers, workers)
+    people = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    limits = limits_of(job, people, groups, workers)
+    gains, costs, locked = people["gains"], people["costs"], people["locked"].astype(int)
+
+    task = Task(gains, costs, job.budget, limits, locked, per_cost=True)
+    actions = choose(task)
+    for chunk in chunks:
+        begin, end = np.searchsorted(people["rows"], (chunk.start, chunk.start + chunk.rows))
+        own = np.zeros(chunk.rows, np.int8)
+        own[people["rows"][begin:end] - chunk.start] = actions[begin:end]
+        write_atomically(job.actions(chunk), functools.partial(save_array, array=own))
+    left = (actions == 0) & (locked == 0)
+    steps = Steps.of(gains, costs, left, unit_of(job.budget))
+    queue = steps.after(Cut(np.inf), 0, waiting)[-1]
+    cut = Cut(waiting=tuple(people["rows"][queue].tolist()))
+    richer = choose(dataclasses.replace(task, budget=job.budget + 1))
+    return cut, task.gained(richer) - task.gained(actions)
+
+
+def limits_of(
+    job: Job, people: dict[str, np.ndarray], groups: tuple[str, ...], workers: tuple[str, ...]
+) -> Limits:
+    """The shared limits of those who were gathered, all of whom may be acted on."""
+    rules = job.rules
+    return Limits(
+        standing=np.zeros(len(people["rows"]), int),
+        locked=people["locked"],
+        group=people["group"],
+        min_share=table(rules.min_share, groups, 0.0, "group", f"'{rules.group}'"),
+        max_share=table(rules.max_share, groups, 1.0, "group", f"'{rules.group}'"),
+        worker=people["worker"],
+        budgets=table(rules.budgets, workers, np.inf, "worker", f"'{rules.worker}'"),
+        group_names=groups,
+        worker_names=workers,
+    )
+
+
+def union(reports: Sequence[Report], kind: str) -> tuple[str, ...]:
+    """The labels of all chunks, in order."""
+    return tuple(sorted({label for report in reports for label in getattr(report, kind)}))
+
+
+def recoded(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
+    """Numbers of a chunk's own labels as numbers of all labels; -1 stays -1."""
+    places = np.array([*(labels.index(label) for label in own), -1])
+    return places[codes]

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, vstack
 
-from prefermab.programme.planning.limits import Limits
+from prefermab.programme.planning.rules import Limits
 
 LARGEST = 20_000
 """Pairs of person and action up to which a linear programme with shared rules is solved."""

@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 
 from prefermab.model import Model
-from prefermab.programme.planning.judging import gains_of
-from prefermab.programme.planning.limits import EXCLUDED, OUT, RESTING
 from prefermab.programme.planning.roster import Roster, columns_of
+from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
+from prefermab.programme.planning.scoring import gains_of
 
 WORTH_SAYING = 0.1
 """A second thing that moves somebody up is named if it does at least so much of what the first

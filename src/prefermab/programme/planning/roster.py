@@ -9,7 +9,6 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.planning.rules import Rules
 from prefermab.programme.states import expected_state, is_continuous, state_numbers
 from prefermab.programme.tables import (
     as_flags,
@@ -151,12 +150,3 @@ def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
                 "model."
             )
     return costs
-
-
-def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
-    """Columns of a table that neither the model nor a rule looks at."""
-    looked_at = {"id", "state", "opt_in", *columns_of(model.feature_names)}
-    looked_at |= {f"cost_{action}" for action in model.action_names}
-    named = (rules.exclude, rules.lock, rules.group, rules.worker, rules.last)
-    looked_at |= {name.strip().lower() for name in named if name}
-    return [name for name in columns if name not in looked_at and name.lower() not in looked_at]

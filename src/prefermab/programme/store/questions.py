@@ -10,9 +10,8 @@ import polars as pl
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
-from prefermab.programme.planning.limits import IN, apply, standing
 from prefermab.programme.planning.roster import Roster
-from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules import IN, Rules, apply, standing
 from prefermab.programme.store.identity import versions
 from prefermab.programme.store.packing import difference, pack, unpack
 from prefermab.programme.store.people import SINCE_ACTION

@@ -64,7 +64,7 @@ class Steps:
         """The upper edge of gain over cost for everyone who is `open` to be chosen.
 
         >>> import numpy as np
-        >>> from prefermab.programme.planning.steps import Steps
+        >>> from prefermab.programme.planning.increments import Steps
         >>> gains, costs = np.array([[0.0, 3.0, 5.0, 1.0]]), np.array([[0.0, 1.0, 2.0, 3.0]])
         >>> steps = Steps.of(gains, costs, np.array([True]), 1e-9)
         >>> steps.rates.tolist(), steps.actions.tolist()
@@ -170,7 +170,7 @@ def cut_of(ask: Ask, budget: float, locked: float, waiting: int) -> Cut:
     """Where a budget ends, of which those who are locked in have had their part.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.steps import Steps, alone, cut_of
+    >>> from prefermab.programme.planning.increments import Steps, alone, cut_of
     >>> gains, costs = np.array([[0.0, 2.0], [0.0, 4.0], [0.0, 3.0]]), np.tile([0.0, 1.0], (3, 1))
     >>> steps = Steps.of(gains, costs, np.ones(3, bool), 1e-9)
     >>> cut = cut_of(alone(steps), 2.0, 0.0, waiting=1)

@@ -12,7 +12,7 @@ import numpy as np
 
 from prefermab.budget import limit_of
 from prefermab.errors import InputError
-from prefermab.programme.planning.limits import Limits
+from prefermab.programme.planning.rules import Limits
 
 
 @dataclasses.dataclass

@@ -11,9 +11,9 @@ from pathlib import Path
 import prefermab
 from prefermab.errors import InputError, StorageError
 from prefermab.files import locked, write_atomically
-from prefermab.programme.bulk.passes import Job, model_of
-from prefermab.programme.bulk.pieces import Piece
-from prefermab.programme.planning.summary import Summary
+from prefermab.programme.bulk.chunks import Chunk, Job
+from prefermab.programme.bulk.passes import model_of
+from prefermab.programme.planning.plan import Summary
 from prefermab.storage import fingerprint
 
 
@@ -22,7 +22,7 @@ class Place:
     """Where a plan goes."""
 
     job: Job
-    pieces: list[Piece]
+    chunks: list[Chunk]
     waiting: int
 
     @property
@@ -70,7 +70,7 @@ class Place:
             same = json.loads(self.summary.read_text())["origin"]["inputs"] == checksum(told)
         except (OSError, ValueError, KeyError, TypeError):
             return False
-        return same and all((self.out / self.job.part(p).name).exists() for p in self.pieces)
+        return same and all((self.out / self.job.part(p).name).exists() for p in self.chunks)
 
     def price(self, find: Callable[[], float]) -> float:
         """The price, found once."""
@@ -98,8 +98,8 @@ class Place:
     def move(self) -> Summary:
         """Moves what is not in its place yet, the summary last; nothing else stays."""
         summary = summary_of(self.ready)
-        for piece in self.pieces:
-            part = self.job.part(piece)
+        for chunk in self.chunks:
+            part = self.job.part(chunk)
             if part.exists():
                 part.replace(self.out / part.name)
         self.ready.replace(self.summary)
@@ -127,8 +127,8 @@ class Place:
             "budget": self.job.budget,
             "waiting": self.waiting,
             "reasons": self.job.reasons,
-            "pieces": [[Path(p.file).name, p.first, p.rows] for p in self.pieces],
-            "parts": {file: _stamp(file) for file in sorted({p.file for p in self.pieces})},
+            "chunks": [[Path(p.file).name, p.first, p.rows] for p in self.chunks],
+            "parts": {file: _stamp(file) for file in sorted({p.file for p in self.chunks})},
         }
         return json.loads(json.dumps(told))
 

@@ -15,6 +15,7 @@ from prefermab.arms import Observation, hide_opted_out
 from prefermab.model import Model
 from prefermab.policies.learned import CHUNK, Judged, Learned, sample
 from prefermab.programme.planning.roster import Roster
+from prefermab.programme.planning.rules import ANY
 
 PROBES = 4
 """Prices that are tried in search of a person's own."""
@@ -80,7 +81,7 @@ def gains_of(
 def pieces(size: int) -> Iterator[slice]:
     """Rows in pieces of at most `CHUNK`.
 
-    >>> from prefermab.programme.planning.judging import pieces
+    >>> from prefermab.programme.planning.scoring import pieces
     >>> list(pieces(70000))
     [slice(0, 65536, None), slice(65536, 70000, None)]
     """
@@ -92,7 +93,7 @@ def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
     """The rows and zeros up to the next of a few sizes, at least `least`.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.judging import padded
+    >>> from prefermab.programme.planning.scoring import padded
     >>> padded(np.ones((3, 2))).shape
     (64, 2)
     """
@@ -150,7 +151,7 @@ def crossing(
     a guess that is used where two points are too close to tell.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.judging import crossing
+    >>> from prefermab.programme.planning.scoring import crossing
     >>> line = lambda x: np.array([4.0, -1.0]) - 2 * x
     >>> crossing(line, np.ones(2), line(np.ones(2)), -np.ones(2), 10.0).round(3)
     array([2., 0.])
@@ -179,3 +180,31 @@ def _observation(
 @eqx.filter_jit
 def _gains(policy: Learned, state, features, price):
     return jax.vmap(policy.gain)(state, features, price)
+
+
+def locked_actions(
+    gains: np.ndarray, costs: np.ndarray, price: float, locked: np.ndarray
+) -> np.ndarray:
+    """The actions of those who are locked in: the best at the going price where it is open."""
+    net = (gains - price * costs)[:, 1:]
+    cheapest = costs[:, 1:].argmin(axis=1)
+    best = np.where(np.isneginf(net).all(axis=1), cheapest, net.argmax(axis=1)) + 1
+    return np.where(locked == ANY, best, locked)
+
+
+def best_actions(
+    gains: np.ndarray, costs: np.ndarray, price: float, actions: np.ndarray
+) -> np.ndarray:
+    """What somebody gets, or, of those who get nothing, what would be best for them."""
+    return np.where(actions > 0, actions, (gains - price * costs)[:, 1:].argmax(axis=1) + 1)
+
+
+def paid(actions: np.ndarray, costs: np.ndarray) -> float:
+    """What a choice costs."""
+    return float(costs[np.arange(len(actions)), actions].astype(float).sum())
+
+
+def units(actions: np.ndarray, costs: np.ndarray, unit: float) -> float:
+    """What a choice costs, each in whole units, so that the sum does not depend on its order."""
+    cost = costs[np.arange(len(actions)), actions].astype(float)
+    return float((np.round(cost / unit) * unit).sum())

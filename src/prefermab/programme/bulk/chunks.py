@@ -1,0 +1,201 @@
+"""A folder of Parquet parts, cut into chunks that fit into memory."""
+
+import dataclasses
+import functools
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from prefermab.engines import Engine
+from prefermab.errors import InputError
+from prefermab.model import Model
+from prefermab.programme.planning.roster import columns_of
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.tables import Source, column, row_in
+
+ROWS = 1 << 19
+"""Most rows of a chunk."""
+
+PARQUET = (".parquet", ".pq")
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+    """Some rows of a part that follow each other."""
+
+    number: int
+    file: str
+    shown: str
+    """The file as it was given, for messages."""
+    first: int
+    """The first row, in its file."""
+    rows: int
+    start: int
+    """The first row, in the whole roster."""
+
+    def read(self, columns: list[str] | None = None) -> pl.DataFrame:
+        """Its rows, all columns or some of them."""
+        try:
+            lazy = pl.scan_parquet(self.file, glob=False).slice(self.first, self.rows)
+            frame = (lazy if columns is None else lazy.select(columns)).collect()
+        except (pl.exceptions.PolarsError, OSError):
+            raise InputError(f"{self.shown}: it is not a Parquet file that can be read.") from None
+        if frame.height != self.rows:
+            raise InputError(f"{self.shown}: it has changed while the plan was made.")
+        return frame
+
+    @property
+    def where(self) -> Source:
+        """What it is called in messages, in which rows are those of the file."""
+        return Source(self.shown, self.first + 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What every chunk has to know."""
+
+    model: str
+    rules: Rules
+    budget: float
+    people: int
+    out: str
+    reasons: bool
+
+    @property
+    def scratch(self) -> Path:
+        """Where chunks keep what later passes need."""
+        return Path(self.out) / ".unfinished"
+
+    def kept(self, chunk: Chunk) -> Path:
+        """What is known of a chunk."""
+        return self.scratch / f"chunk-{chunk.number:05}.safetensors"
+
+    def ids(self, chunk: Chunk) -> Path:
+        """Checksums of a chunk's ids, in order."""
+        return self.scratch / f"ids-{chunk.number:05}.npy"
+
+    def actions(self, chunk: Chunk) -> Path:
+        """Actions that were chosen for all chunks at once."""
+        return self.scratch / f"actions-{chunk.number:05}.npy"
+
+    def part(self, chunk: Chunk) -> Path:
+        """A chunk of the plan, until all are written."""
+        return self.scratch / f"part-{chunk.number:05}.parquet"
+
+
+def cut(folder: Path, rows: int = ROWS) -> list[Chunk]:
+    """The chunks of all parts of a folder, in the order of their names."""
+    found: list[Chunk] = []
+    start = 0
+    for file in parts(folder):
+        height = height_of(file)
+        for first in range(0, height, rows):
+            size = min(rows, height - first)
+            here = str(file.absolute()), str(file)
+            found.append(Chunk(len(found), *here, first, size, start + first))
+        start += height
+    if not found:
+        raise InputError(f"{folder}: there are no rows; expected one for each person.")
+    return found
+
+
+def parts(folder: Path) -> list[Path]:
+    """The Parquet files of a folder; names that begin with a dot or an underscore do not count."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder.")
+    inside = [path for path in sorted(folder.iterdir()) if path.name[0] not in "._"]
+    for path in inside:
+        if path.is_dir() or path.suffix.lower() not in PARQUET:
+            raise InputError(f"{path}: expected only Parquet files in the folder {folder}.")
+    if not inside:
+        raise InputError(f"{folder}: the folder is empty; expected Parquet files.")
+    return inside
+
+
+def height_of(file: Path) -> int:
+    """How many rows a part has, which its end says."""
+    try:
+        return int(pl.scan_parquet(file, glob=False).select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(f"{file}: it is not a Parquet file that can be read.") from None
+
+
+def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
+    """The columns of a part that a choice depends on; all, to be told, where one is missing."""
+    must = {"id", "state"} | {
+        name.strip().lower()
+        for name in (
+            rules.exclude, rules.lock, rules.group, rules.worker,
+            rules.last if rules.cooldown else None,
+        )
+        if name
+    }  # fmt: skip
+    may = {"opt_in", *columns_of(model.feature_names)}
+    may |= {f"cost_{action}" for action in model.action_names}
+    found = {name: name.strip().lower() for name in pl.read_parquet_schema(file)}
+    if not must <= set(found.values()):
+        return None
+    return [name for name, plain in found.items() if plain in must or name in may]
+
+
+AT_ONCE = 1 << 22
+"""Checksums that are compared together."""
+
+
+def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> None:
+    """Every id stands in one row of all parts. Pieces have left sorted checksums of their ids, of
+    which stretches are compared over all chunks; ids are read again only where two are alike."""
+    stretches = -(-job.people // AT_ONCE)
+    ends = [(2**64 * place) // stretches for place in range(stretches + 1)]
+    spans = list(itertools.pairwise(ends))
+    alike = np.concatenate(list(engine.map(functools.partial(repeated_hashes, job, chunks), spans)))
+    if not alike.size:
+        return
+    seen: dict[str, list[str]] = defaultdict(list)
+    for found in engine.map(functools.partial(holders, alike[:100]), chunks):
+        for one, where in found:
+            seen[one].append(where)
+    for one, where in seen.items():
+        if len(where) > 1:
+            raise InputError(
+                f"the id {one} is in {where[0]} and again in {where[1]}; expected one row for each "
+                "person."
+            )
+
+
+def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) -> np.ndarray:
+    """Checksums within a span that stand in the chunks more than once."""
+    low, last = np.uint64(span[0]), np.uint64(span[1] - 1)
+    found = []
+    for chunk in chunks:
+        there = np.load(job.ids(chunk), mmap_mode="r")
+        begin, end = np.searchsorted(there, low), np.searchsorted(there, last, side="right")
+        found.append(np.array(there[begin:end]))
+    together = np.sort(np.concatenate(found))
+    return np.unique(together[1:][together[1:] == together[:-1]])
+
+
+def holders(alike: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
+    """Ids of a chunk with one of these checksums, and where they stand."""
+    ids = column(chunk.read(), "id", chunk.shown)
+    rows = np.flatnonzero(np.isin(hashes(ids), alike))
+    text = ids.cast(pl.String).gather(rows).to_list()
+    return [
+        (one, f"{row_in(chunk.where, int(row))} of {chunk.shown}")
+        for one, row in zip(text, rows, strict=True)
+    ]
+
+
+def hashes(ids: pl.Series) -> np.ndarray:
+    """A checksum of each id, the same for 7 and "7"."""
+    return ids.cast(pl.String).hash().to_numpy()
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Writes an array, under whatever name."""
+    with path.open("wb") as file:
+        np.save(file, array)
