@@ -1,5 +1,7 @@
 import contextlib
 import io
+import itertools
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,8 @@ import numpy as np
 import pytest
 
 import prefermab as pm
-from prefermab.oracles import backward_induction, value_iteration
+from prefermab.oracles import Bound, backward_induction, value_iteration
+from prefermab.oracles.lagrangian import relax
 from reference import lp_bound
 
 # Two arms of two states and two actions: rows are (state, action).
@@ -143,3 +146,52 @@ def test_costs_may_differ_between_arms_and_be_real():
     assert exact * (1 - 1e-5) <= bound <= exact * 1.0005
     assert bound.prices.shape == (4,)
     assert (bound.prices >= 0).all()
+
+
+def test_the_bound_does_not_depend_on_how_it_is_compiled():
+    """At every level of XLA's optimisation and in batches of every size, with people who come and
+    go."""
+    drawn = [instance(pm.domains.Armman(), 8, seed) for seed in range(7)]
+    many = [np.resize(np.stack(column), (64, *column[0].shape))
+            for column in zip(*drawn, strict=True)]  # fmt: skip
+    opt_in = jax.random.bernoulli(jax.random.key(3), 0.8, (64, 9, 8))
+    given = (*(jnp.asarray(table, jnp.float32) for table in many[:3]), jnp.asarray(many[3]), opt_in)
+    bounds = jax.jit(jax.vmap(lambda t, r, c, start, opt_in: relax(t, r, c, 2.0, start, opt_in)[0]))
+    expected = bounds(*given)
+    table = drawn[0][0] / drawn[0][0].sum(-1, keepdims=True)
+    exact, _ = lp_bound(table, *drawn[0][1:3], 2, drawn[0][3], np.asarray(opt_in[0]))
+    assert exact * (1 - 1e-5) <= expected[0] <= exact * 1.0005
+    for size in (1, 7, 64):
+        first = [array[:size] for array in given]
+        lowered = bounds.lower(*first)
+        for level in (0, 1, 2, 3):
+            compiled = lowered.compile({"xla_backend_optimization_level": level})
+            np.testing.assert_allclose(compiled(*first), expected[:size], rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_policy_earns_more_than_the_bound(seed):
+    """The best policy of two arms together, by dynamic programming over pairs of states."""
+    transitions, rewards = random_arms(2, 2, "dense", seed)
+    rewards, horizon = rewards[..., 0], 4
+    joint = [
+        np.einsum("st,uv->sutv", transitions[0, :, a], transitions[1, :, b])
+        for a, b in ((0, 0), (0, 1), (1, 0))
+    ]
+    best = np.zeros((2, 2))
+    for _ in range(horizon):
+        earned = rewards[0][:, None] + rewards[1] + best
+        best = np.max([np.einsum("sutv,tv->su", table, earned) for table in joint], axis=0)
+    for start in itertools.product((0, 1), repeat=2):
+        bound = pm.oracles.lagrangian_bound(transitions, rewards, [0, 1], 1, start, horizon)
+        assert bound >= best[start] - 1e-5
+
+
+def test_a_bound_is_a_number_with_prices():
+    bound = pm.oracles.lagrangian_bound(TWO, [0, 1], [0, 1], 1, [0], 2)
+    assert bound.value == bound == float(bound)
+    assert f"{bound}" == f"{bound.value}"
+    copied = pickle.loads(pickle.dumps(bound))
+    assert isinstance(copied, Bound)
+    assert copied == bound
+    np.testing.assert_array_equal(copied.prices, bound.prices)

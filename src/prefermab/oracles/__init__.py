@@ -1,4 +1,4 @@
-"""What is best when dynamics are known, and how good anything can be.
+"""Oracles, which know the dynamics: value iteration, Whittle indices, and the Lagrangian bound.
 
 >>> import prefermab as pm
 >>> pm.oracles.whittle_indices([[[[0.9, 0.1], [0.2, 0.8]]] * 2], [0, 1]).round(2)

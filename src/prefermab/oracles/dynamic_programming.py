@@ -1,6 +1,6 @@
-"""What arms are worth when their dynamics are known: value iteration and backward induction.
+"""Value iteration and backward induction: what arms are worth when their dynamics are known.
 
-Both work on many arms at once, at given prices on the budget.
+Both take many arms at once, at given prices of spending (the Q-function of Eq. 2 of the paper).
 """
 
 from collections.abc import Callable
@@ -15,14 +15,15 @@ Transitions = Float[Array, "arm state act state"]
 Rewards = Float[Array, "arm state"]
 
 FEW_STATES = 8
-"""Up to here an expectation is written out as a sum over arms-last arrays, which is about
-twice as fast on a CPU as a batch of tiny matrix products; beyond it a product is faster."""
+"""With at most this many states an expectation is written out as a sum over arms-last arrays,
+which is about twice as fast on a CPU as a batch of tiny matrix products; with more, a product is
+faster."""
 
 
 def expectation(
     transitions: Transitions,
 ) -> Callable[[Float[Array, "state arm"]], Float[Array, "state act arm"]]:
-    """The expected value of the next state, for values laid out (state, arm)."""
+    """A linear function from values of states to expected values of the next state."""
     n_states = transitions.shape[1]
     if n_states > FEW_STATES:
         return lambda values: jnp.moveaxis(jnp.einsum("isat,it->isa", transitions, values.T), 0, 2)
@@ -40,8 +41,18 @@ def value_iteration(
     discount: float = 0.9,
     tolerance: float = 1e-6,
 ) -> Float[Array, "arm state act"]:
-    """Q(s,a) = R(s) - price·cost(a) + discount·Σ P(s'|s,a) max Q(s',·), to within `tolerance`
-    (or what single precision allows). One price for all arms, or one for each.
+    """Q(s,a) = R(s) - price·cost(a) + discount·Σ P(s'|s,a) max Q(s',·).
+
+    Args:
+        transitions: Probabilities, (arm, state, action, next state).
+        rewards: Reward of each state, (arm, state).
+        costs: Cost of each action, (arm, action).
+        price: One price for all arms, or one for each.
+        discount: Discount factor per round, below 1.
+        tolerance: The largest error, or what single precision allows where that is more.
+
+    Returns:
+        Q, (arm, state, action).
 
     >>> import jax.numpy as jnp
     >>> from prefermab import oracles
@@ -54,7 +65,7 @@ def value_iteration(
     expect = expectation(transitions)
 
     def unsettled(carry):
-        # A sweep shrinks the error by the discount, down to the last digit of single precision.
+        # A sweep shrinks the error by the discount, until rounding of single precision is left.
         values, change, sweeps = carry
         digit = 2 * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
         return (change > jnp.maximum(tolerance * (1 - discount), digit)) & (sweeps < 100_000)
@@ -76,9 +87,21 @@ def backward_induction(
     prices: Float[Array, "round"],
     opt_in: Bool[Array, "round arm"],
 ) -> Float[Array, "round arm state act"]:
-    """Q_t(s,a) = Σ P(s'|s,a) (R(s') + V_{t+1}(s')) - price_t·cost(a) for each of the rounds, with
-    nothing after the last; the reward of a decision is that of the next state. In a round in which
-    an arm is opted out it earns nothing, and what it was worth before ends there.
+    """Q_t(s,a) = Σ P(s'|s,a) (R(s') + V_{t+1}(s')) - price_t·cost(a), with V = 0 after the last
+    round.
+
+    The reward of a decision is that of the next state. In a round in which an arm is opted out
+    Q is 0, so that earlier rounds do not count what comes after.
+
+    Args:
+        transitions: Probabilities, (arm, state, action, next state).
+        rewards: Reward of each state, (arm, state).
+        costs: Cost of each action, (arm, action).
+        prices: Price of spending in each round, (round,).
+        opt_in: Who is in, (round, arm).
+
+    Returns:
+        Q, (round, arm, state, action).
 
     >>> import jax.numpy as jnp
     >>> from prefermab import oracles
@@ -98,7 +121,7 @@ def arms_last(
     prices: Float[Array, "round"],
     opt_in: Bool[Array, "round arm"],
 ) -> Float[Array, "round state act arm"]:
-    """Backward induction in the layout it is computed in."""
+    """Backward induction with arms on the last axis, as it is computed."""
     expect = expectation(transitions)
 
     def earlier(later, at):

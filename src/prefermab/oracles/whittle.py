@@ -1,13 +1,13 @@
-"""Whittle indices: for each state, the price of acting at which acting and waiting are worth the
-same.
+"""Whittle indices (Whittle 1988): for each state, the price of acting at which acting and waiting
+are worth the same.
 
 All states of an arm are found in one sweep of the price upwards. At a very low price acting is
-optimal everywhere. Under a fixed set of active states the advantage of acting is linear in the
-price, so the next state to turn passive, and the price at which it does, are read off; turning it
-passive changes one row of the policy's transition matrix, and the inverse that gives the values
-follows by a rank-one update (Sherman and Morrison). An arm of S states costs O(S³), and arms are
-vmapped. An arm is indexable if no state that has turned passive wants to be active again at a
-higher price.
+optimal everywhere. While the set of active states is fixed, the advantage of acting is linear in
+the price; this gives the next state to turn passive and the price at which it does. Turning it
+passive changes one row of the policy's transition matrix, so the inverse that gives the values
+follows by a rank-one update (Sherman and Morrison 1950). An arm of S states costs O(S³), and arms
+are vmapped. An arm is indexable if no state that has turned passive becomes active again at a
+higher price (Weber and Weiss 1990 show what indexability is good for).
 """
 
 from typing import Any
@@ -21,7 +21,8 @@ from prefermab.domains.tabular import check_transitions
 from prefermab.errors import InputError, number, reals
 
 FEW_STATES, CACHED_NUMBERS = 8, 1 << 15
-"""Up to so many states all arms go together; beyond, as many as have so many numbers."""
+"""With at most FEW_STATES states all arms are computed together; with more, as many arms at a time
+as have CACHED_NUMBERS entries in their inverses."""
 
 
 def indices_of_arm(
@@ -29,7 +30,7 @@ def indices_of_arm(
     rewards: Float[Array, "state 2"],
     discount: Float[Array, ""] | float,
 ) -> tuple[Float[Array, "state"], Bool[Array, ""]]:
-    """Whittle indices of one arm and whether it is indexable. jit- and vmap-able."""
+    """Whittle indices of one arm, and whether it is indexable; works under jit and vmap."""
     passive, active = transitions[:, 0], transitions[:, 1]
     n_states = passive.shape[0]
     dtype = transitions.dtype
@@ -47,7 +48,7 @@ def indices_of_arm(
         now = gain - price * fall
         crossing = jnp.where(fall > tiny, gain / jnp.where(fall > tiny, fall, 1.0), jnp.inf)
         crossing = jnp.where(jnp.isfinite(price), jnp.maximum(crossing, price), crossing)
-        # Already at its turning point: a state whose advantage is nil at this price goes at it.
+        # A state whose advantage is already zero at this price turns passive at this price.
         crossing = jnp.where(jnp.isfinite(price) & (now <= tiny), price, crossing)
         crossing = jnp.where(is_active, crossing, jnp.inf)
         state = jnp.argmin(crossing)
@@ -84,12 +85,13 @@ def _indices_of_arms(
     n_arms, n_states = transitions.shape[:2]
     if jax.default_backend() != "cpu" or n_states <= FEW_STATES:
         return jax.vmap(one)((transitions, rewards))
-    # An arm's inverse is gone over once for each state: it should stay close at hand.
+    # An arm's inverse is read once for each state, so it should stay in the CPU's cache.
     together = max(1, min(n_arms, CACHED_NUMBERS // n_states**2))
     return jax.lax.map(one, (transitions, rewards), batch_size=together)
 
 
 def _in_double(transitions: Any, rewards: Any, discount: float) -> tuple[np.ndarray, np.ndarray]:
+    """Indices and indexability of checked input, in double precision."""
     table = check_transitions(transitions)
     n_arms, n_states, n_actions, _ = table.shape
     if n_actions != 2:
@@ -116,12 +118,19 @@ def _in_double(transitions: Any, rewards: Any, discount: float) -> tuple[np.ndar
 
 
 def whittle_indices(transitions: Any, rewards: Any, discount: float = 0.9) -> np.ndarray:
-    """Whittle index of every state of every arm, (arm, state), in double precision.
+    """Whittle index of every state of every arm, in double precision.
 
-    `transitions` are (arm, state, 2, next state); `rewards` are (state,), (arm, state) or, where
-    acting earns by itself, (arm, state, 2). The convention is the textbook's:
-    Q(s,a) = R(s) - price·[a is active] + discount·Σ P(s'|s,a) V(s'). For an arm that is not
-    indexable the value is the first price at which the state turns passive.
+    The convention is the textbook's:
+    Q(s,a) = R(s) - price·[a is active] + discount·Σ P(s'|s,a) V(s').
+
+    Args:
+        transitions: Probabilities, (arm, state, 2, next state); action 1 is the active one.
+        rewards: (state,), (arm, state), or (arm, state, 2) where the reward depends on the action.
+        discount: Discount factor per round, below 1.
+
+    Returns:
+        The indices, (arm, state). For an arm that is not indexable, the first price at which the
+        state turns passive.
 
     >>> import numpy as np
     >>> import prefermab as pm
@@ -134,7 +143,15 @@ def whittle_indices(transitions: Any, rewards: Any, discount: float = 0.9) -> np
 
 
 def is_indexable(transitions: Any, rewards: Any, discount: float = 0.9) -> np.ndarray:
-    """Whether each arm is indexable, (arm,): raising the price never makes a passive state active.
+    """Whether each arm is indexable: raising the price never makes a passive state active.
+
+    Args:
+        transitions: Probabilities, (arm, state, 2, next state); action 1 is the active one.
+        rewards: (state,), (arm, state), or (arm, state, 2) where the reward depends on the action.
+        discount: Discount factor per round, below 1.
+
+    Returns:
+        True or False for each arm, (arm,).
 
     >>> import numpy as np
     >>> import prefermab as pm
