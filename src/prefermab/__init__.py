@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from prefermab.features import FeatureMap
     from prefermab.finetuning import ddlpo, finetune
     from prefermab.model import Model
+    from prefermab.programme import tables
     from prefermab.programme.bulk.driver import plan_folder
     from prefermab.programme.logs.logged import from_log
     from prefermab.programme.planning.plan import Plan
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {"budget", "config", "domains", "opt_in", "oracles", "policies"}
+_MODULES = {
+    "budget": "budget",
+    "config": "config",
+    "domains": "domains",
+    "opt_in": "opt_in",
+    "oracles": "oracles",
+    "policies": "policies",
+    "tables": "programme.tables",
+}
 _NAMES = {
     "FeatureMap": "features",
     "InputError": "errors",
@@ -76,6 +85,7 @@ __all__ = [
     "pretrain",
     "pretrain_seeds",
     "simulate",
+    "tables",
 ]
 
 
@@ -83,7 +93,7 @@ if not TYPE_CHECKING:  # a type checker is to see a name that is misspelt
 
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
-            return importlib.import_module(f"prefermab.{name}")
+            return importlib.import_module(f"prefermab.{_MODULES[name]}")
         if name in _NAMES:
             return getattr(importlib.import_module(f"prefermab.{_NAMES[name]}"), name)
         raise AttributeError(f"module 'prefermab' has no attribute '{name}'")

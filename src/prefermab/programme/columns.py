@@ -1,0 +1,153 @@
+"""Columns of a table as numbers, labels, flags, ids or states; errors name table and row."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.programme.tables import first_row, row_in
+
+TRUE, FALSE = ("true", "yes", "y", "1", "1.0", "t"), ("false", "no", "n", "0", "0.0", "f")
+
+MOST_NAMED = 12
+"""A message lists at most this many states; of more, the first and the last."""
+
+
+@runtime_checkable
+class HasStates(Protocol):
+    """What reading states needs of a model."""
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The names of the states in order."""
+        ...
+
+    @property
+    def network(self) -> Any:
+        """Its `perception.continuous` is true if states are numbers from 0 to 1."""
+        ...
+
+
+def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
+    """The column of this name; case and outer blanks do not matter. It must exist."""
+    if name in frame.columns:
+        return frame[name]
+    by_key = {column.strip().lower(): column for column in frame.columns}
+    if name.strip().lower() in by_key:
+        return frame[by_key[name.strip().lower()]]
+    raise InputError(
+        f"{where}: the column '{name}' is missing; found {', '.join(frame.columns) or 'none'}."
+    )
+
+
+def as_numbers(values: pl.Series, where: str) -> pl.Series:
+    """Finite numbers, null where the value is unknown."""
+    if values.dtype == pl.Boolean:
+        return values.cast(pl.Float64)
+    cast = values.cast(pl.Float64, strict=False)
+    wrong = values.is_not_null() & cast.is_null()
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold numbers, but {row_in(where, row)} "
+            f"holds '{values[row]}'."
+        )
+    infinite = cast.is_infinite().fill_null(False)
+    if infinite.any():
+        row = first_row(infinite)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold finite numbers, but "
+            f"{row_in(where, row)} holds {values[row]}."
+        )
+    return cast.fill_nan(None)
+
+
+def as_labels(values: pl.Series) -> pl.Series:
+    """Text without outer blanks, null where a cell is empty; the number 3.0 is the label 3.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.columns import as_labels
+    >>> as_labels(pl.Series([3.0, None])).to_list()
+    ['3', None]
+    """
+    if values.dtype.is_float():
+        values = values.fill_nan(None)
+    if is_whole(values):
+        values = values.cast(pl.Int64)
+    text = values.cast(pl.String).str.strip_chars()
+    return text.set(text == "", None)
+
+
+def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
+    """True and false, also written as yes and no or 1 and 0; `unknown` where a cell is empty."""
+    if values.dtype == pl.Boolean:
+        return values.fill_null(unknown)
+    text = values.cast(pl.String).str.strip_chars().str.to_lowercase()
+    wrong = text.is_not_null() & ~text.is_in((*TRUE, *FALSE))
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold true or false, but "
+            f"{row_in(where, row)} holds '{values[row]}'."
+        )
+    return text.is_in(TRUE).fill_null(unknown)
+
+
+def is_whole(values: pl.Series) -> bool:
+    """Whether all floating-point values are whole: integers with gaps are often read as floats."""
+    return values.dtype.is_float() and bool((values.is_null() | (values == values.round())).all())
+
+
+def check_ids(ids: pl.Series, where: str) -> None:
+    """Raises if an id is missing or occurs twice."""
+    if ids.null_count():
+        row = first_row(ids.is_null())
+        raise InputError(f"{where}: {row_in(where, row)} has no id.")
+    twice = ids.is_duplicated()
+    if twice.any():
+        rows = (twice & (ids == ids[first_row(twice)])).arg_true()
+        raise InputError(
+            f"{where}: the id {ids[int(rows[0])]} is in {row_in(where, rows[0])} and again in "
+            f"{row_in(where, rows[1])}; expected one row for each person."
+        )
+
+
+def is_continuous(model: HasStates) -> bool:
+    """Whether states are numbers from 0 to 1 rather than names."""
+    return bool(model.network.perception.continuous)
+
+
+def state_numbers(
+    model: HasStates, given: pl.Series, ids: pl.Series, where: str, needed: pl.Series | None = None
+) -> pl.Series:
+    """States as numbers, null where a cell is empty.
+
+    A state is given by its name or number. A state that the model does not know is an error, except
+    in rows where `needed` is false.
+    """
+    if is_continuous(model):
+        numbers = as_numbers(given, where)
+        wrong = (numbers < 0) | (numbers > 1)
+    else:
+        places = {str(place): place for place in range(len(model.state_names))}
+        places |= {name.lower(): place for place, name in enumerate(model.state_names)}
+        text = as_labels(given).str.to_lowercase()
+        numbers = text.replace_strict(places, default=None, return_dtype=pl.Int64)
+        wrong = text.is_not_null() & numbers.is_null()
+    if needed is not None:
+        wrong &= needed
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: {row_in(where, row)}, id {ids[row]}, has the state '{given[row]}'; expected "
+            f"{expected_state(model)}."
+        )
+    return numbers.alias("state")
+
+
+def expected_state(model: HasStates) -> str:
+    """The states that a model knows, in words."""
+    if is_continuous(model):
+        return "a number from 0 to 1"
+    names = model.state_names
+    return f"one of {', '.join(names if len(names) <= MOST_NAMED else (names[0], '…', names[-1]))}"
