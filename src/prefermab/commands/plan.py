@@ -19,8 +19,7 @@ from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.planning.plan import plan as make_plan
 from prefermab.programme.planning.plan import what_if as compare
 from prefermab.programme.planning.rules import Rules, unused_columns
-from prefermab.programme.tables import check_table_path, read_table, source_of, write_table
-from prefermab.programme.wording import plain
+from prefermab.programme.tables import check_table_path, plain, read_table, source_of, write_table
 from prefermab.storage import load
 from prefermab.verbs import programmes as verbs
 

@@ -11,11 +11,18 @@ from rich.table import Table
 from prefermab.commands.plan import in_order, rules_of, shown, warn_of_unused
 from prefermab.compiled import use_compilation_cache
 from prefermab.errors import InputError
+from prefermab.programme.columns import column
 from prefermab.programme.store import Programme
 from prefermab.programme.store.identity import model_of
 from prefermab.programme.store.people import SINCE_ACTION, SINCE_SEEN, spelled
-from prefermab.programme.tables import check_table_path, column, read_table, source_of, write_table
-from prefermab.programme.wording import people, plain
+from prefermab.programme.tables import (
+    check_table_path,
+    people,
+    plain,
+    read_table,
+    source_of,
+    write_table,
+)
 from prefermab.storage import load
 from prefermab.verbs import rounds as verbs
 

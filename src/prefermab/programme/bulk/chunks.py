@@ -13,9 +13,10 @@ import polars as pl
 from prefermab.engines import Engine
 from prefermab.errors import InputError
 from prefermab.model import Model
+from prefermab.programme.columns import column
 from prefermab.programme.planning.roster import columns_of
 from prefermab.programme.planning.rules import Rules
-from prefermab.programme.tables import Source, column, row_in
+from prefermab.programme.tables import Source, row_in
 
 ROWS = 1 << 19
 """Most rows of a chunk."""

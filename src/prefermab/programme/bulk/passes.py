@@ -20,6 +20,7 @@ from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.policies.learned import sample
 from prefermab.programme.bulk.chunks import Chunk, Job, hashes, needed, save_array
+from prefermab.programme.columns import column
 from prefermab.programme.planning.constrained import Task, choose
 from prefermab.programme.planning.increments import Cut, Steps, unit_of
 from prefermab.programme.planning.plan import carried
@@ -41,7 +42,6 @@ from prefermab.programme.planning.scoring import (
     positive,
     units,
 )
-from prefermab.programme.tables import column
 from prefermab.storage import load
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.tables import as_labels, as_numbers, first_row, row_in
+from prefermab.programme.columns import as_labels, as_numbers
+from prefermab.programme.tables import first_row, row_in
 
 MOST_CATEGORIES = 50
 """A column with more different texts is a name or a number of its own, not a category."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
+from prefermab.programme.columns import as_labels, as_numbers
 from prefermab.programme.logs.columns import Column, encode
-from prefermab.programme.tables import as_labels, as_numbers
 
 PERSON, PLACE = "\0person", "\0place"
 """Names that no column of a log has."""

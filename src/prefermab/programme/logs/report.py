@@ -10,7 +10,7 @@ from prefermab.programme.logs.learned import Learned, first_page
 from prefermab.programme.logs.reading import Found, Log
 from prefermab.programme.logs.shapes import FEW
 from prefermab.programme.logs.verdict import Findings
-from prefermab.programme.wording import people
+from prefermab.programme.tables import people
 
 SHOWN = 40
 """Rows of a table of transitions; the rest is in the data beside the report."""

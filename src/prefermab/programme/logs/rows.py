@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
+from prefermab.programme.columns import as_flags, as_labels, column
 from prefermab.programme.logs.columns import times
-from prefermab.programme.tables import as_flags, as_labels, column, first_row, row_in
+from prefermab.programme.tables import first_row, row_in
 
 FLAGS = ("available", "reached")
 """Columns of true and false that a log may have; they are read by these names if none is given."""

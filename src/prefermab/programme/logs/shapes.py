@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.tables import UNKNOWN
-from prefermab.programme.wording import people
+from prefermab.programme.tables import UNKNOWN, people
 
 FEW = 30
 """People, or transitions under an action, below which what acting does is mostly assumed."""

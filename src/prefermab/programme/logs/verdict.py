@@ -13,7 +13,7 @@ from prefermab.programme.logs.gain import Gain, Judged, judge
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.seen import shuffled
 from prefermab.programme.logs.shapes import FEW, Caution, cautions
-from prefermab.programme.wording import people
+from prefermab.programme.tables import people
 
 Verdict = Literal["shown", "not shown", "cannot tell"]
 

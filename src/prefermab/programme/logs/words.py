@@ -9,7 +9,7 @@ from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.gain import Judged
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.verdict import Findings
-from prefermab.programme.wording import people, plain
+from prefermab.programme.tables import people, plain
 
 HELPED = 3
 """Groups that the first page names."""

@@ -35,8 +35,7 @@ from prefermab.programme.planning.scoring import (
     units,
     useful_gains,
 )
-from prefermab.programme.tables import as_frame, write_table
-from prefermab.programme.wording import people, plain
+from prefermab.programme.tables import as_frame, people, plain, write_table
 
 
 @dataclasses.dataclass(frozen=True)

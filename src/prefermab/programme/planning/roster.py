@@ -9,16 +9,17 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.states import expected_state, is_continuous, state_numbers
-from prefermab.programme.tables import (
+from prefermab.programme.columns import (
     as_flags,
     as_labels,
     as_numbers,
     check_ids,
     column,
-    first_row,
-    row_in,
+    expected_state,
+    is_continuous,
+    state_numbers,
 )
+from prefermab.programme.tables import first_row, row_in
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,9 @@ import polars as pl
 
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
+from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column
 from prefermab.programme.planning.roster import Roster, columns_of
-from prefermab.programme.tables import FALSE, TRUE, as_flags, as_numbers, column, first_row, row_in
+from prefermab.programme.tables import first_row, row_in
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,16 +10,8 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.tables import (
-    as_flags,
-    as_frame,
-    as_numbers,
-    check_ids,
-    column,
-    first_row,
-    is_whole,
-    row_in,
-)
+from prefermab.programme.columns import as_flags, as_numbers, check_ids, column, is_whole
+from prefermab.programme.tables import as_frame, first_row, row_in
 
 KINDS = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
 SINCE_ACTION, SINCE_SEEN = "rounds_since_action", "rounds_since_seen"

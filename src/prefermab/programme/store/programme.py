@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, count, number
+from prefermab.programme.columns import column, state_numbers
 from prefermab.programme.planning.rules import Rules
-from prefermab.programme.states import state_numbers
 from prefermab.programme.store import queries, recording
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.history import History, read_history, read_plans
@@ -25,7 +25,7 @@ from prefermab.programme.store.questions import (
     question,
     since_column,
 )
-from prefermab.programme.tables import as_frame, column, first_row, row_in
+from prefermab.programme.tables import as_frame, first_row, row_in
 
 
 class Programme:

@@ -11,8 +11,8 @@ from typing import Any, cast
 import polars as pl
 
 from prefermab.errors import InputError, StorageError
+from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.plan import Summary
-from prefermab.programme.states import is_continuous
 from prefermab.programme.store.packing import pack, unpack
 from prefermab.programme.store.people import (
     BEFORE,

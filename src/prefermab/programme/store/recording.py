@@ -7,10 +7,11 @@ import polars as pl
 
 from prefermab.budget import limit_of
 from prefermab.errors import InputError, unknown
+from prefermab.programme.columns import as_flags, as_labels, column
 from prefermab.programme.store import queries
 from prefermab.programme.store.people import read_ids
 from prefermab.programme.store.queries import Planned
-from prefermab.programme.tables import as_flags, as_frame, as_labels, column, first_row, row_in
+from prefermab.programme.tables import as_frame, first_row, row_in
 
 REACHED = "reached"
 NOBODY_THERE = (
