@@ -16,9 +16,8 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
-from prefermab.compiled import use_compilation_cache
 from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, trial_keys
-from prefermab.files import write_atomically
+from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.pages import Cell, Grid, as_markdown
 from prefermab.paper.tables import Setting
 from prefermab.storage import load

@@ -12,7 +12,7 @@ from prefermab.paper.lab import APART
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prefermab"
-PROGRAMME_SIDE = ("programme", "cli", "bench", "__main__", "verbs", "commands")
+PROGRAMME_SIDE = ("programme", "cli", "bench", "__main__")
 """The half that is built on the other; everything else is the science."""
 
 DOOR = ("prefermab.model", "prefermab.programme.planning.plan")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from prefermab.bench import cases, measuring
-from prefermab.commands import bench as command
+from prefermab.cli import bench as command
+from prefermab.cli.bench import BenchCommand
 from prefermab.errors import InputError
-from prefermab.verbs.studies import Bench
 
 
 @pytest.fixture
@@ -16,14 +16,14 @@ def one_case(monkeypatch):
     """One small case on a machine of known speed; what it ran is counted."""
     ran = []
     case = measuring.Case("bound", "small", "things", 10, lambda: ran.append(1), flops=5.0)
-    monkeypatch.setattr(command, "cases", lambda _: [case])
-    monkeypatch.setattr(command, "machine", lambda: measuring.Machine(1000.0, 1000.0))
+    monkeypatch.setattr(cases, "cases", lambda _: [case])
+    monkeypatch.setattr(measuring, "machine", lambda: measuring.Machine(1000.0, 1000.0))
     monkeypatch.setattr(measuring, "seconds_of", lambda run: run() or 0.5)
     return ran
 
 
 def test_a_case_is_warmed_up_repeated_and_set_beside_the_limit(one_case, tmp_path, capsys):
-    command.bench(Bench(out=tmp_path / "now.json"))
+    BenchCommand(out=tmp_path / "now.json").run()
     (found,) = json.loads((tmp_path / "now.json").read_text())["cases"]
     assert len(one_case) == 1 + found["repeats"] >= 4
     assert found["seconds"] == 0.5
@@ -38,10 +38,10 @@ def test_slower_than_before_past_the_threshold_fails(tmp_path, before, fails):
     old = tmp_path / "old.json"
     old.write_text(json.dumps({"cases": [{"group": "bound", "name": "small", "seconds": before}]}))
     if not fails:
-        command.bench(Bench(compare=old, threshold=2.0))
+        BenchCommand(compare=old, threshold=2.0).run()
         return
     with pytest.raises(InputError, match=r"bound: small takes 2\.50 times as long .* more than 2"):
-        command.bench(Bench(compare=old, threshold=2.0))
+        BenchCommand(compare=old, threshold=2.0).run()
 
 
 @pytest.mark.usefixtures("one_case")
@@ -55,7 +55,7 @@ def test_slower_than_before_past_the_threshold_fails(tmp_path, before, fails):
 )
 def test_wrong_options_are_named(options, told):
     with pytest.raises(InputError, match=told):
-        command.bench(Bench(**options))
+        BenchCommand(**options).run()
 
 
 @pytest.mark.usefixtures("one_case")
@@ -64,14 +64,14 @@ def test_a_file_that_is_no_measurement_is_named(tmp_path):
     strange.write_text("{}")
     for path in (strange, tmp_path / "missing.json"):
         with pytest.raises(InputError, match=path.name):
-            command.bench(Bench(compare=path))
+            BenchCommand(compare=path).run()
 
 
 @pytest.mark.parametrize("name", ["cpu", "h200"])
 def test_the_page_says_what_the_committed_figures_say(name):
     docs = Path(__file__).parent.parent / "docs"
     page = (docs / "performance.md").read_text()
-    assert command.as_page(docs / "performance" / f"{name}.json") in page
+    assert command.markdown_table(docs / "performance" / f"{name}.json") in page
 
 
 def test_every_group_has_cases_and_large_ones_can_be_left_out():

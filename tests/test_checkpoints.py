@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+from prefermab.cli.train import write_events
 from prefermab.courses import PaperCourse, RegressionCourse
-from prefermab.events import write_events
 from prefermab.storage import named_arrays
 
 SWEEP = {"steps": 900, "arms": 16, "width": 8}

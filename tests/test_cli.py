@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 import prefermab as pm
-from prefermab.commands.shared import bar, fitting, progress
-from prefermab.commands.train import check_folder
-from prefermab.verbs.models import Finetune, Pretrain
+from prefermab.cli.terminal import progress, progress_bar, shortened
+from prefermab.cli.train import FinetuneCommand, PretrainCommand, check_folder
 
 
 def prefermab(*arguments, folder=None, **environment):
@@ -54,7 +53,7 @@ def test_the_version_is_told():
 def test_a_misspelt_verb_is_put_right():
     ran = prefermab("pla", "armman")
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert ran.stderr == "prefermab: unknown verb 'pla': did you mean 'plan'?\n"
+    assert ran.stderr == "prefermab: unknown command 'pla': did you mean 'plan'?\n"
 
 
 def test_a_misspelt_option_is_answered_with_those_of_its_verb():
@@ -107,7 +106,7 @@ def test_a_signal_is_understood_before_anything_heavy_is_imported(number, status
     code = (
         "import os, signal, sys, prefermab.cli as cli\n"
         "assert not {'tyro', 'numpy', 'rich', 'prefermab.errors'} & set(sys.modules)\n"
-        f"cli.verbs = lambda: os.kill(os.getpid(), signal.{number})\n"
+        f"cli.dispatch = lambda _: os.kill(os.getpid(), signal.{number})\n"
         "cli.main()"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -147,7 +146,10 @@ def test_a_model_is_trained_saved_and_evaluated(tmp_path):
     assert (told["n_arms"], told["budget"]) == (6, 2)
     assert {row["policy"] for row in told["rows"]} == {"mine", "none"}
     assert told["model"] == "mine"
-    for again in (Pretrain("armman", out=Path(out)), Finetune("armman", out=Path(out))):
+    for again in (
+        PretrainCommand("armman", out=Path(out)),
+        FinetuneCommand("armman", out=Path(out)),
+    ):
         with pytest.raises(pm.InputError, match="mine holds a model already: add --overwrite"):
             again.run()
     check_folder(Path(out), overwrite=True)
@@ -243,9 +245,9 @@ def test_where_nobody_watches_a_line_is_printed_now_and_then(capsys):
 @pytest.mark.parametrize("width", [80, 50])
 def test_a_long_text_does_not_push_the_bar_off_the_terminal(width):
     console = Console(width=width, force_terminal=True, color_system=None, file=io.StringIO())
-    shown = bar(console)
+    shown = progress_bar(console)
     text = "12 of 99 tasks: training [small] one and comparing " + 40 * "x"
-    shown.add_task(fitting(text, width), total=1.0, completed=0.5)
+    shown.add_task(shortened(text, width), total=1.0, completed=0.5)
     with console.capture() as capture:
         console.print(shown.get_renderable())
     (line,) = capture.get().splitlines()

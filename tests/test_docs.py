@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.cli import obey
+from prefermab.cli import dispatch
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -83,7 +83,7 @@ def test_the_commands_of_the_tutorial_run_as_printed(tmp_path, monkeypatch):
     for command in commands:
         program, *words = shlex.split(command)
         assert program == "prefermab"
-        obey(words)
+        dispatch(words)
     plan = pl.read_csv(tmp_path / "clinic" / "plan.csv").filter(pl.col("list") == "chosen")
     assert len(plan) == 30
     assert (plan["region"] == "north").mean() >= 0.34

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.commands import learn as command
+from prefermab.cli import learn as command
 from prefermab.programme.logs.estimates import estimates
 from prefermab.programme.logs.fitting import Terms, cells_of, fit_log
 from prefermab.programme.logs.logged import Logged
@@ -20,7 +20,6 @@ from prefermab.programme.logs.pool import dirichlet
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.logs.report import _unseen
 from prefermab.programme.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
-from prefermab.verbs import programmes as verbs
 
 REWARDS = {"bad": 0, "good": 1}
 
@@ -530,11 +529,11 @@ def test_warnings_come_first_and_an_interruption_writes_nothing(tmp_path, monkey
 
     monkeypatch.setattr(command, "learned_from", interrupted)
     TINY.write_csv(tmp_path / "log.csv")
-    typed = verbs.Learn(
+    typed = command.LearnCommand(
         tmp_path / "log.csv", tmp_path / "m", ("bad=0", "good=1"), passive="none", budget=1
     )
     with pytest.raises(KeyboardInterrupt):
-        command.learn(typed)
+        typed.run()
     told = capsys.readouterr()
     lines = told.err.splitlines()
     assert lines[0].startswith("prefermab: warning: the log tells of 3 people only")

@@ -8,8 +8,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.cli import main
-from prefermab.commands.reports import bounded, chosen_policies, model_name
-from prefermab.verbs.models import Evaluate
+from prefermab.cli.models import EvaluateCommand, bounded_trials, model_label, policies_for
 
 FILE = Path(__file__).parent / "own_domain.py"
 ONE = """
@@ -96,7 +95,7 @@ def test_a_model_of_ones_own_domain_is_trained_tuned_and_evaluated(tmp_path, mon
 
     met = []
     monkeypatch.setattr(
-        "prefermab.commands.train.tune", lambda model, domain, **_: met.append(domain) or model
+        "prefermab.finetuning.finetune", lambda model, domain, **_: met.append(domain) or model
     )
     there = tmp_path / "tuned"
     assert typed(monkeypatch, "finetune", out, "--out", there, "--domain", own) == 0
@@ -112,17 +111,19 @@ def test_a_model_of_ones_own_domain_is_trained_tuned_and_evaluated(tmp_path, mon
 
 def test_of_many_states_a_fifth_of_the_trials_is_bounded():
     domain = pm.domains.SIS(population=80)
-    assert bounded(Evaluate("sis", trials=1000), domain) == 200
-    assert bounded(Evaluate("sis", trials=30), domain) == 20
-    assert bounded(Evaluate("sis", trials=1000, bound=False), domain) == 0
-    assert bounded(Evaluate("sis", against=("lagrangian",), trials=1000), domain) == 1000
-    assert bounded(Evaluate("armman", trials=1000), pm.domains.Armman()) == 1000
-    assert "lagrangian" not in chosen_policies((), domain)
-    assert list(chosen_policies(("lagrangian",), domain)) == ["lagrangian"]
-    assert "lagrangian" in chosen_policies((), pm.domains.Armman())
+    assert bounded_trials(EvaluateCommand("sis", trials=1000), domain) == 200
+    assert bounded_trials(EvaluateCommand("sis", trials=30), domain) == 20
+    assert bounded_trials(EvaluateCommand("sis", trials=1000, bound=False), domain) == 0
+    assert (
+        bounded_trials(EvaluateCommand("sis", against=("lagrangian",), trials=1000), domain) == 1000
+    )
+    assert bounded_trials(EvaluateCommand("armman", trials=1000), pm.domains.Armman()) == 1000
+    assert "lagrangian" not in policies_for((), domain)
+    assert list(policies_for(("lagrangian",), domain)) == ["lagrangian"]
+    assert "lagrangian" in policies_for((), pm.domains.Armman())
 
 
 def test_a_model_is_called_in_a_table_as_it_was_typed():
-    assert model_name("runs/mine") == "mine"
-    assert model_name("armman") == "armman"
-    assert model_name("runs/random") == "prefermab"
+    assert model_label("runs/mine") == "mine"
+    assert model_label("armman") == "armman"
+    assert model_label("runs/random") == "prefermab"

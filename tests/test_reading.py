@@ -10,7 +10,7 @@ import pytest
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.commands import learn as command
+from prefermab.cli import learn as command
 from prefermab.programme.logs.estimates import estimates
 from prefermab.programme.logs.fitting import Terms, cells_of, fit_log
 from prefermab.programme.logs.groups import whom_it_helps

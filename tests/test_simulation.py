@@ -11,7 +11,7 @@ from rich.console import Console
 
 import prefermab as pm
 from prefermab import plots
-from prefermab.commands.simulate import bars, table
+from prefermab.cli.simulate import SimulateCommand, simulation_table, text_chart
 from prefermab.programme.simulation import Tally, at_random
 
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -110,7 +110,7 @@ def test_trials_that_only_fill_a_batch_up_are_left_out():
 def test_the_table_has_best_first_and_fits_a_terminal():
     out = io.StringIO()
     Console(width=80, file=out).print(
-        table(tally(none=[[0.1, 0.1]], prefermab=[[0.5, 0.9]]), "armman", width=80)
+        simulation_table(tally(none=[[0.1, 0.1]], prefermab=[[0.5, 0.9]]), "armman", width=80)
     )
     lines = out.getvalue().splitlines()
     assert lines[1] == "1 of 9 programmes".ljust(len(lines[1]))
@@ -122,8 +122,8 @@ def test_the_table_has_best_first_and_fits_a_terminal():
 
 
 def test_bars_leave_a_gap_where_there_is_nothing():
-    assert bars(np.array([1.0, np.nan, 2.0]), 1.0, 2.0) == "▁ █"
-    assert bars(np.array([1.0, 1.0]), 1.0, 1.0) == "▁▁"
+    assert text_chart(np.array([1.0, np.nan, 2.0]), 1.0, 2.0) == "▁ █"
+    assert text_chart(np.array([1.0, 1.0]), 1.0, 1.0) == "▁▁"
 
 
 def test_random_serves_only_those_who_are_in():
@@ -207,9 +207,6 @@ def test_the_command_prints_json_and_draws(tmp_path):
 def test_bad_options_are_one_sentence(arguments, message):
     import tyro
 
-    from prefermab.commands.simulate import simulate
-    from prefermab.verbs.programmes import Simulate
-
     with pytest.raises(pm.InputError) as error:
-        simulate(tyro.cli(Simulate, args=arguments.split()))
+        tyro.cli(SimulateCommand, args=arguments.split()).run()
     assert message in str(error.value)

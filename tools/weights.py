@@ -11,11 +11,11 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
-from prefermab.commands.shared import progress
-from prefermab.compiled import use_compilation_cache
+from prefermab.cli.terminal import progress
 from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.errors import unknown
 from prefermab.evaluation import evaluate
+from prefermab.files import use_compilation_cache
 from prefermab.model import Model
 from prefermab.training import pretrain
 

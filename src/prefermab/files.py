@@ -79,3 +79,20 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
             raise BusyError(otherwise)
         yield
+
+
+def use_compilation_cache() -> None:
+    """Keeps compiled code between runs in the user's cache folder, unless JAX has another one."""
+    import jax
+    import platformdirs
+
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    folder = Path(platformdirs.user_cache_dir("prefermab")) / "jax"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    if os.access(folder, os.W_OK):
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)

@@ -1,0 +1,178 @@
+"""The command line: finds the command that was typed, runs it, and sets the exit status.
+
+Nothing heavy is imported before `main` has begun, so that Ctrl-C works from the start, and the list
+of commands is printed without importing any of them.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from importlib import import_module
+from typing import NamedTuple, NoReturn, Protocol, runtime_checkable
+
+import prefermab
+
+BROKEN_PIPE = 128 + 13
+
+
+@runtime_checkable
+class Command(Protocol):
+    """The options of a command, and what it does with them."""
+
+    def run(self) -> None:
+        """Runs the command."""
+
+
+class Entry(NamedTuple):
+    """Where a command is, and what the list of commands says of it."""
+
+    module: str
+    options: str
+    """Name of the dataclass of its options, in `prefermab.cli.<module>`."""
+    summary: str
+    """First line of that dataclass's docstring."""
+
+
+COMMANDS = {
+    "demo": Entry("demo", "DemoCommand", "See it work in a minute, on a made-up health programme."),
+    "models": Entry("models", "ModelsCommand", "List the models in the package, or describe one."),
+    "example": Entry("learn", "ExampleCommand", "Write the tables of a made-up programme to try."),
+    "learn": Entry("learn", "LearnCommand", "Learn a model from a log of past actions."),
+    "plan": Entry("plan", "PlanCommand", "Decide whom to act on this round, from a table."),
+    "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),
+    "programme": Entry("programme", "ProgrammeCommand", "Run a programme round by round."),
+    "simulate": Entry("simulate", "SimulateCommand", "Simulate a programme over many rounds."),
+    "pretrain": Entry("train", "PretrainCommand", "Train a model on a domain."),
+    "finetune": Entry("train", "FinetuneCommand", "Train a model further on given arms."),
+    "evaluate": Entry("models", "EvaluateCommand", "Compare a model with other policies."),
+    "reproduce": Entry(
+        "reproduce", "ReproduceCommand", "Reproduce the paper's tables and figures."
+    ),
+    "bench": Entry("bench", "BenchCommand", "Measure how fast this machine trains and decides."),
+}
+
+
+def main() -> None:
+    """Runs the command line.
+
+    Exit status: 0, 2 on bad input, 130 on Ctrl-C, 143 on SIGTERM, and 141 if the reader of standard
+    output has gone.
+    """
+    try:
+        with contextlib.suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGTERM, _terminate)
+        run(sys.argv[1:])
+    except KeyboardInterrupt as error:
+        _print_error("interrupted.")
+        with contextlib.suppress(OSError):
+            _flush()
+        # JAX may still be computing in its own threads; a normal exit can crash while they run.
+        os._exit(143 if isinstance(error, Terminated) else 130)
+
+
+def run(typed: list[str]) -> None:
+    """Runs the command that was typed; exits with its status if it fails."""
+    try:
+        try:
+            dispatch(typed)
+        finally:
+            _flush()
+    except BrokenPipeError:
+        _exit(BROKEN_PIPE)
+    except SystemExit as end:
+        # Rich exits by itself when a pipe breaks.
+        if isinstance(end.__context__, BrokenPipeError):
+            _exit(BROKEN_PIPE)
+        raise
+    except OSError as error:
+        why = error.strerror or str(error)
+        _exit(2, f"{error.filename or 'cannot write the output'}: {why}.")
+    except Exception as error:
+        from prefermab.errors import PrefermabError
+
+        if not isinstance(error, PrefermabError):
+            raise
+        _exit(2, str(error))
+
+
+def dispatch(typed: list[str]) -> None:
+    """Parses the arguments and runs the command.
+
+    >>> from prefermab.cli import dispatch
+    >>> dispatch(["--version"]) #doctest: +ELLIPSIS
+    prefermab ...
+    """
+    name, *arguments = typed or ["--help"]
+    if name in ("--help", "-h"):
+        print(help_text())
+    elif name == "--version":
+        print(f"prefermab {prefermab.__version__}")
+    else:
+        _parse(name, arguments).run()
+
+
+def help_text() -> str:
+    """The list of commands."""
+    lines = [f"  {name:<11}{entry.summary}" for name, entry in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: prefermab COMMAND ...",
+            "",
+            "Give a limited resource, round after round, to some of many. "
+            "Begin with: prefermab demo",
+            "",
+            *lines,
+            "",
+            "Options of a command: prefermab COMMAND --help",
+            "Version: prefermab --version",
+        ]
+    )
+
+
+def load_command(name: str) -> type[Command]:
+    """The dataclass of a command's options."""
+    entry = COMMANDS[name]
+    return getattr(import_module(f"prefermab.cli.{entry.module}"), entry.options)
+
+
+def _parse(name: str, arguments: list[str]) -> Command:
+    if name not in COMMANDS:
+        from prefermab.errors import InputError, unknown
+
+        if name.startswith("-"):
+            raise InputError(f"expected a command before {name}: see prefermab --help.")
+        raise unknown("command", name, COMMANDS)
+    import tyro
+
+    return tyro.cli(load_command(name), prog=f"prefermab {name}", args=arguments)
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by SIGTERM; handled like Ctrl-C."""
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
+
+
+def _exit(status: int, why: str | None = None) -> NoReturn:
+    if why is not None:
+        _print_error(why)
+    try:
+        _flush()
+    except OSError:
+        # Python would try to write the rest once more on exit, and complain.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status)
+
+
+def _flush() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _print_error(what: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"prefermab: {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,140 @@
+"""Options that several commands share, and how typed values are read."""
+
+import ast
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from prefermab.errors import InputError
+
+if TYPE_CHECKING:
+    from prefermab.programme.planning.rules import Rules
+
+
+def option(metavar: str, help: str | None = None, name: str | None = None) -> object:
+    """An option whose value is shown as `metavar`; its help says what happens without it."""
+    return arg(metavar=metavar, help=help, name=name, help_behavior_hint="")
+
+
+ModelName = Annotated[
+    Positional[str],
+    arg(metavar="MODEL", help="A model in the package (prefermab models), or a model's folder."),
+]
+ModelOrDomain = Annotated[
+    Positional[str],
+    arg(
+        metavar="MODEL",
+        help="A model in the package, a model's folder, or a domain (then only policies are "
+        "compared), also one of your own such as presses.py:Presses.",
+    ),
+]
+OtherDomain = Annotated[
+    str | None,
+    option(
+        "DOMAIN",
+        "The domain to use it on, such as presses.py:Presses for a model trained on a domain of "
+        "your own. Default: the model's domain. The file is executed: name only files that you "
+        "trust.",
+    ),
+]
+SettingsOption = Annotated[
+    tuple[str, ...],
+    option("NAME=VALUE ...", "Settings of the domain, such as mix=0.4,0.2,0.4.", "set"),
+]
+PlotFile = Annotated[Path | None, option("FILE", "Also draw it to this file (.png, .svg or .pdf).")]
+Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+JsonFlag = Annotated[
+    bool,
+    FlagCreatePairsOff,
+    arg(help="Print JSON and nothing else on standard output.", help_behavior_hint=""),
+]
+Column = Annotated[str | None, option("COLUMN")]
+Whole = Annotated[int | None, option("N")]
+Amount = Annotated[float | None, option("AMOUNT")]
+Names = Annotated[tuple[str, ...], option("NAME ...")]
+
+
+@dataclasses.dataclass(frozen=True)
+class RuleOptions:
+    """Rules that the plan must follow."""
+
+    exclude: Column = None
+    """Column of true and false: do not act on those with true."""
+    exclude_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
+    """Ids of more people not to act on."""
+    lock: Column = None
+    """Column of true and false, or of actions: act on these people first."""
+    lock_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
+    """Ids of more people to act on first."""
+    cooldown: int = 0
+    """Rounds that must pass after an action on a person before the next one."""
+    last: str = "rounds_since_action"
+    """Column with the number of rounds since the last action, for --cooldown."""
+    group: Column = None
+    """Column of groups, for --min-share and --max-share."""
+    min_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
+    """Smallest share of the chosen people that come from a group, such as north=0.3."""
+    max_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
+    """Largest share of the chosen people that come from a group."""
+    worker: Column = None
+    """Column of workers or regions that have their own budgets."""
+    budgets: Annotated[tuple[str, ...], option("WORKER=BUDGET ...", name="worker-budgets")] = ()
+    """What each worker may spend, such as Ana=5."""
+
+    def rules(self) -> "Rules":
+        """The rules as planning takes them."""
+        from prefermab.programme.planning.rules import Rules
+
+        return Rules(
+            exclude=self.exclude,
+            exclude_ids=self.exclude_ids,
+            lock=self.lock,
+            lock_ids=self.lock_ids,
+            cooldown=self.cooldown,
+            last=self.last,
+            group=self.group,
+            min_share=parse_numbers(self.min_share, "--min-share"),
+            max_share=parse_numbers(self.max_share, "--max-share"),
+            worker=self.worker,
+            budgets=parse_numbers(self.budgets, "--worker-budgets"),
+        )
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """Settings of a domain from name=value; a value is a Python literal, or else plain text.
+
+    >>> from prefermab.cli.options import parse_settings
+    >>> parse_settings(("population=50", "mix=0.4,0.2,0.4", "reward=identity"))
+    {'population': 50, 'mix': (0.4, 0.2, 0.4), 'reward': 'identity'}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set takes name=value, such as population=50, not '{pair}'.")
+        try:
+            found[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            found[name] = value
+    return found
+
+
+def parse_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
+    """Numbers from name=number; a name may itself contain an equals sign.
+
+    >>> from prefermab.cli.options import parse_numbers
+    >>> parse_numbers(("north=0.3", "call=1"), "--costs")
+    {'north': 0.3, 'call': 1.0}
+    """
+    found = {}
+    for pair in pairs:
+        name, equals, value = pair.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{option} takes name=number, such as call=1, not '{pair}'.")
+    return found

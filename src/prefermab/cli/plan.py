@@ -1,0 +1,247 @@
+"""Commands for a table of people: `plan` makes this round's list, `what-if` compares budgets."""
+
+import dataclasses
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
+
+from prefermab.cli.options import JsonFlag, ModelName, PlotFile, RuleOptions, Whole
+from prefermab.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from prefermab.model import Model
+    from prefermab.programme.planning.rules import Rules
+
+MOST_BUDGETS = 1000
+NO_CONTACT = re.compile(
+    r"opt(ed)?.?out|do.?not|dont|dnc|consent|unsubscri|withdr|refus|exclu", re.IGNORECASE
+)
+"""Names of columns that may hold a wish not to be contacted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanCommand:
+    """Decide whom to act on this round, from a table.
+
+    The list says who gets which action and why, and who is next if somebody cannot be reached.
+    """
+
+    model: ModelName
+    arms: Path
+    """Table of people, CSV or Parquet; or a folder of Parquet files for very many people."""
+    budget: float
+    """Budget of this round."""
+    out: Path
+    """File to write the list to (.csv or .parquet); a new folder if --arms is a folder."""
+    waiting: int = 20
+    """Length of the waiting list."""
+    engine: str = "local"
+    """For a folder: local, or ray to use a Ray cluster."""
+    workers: Whole = None
+    """For the engine ray: number of cores to use. Default: all."""
+    reasons: bool = True
+    """For a folder: give a reason for each person; without reasons it is faster."""
+    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    """Rules that the plan must follow."""
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Writes the list and prints its summary."""
+        from prefermab.files import use_compilation_cache
+
+        use_compilation_cache()
+        if self.arms.is_dir():
+            self.plan_folder()
+        else:
+            self.plan_table()
+
+    def plan_table(self) -> None:
+        """Plans for one table."""
+        from prefermab.programme.planning.plan import plan
+        from prefermab.programme.tables import check_table_path, read_table, source_of, write_table
+        from prefermab.storage import load
+
+        if (self.engine, self.workers) != ("local", None) or not self.reasons:
+            raise InputError(
+                f"{self.arms}: --engine, --workers and --no-reasons are for a folder of Parquet "
+                "files, but this is not a folder."
+            )
+        check_table_path(self.out)
+        if self.out.resolve() == self.arms.resolve():
+            raise InputError(f"--out {self.out} is the table of people itself: take another name.")
+        model, rules = load(self.model), self.rules.rules()
+        table, where = read_table(self.arms), source_of(self.arms)
+        made = plan(model, table, self.budget, rules, self.waiting, where)
+        write_table(list_order(made.frame), self.out)
+        warn_of_unused(model, rules, table.columns)
+        if self.json:
+            print(made.as_json())
+            return
+        print_list(made.frame)
+        print(f"\n{made.summary}\nwritten to {self.out}")
+
+    def plan_folder(self) -> None:
+        """Plans for a folder of tables, into another folder."""
+        import polars as pl
+
+        from prefermab.cli.terminal import progress
+        from prefermab.programme.bulk.chunks import parts
+        from prefermab.programme.bulk.driver import plan_folder
+        from prefermab.storage import load
+
+        rules = self.rules.rules()
+        columns = list(pl.read_parquet_schema(parts(self.arms)[0]))
+        warn_of_unused(load(self.model), rules, columns)
+        target = self.out / "summary.json"
+        already = target.exists()
+        try:
+            with progress() as report:
+                summary = plan_folder(
+                    self.model, self.arms, self.out, self.budget, rules,
+                    self.waiting, self.engine, self.workers, self.reasons, report,
+                )  # fmt: skip
+        except KeyboardInterrupt:
+            print(
+                f"What is done is kept in {self.out}: run the same command again to continue.",
+                file=sys.stderr,
+            )
+            raise
+        if self.json:
+            print(target.read_text(), end="")
+        else:
+            ended = f"{self.out} holds this plan already" if already else f"written to {self.out}"
+            print(f"{summary}\n{ended}")
+
+
+@dataclasses.dataclass(frozen=True)
+class WhatIfCommand:
+    """Compare what different budgets would achieve."""
+
+    model: ModelName
+    arms: Path
+    """Table of people, CSV or Parquet."""
+    budgets: str
+    """first:last:step, such as 100:2000:100, or budgets separated by commas."""
+    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    """Rules that the plan must follow."""
+    plot: PlotFile = None
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Prints what each budget would do, and draws it on request."""
+        from prefermab import plots
+        from prefermab.files import use_compilation_cache
+        from prefermab.programme.planning.plan import what_if
+        from prefermab.programme.tables import read_table, source_of
+        from prefermab.storage import load
+
+        use_compilation_cache()
+        if self.plot is not None:
+            plots.check_target(self.plot)
+        found = what_if(
+            load(self.model), read_table(self.arms), parse_budgets(self.budgets),
+            self.rules.rules(), source_of(self.arms),
+        )  # fmt: skip
+        if self.json:
+            print(json.dumps(found.to_dicts(), indent=2))
+        else:
+            print_budgets(found)
+        if self.plot is not None:
+            plots.save(plots.budgets(found), self.plot)
+
+
+def print_budgets(found: "pl.DataFrame") -> None:
+    """Prints what `what_if` found, one row for each budget."""
+    from rich.console import Console
+
+    from prefermab.cli.terminal import plain_table
+    from prefermab.programme.tables import plain
+
+    table = plain_table("budget", "spent", "chosen", "price", "expected gain")
+    for row in found.iter_rows(named=True):
+        gain = "" if row["gain"] is None else plain(row["gain"])
+        table.add_row(
+            plain(row["budget"]), plain(row["spent"]), f"{row['chosen']:,}", f"{row['price']:.3g}",
+            gain,
+        )  # fmt: skip
+    Console().print(table)
+    print(
+        "Expected gain: the reward, now and later, compared with doing nothing in this round, if "
+        "later rounds have the model's usual budget."
+    )
+
+
+def print_list(frame: "pl.DataFrame", rows: int = 10) -> None:
+    """Prints the first rows of the list."""
+    import polars as pl
+    from rich.console import Console
+
+    from prefermab.cli.terminal import plain_table
+
+    headings = ("rank", "id", "action", "price", "reason")
+    table = plain_table(*headings, left=headings)
+    for column in table.columns:
+        column.overflow = "fold"
+    chosen = frame.filter(pl.col("list") == "chosen").sort("rank")
+    for row in chosen.head(rows).iter_rows(named=True):
+        price = "" if row["price"] is None else f"{row['price']:.3f}"
+        table.add_row(str(row["rank"]), str(row["id"]), row["action"], price, row["reason"])
+    Console().print(table)
+    if chosen.height > rows:
+        print(f"and {chosen.height - rows:,} more")
+
+
+def list_order(frame: "pl.DataFrame") -> "pl.DataFrame":
+    """The list in the order of work: chosen, waiting, then all others; with rounded figures."""
+    import polars as pl
+
+    rounded = pl.col("score", "price").round_sig_figs(4)
+    return frame.sort("rank", nulls_last=True, maintain_order=True).with_columns(rounded)
+
+
+def warn_of_unused(model: "Model", rules: "Rules", columns: Sequence[str]) -> None:
+    """Names the columns that are not used; says more if one may hold a wish not to be contacted."""
+    from prefermab.programme.planning.rules import unused_columns
+
+    unused = unused_columns(model, rules, columns)
+    for name in filter(NO_CONTACT.search, unused):
+        print(
+            f"prefermab: the column '{name}' is not used: if it says who must not be acted on, add "
+            f"--exclude {name}.",
+            file=sys.stderr,
+        )
+    others = [name for name in unused if not NO_CONTACT.search(name)]
+    if others:
+        print(f"prefermab: not used: {', '.join(others)}.", file=sys.stderr)
+
+
+def parse_budgets(text: str) -> list[float]:
+    """Budgets from first:last:step, or from numbers separated by commas.
+
+    >>> from prefermab.cli.plan import parse_budgets
+    >>> parse_budgets("100:300:100"), parse_budgets("5,7.5")
+    ([100.0, 200.0, 300.0], [5.0, 7.5])
+    """
+    parts = text.split(":") if ":" in text else text.split(",")
+    try:
+        given = [float(part) for part in parts]
+    except ValueError:
+        given = []
+    if ":" not in text and given:
+        return given
+    if len(given) != 3 or not given[0] <= given[1] or not given[2] > 0:
+        raise InputError(
+            f"--budgets takes first:last:step, such as 100:2000:100, or 100,200, not '{text}'."
+        )
+    first, last, step = given
+    steps = (last - first) / step
+    if not steps < MOST_BUDGETS:
+        raise InputError(f"--budgets {text} are more than {MOST_BUDGETS} budgets.")
+    return [first + step * i for i in range(int(steps + 1e-9) + 1)]

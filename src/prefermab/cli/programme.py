@@ -1,0 +1,339 @@
+"""The commands of `programme`: participants, plans and records, round by round, in one file."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg, subcommand
+
+from prefermab.cli.options import Flag, JsonFlag, RuleOptions, option
+from prefermab.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from prefermab.programme.store import Programme
+
+ProgrammeFile = Annotated[
+    Positional[str], arg(metavar="FILE", help="The programme's file, such as calls.db.")
+]
+TableFile = Annotated[Positional[Path], arg(metavar="TABLE")]
+RoundNumber = Annotated[
+    int | None,
+    option("N", "Number of the round, so that running a command twice does no harm."),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class BeginCommand:
+    """Start a programme in a new file, or say where its model is now."""
+
+    file: ProgrammeFile
+    model: Annotated[str, arg(metavar="MODEL")]
+    """A model in the package, or a model's folder; later commands find it by themselves."""
+    change_model: Flag = False
+    """Continue with a different model from now on."""
+
+    def run(self) -> None:
+        """Starts or continues a programme, and stores where its model is."""
+        from prefermab.programme.store import Programme
+        from prefermab.storage import load
+
+        with Programme(self.file, load(self.model), change_model=self.change_model) as programme:
+            programme.keep_place(self.model)
+            print(f"{self.file}: round {programme.round} is on, run by the model {self.model}")
+
+
+@dataclasses.dataclass(frozen=True)
+class JoinCommand:
+    """Add people."""
+
+    file: ProgrammeFile
+    people: TableFile
+    """CSV or Parquet: id, the model's features, state if known, and any column to keep."""
+
+    def run(self) -> None:
+        """Adds the people of a table."""
+        from prefermab.programme.tables import people, source_of
+
+        with open_programme(self.file) as programme:
+            table = read_people(programme, self.people)
+            joined = programme.join(table, where=source_of(self.people))
+            print(f"{people(joined)} joined; {programme.roster().height:,} in")
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaveCommand:
+    """Remove people; they may join again."""
+
+    file: ProgrammeFile
+    ids: Annotated[tuple[str, ...], option("ID ...")]
+    """Who leaves."""
+
+    def run(self) -> None:
+        """Removes people by their ids."""
+        from prefermab.programme.tables import people
+
+        with open_programme(self.file) as programme:
+            ids: list[str] | list[int] = list(self.ids)
+            if programme.ids != "text":
+                ids = [parse_id(one) for one in self.ids]
+            left = programme.leave(ids)
+            print(f"{people(left)} left; {programme.roster().height:,} in")
+
+
+@dataclasses.dataclass(frozen=True)
+class ObserveCommand:
+    """Store the states that were observed in this round."""
+
+    file: ProgrammeFile
+    seen: TableFile
+    """CSV or Parquet: id and state; other columns replace what was stored before."""
+
+    def run(self) -> None:
+        """Stores states; columns that the programme counts by itself are not used."""
+        from prefermab.programme.store.people import SINCE_ACTION, SINCE_SEEN, spelled
+        from prefermab.programme.tables import people, source_of
+
+        with open_programme(self.file) as programme:
+            table, where = read_people(programme, self.seen), source_of(self.seen)
+            names = spelled(table, (), where)
+            own = [
+                given
+                for given, name in zip(table.columns, names, strict=True)
+                if name in (SINCE_ACTION, SINCE_SEEN)
+            ]
+            seen = programme.observe(table.drop(own), where=where)
+            for name in own:
+                print(f"the column '{name}' is left aside: the programme counts it by itself")
+            roster = programme.roster()
+        unseen = count_unseen(roster)
+        print(f"{seen:,} states noted; {unseen:,} of {people(roster.height)} not seen this round")
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanRoundCommand:
+    """Decide whom to act on this round, among all participants."""
+
+    file: ProgrammeFile
+    budget: float
+    """Budget of this round."""
+    out: Path
+    """File to write the list to (.csv or .parquet)."""
+    waiting: int = 20
+    """Length of the waiting list."""
+    again: Flag = False
+    """Replace the plan that was made for this round."""
+    round: RoundNumber = None
+    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    """Rules that the plan must follow."""
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Plans the current round, writes the list and prints its summary."""
+        from prefermab.cli.plan import list_order, print_list, warn_of_unused
+        from prefermab.files import use_compilation_cache
+        from prefermab.programme.store.people import SINCE_SEEN
+        from prefermab.programme.tables import check_table_path, write_table
+
+        check_table_path(self.out)
+        use_compilation_cache()
+        with open_programme(self.file) as programme:
+            rules = self.rules.rules()
+            made = programme.plan(
+                self.budget, rules, waiting=self.waiting, round=self.round, again=self.again
+            )
+            warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)
+        write_table(list_order(made.frame), self.out)
+        if self.json:
+            facts = {"round": made.round, "attempt": made.attempt, **made.facts}
+            print(json.dumps(facts, indent=2))
+            return
+        print_list(made.frame)
+        print(f"\nround {made.round}: {made.summary}\nwritten to {self.out}")
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordCommand:
+    """Store what was done in this round, and start the next round."""
+
+    file: ProgrammeFile
+    done: Annotated[Positional[Path | None], option("[TABLE]")] = None
+    """CSV or Parquet: id and action of all who were acted on. Default: as planned. A column
+    `reached` may say false where an action was tried and reached nobody."""
+    round: RoundNumber = None
+    correct: Annotated[int | None, option("ROUND")] = None
+    """A past round that was recorded wrongly: replace its record by the table."""
+    over_budget: Flag = False
+    """Accept a record that exceeds the budget."""
+
+    def run(self) -> None:
+        """Stores what was done, or corrects what was stored."""
+        import polars as pl
+
+        from prefermab.programme.tables import people, plain, source_of
+
+        if self.correct is not None and self.round not in (None, self.correct):
+            raise InputError(f"--round {self.round} and --correct {self.correct} differ.")
+        with open_programme(self.file) as programme:
+            table, where = None, "record"
+            if self.done is not None:
+                table, where = read_people(programme, self.done), source_of(self.done)
+            recorded = programme.record(
+                table,
+                round=self.round if self.correct is None else self.correct,
+                correct=self.correct is not None,
+                over_budget=self.over_budget,
+                where=where,
+            )
+            rounds, now = planned_rounds(programme), programme.round
+        row = rounds.row(by_predicate=pl.col("round") == recorded, named=True)
+        not_all = row["reached"] < row["acted_on"]
+        reached = f" ({row['reached']:,} of them reached)" if not_all else ""
+        print(
+            f"round {recorded}: {people(row['acted_on'])} acted on{reached}, {plain(row['spent'])} "
+            f"spent of {plain(row['budget'])}; round {now} is on"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class StatusCommand:
+    """Show the current round, participants and past spending."""
+
+    file: ProgrammeFile
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Prints where the programme stands."""
+        import polars as pl
+
+        from prefermab.programme.tables import people
+
+        with open_programme(self.file) as programme:
+            rounds, now, roster = planned_rounds(programme), programme.round, programme.roster()
+        planned = rounds.filter(pl.col("round") == now).height > 0
+        past = rounds.filter(pl.col("round") < now)
+        unseen = count_unseen(roster)
+        if self.json:
+            facts = {"round": now, "planned": planned, "people": roster.height, "unseen": unseen}
+            print(json.dumps({**facts, "past": past.to_dicts()}, indent=2))
+            return
+        if past.height:
+            print_past(past)
+        print(
+            f"round {now} is on, {'planned' if planned else 'not planned yet'}; "
+            f"{people(roster.height)} in, {unseen:,} of them not seen in this round"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class LogCommand:
+    """Write the programme as a log, to learn the next model from."""
+
+    file: ProgrammeFile
+    out: Path
+    """File to write the log to (.csv or .parquet)."""
+
+    def run(self) -> None:
+        """Writes the log."""
+        from prefermab.programme.tables import check_table_path, write_table
+
+        check_table_path(self.out)
+        with open_programme(self.file) as programme:
+            log = programme.history().log
+        write_table(log, self.out)
+        print(f"{log.height:,} rows written to {self.out}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ProgrammeCommand:
+    """Run a programme round by round.
+
+    Everything about it is kept in one file.
+    """
+
+    action: Annotated[
+        Annotated[BeginCommand, subcommand("begin")]
+        | Annotated[JoinCommand, subcommand("join")]
+        | Annotated[LeaveCommand, subcommand("leave")]
+        | Annotated[ObserveCommand, subcommand("observe")]
+        | Annotated[PlanRoundCommand, subcommand("plan")]
+        | Annotated[RecordCommand, subcommand("record")]
+        | Annotated[StatusCommand, subcommand("status")]
+        | Annotated[LogCommand, subcommand("log")],
+        arg(name=""),
+    ]
+    """What to do."""
+
+    def run(self) -> None:
+        """Runs the command within `programme`."""
+        self.action.run()
+
+
+def open_programme(file: str) -> "Programme":
+    """The programme in a file, with its model."""
+    from prefermab.programme.store import Programme
+    from prefermab.programme.store.identity import model_of
+
+    return Programme.open(file, model_of(file))
+
+
+def planned_rounds(programme: "Programme") -> "pl.DataFrame":
+    """Budget and record of each round that was planned."""
+    import polars as pl
+
+    plans = programme.plans().filter(pl.col("status") != "superseded")
+    return plans.select("round", "budget", "spent", "acted_on", "reached", "closed")
+
+
+def count_unseen(roster: "pl.DataFrame") -> int:
+    """Number of participants without a state in this round."""
+    from prefermab.programme.store.people import SINCE_SEEN
+
+    return int((roster[SINCE_SEEN] > 0).fill_null(True).sum())
+
+
+def print_past(past: "pl.DataFrame") -> None:
+    """Prints the past rounds, and how many were reached in the last one if not all were."""
+    from rich.console import Console
+
+    from prefermab.cli.terminal import plain_table
+    from prefermab.programme.tables import plain
+
+    table = plain_table(*(name.replace("_", " ") for name in past.drop("reached").columns))
+    for row in past.iter_rows(named=True):
+        table.add_row(
+            str(row["round"]), plain(row["budget"]), plain(row["spent"]), f"{row['acted_on']:,}",
+            row["closed"],
+        )  # fmt: skip
+    Console().print(table)
+    last = past.row(-1, named=True)
+    if last["reached"] != last["acted_on"]:
+        one = last["acted_on"] == 1
+        tried = "1 action was" if one else f"{last['acted_on']:,} actions were"
+        print(f"round {last['round']}: {tried} tried, {last['reached']:,} of them reached somebody")
+
+
+def read_people(programme: "Programme", path: Path) -> "pl.DataFrame":
+    """A table whose ids are text if the programme's are."""
+    import polars as pl
+
+    from prefermab.programme.columns import column
+    from prefermab.programme.tables import read_table, source_of
+
+    table = read_table(path)
+    if not table.height:
+        return table
+    ids = column(table, "id", source_of(path))
+    if programme.ids == "text" and ids.dtype.is_integer():
+        table = table.with_columns(ids.cast(pl.String))
+    return table
+
+
+def parse_id(text: str) -> int:
+    """An id that was typed, in a programme whose ids are whole numbers."""
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"leave: ids are whole numbers in this programme, not '{text}'.") from None

@@ -1,0 +1,155 @@
+"""The command `reproduce`: the paper's tables and figures."""
+
+import dataclasses
+import functools
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from prefermab.cli.options import Flag, JsonFlag, Names, Whole, option
+from prefermab.errors import InputError, count, unknown
+
+if TYPE_CHECKING:
+    from prefermab.paper.lab import Scale
+    from prefermab.paper.results import Results
+
+
+@dataclasses.dataclass(frozen=True)
+class ReproduceCommand:
+    """Reproduce the paper's tables and figures.
+
+    The report shows each beside the published one.
+    """
+
+    out: Path = Path("report")
+    """Folder to write the report to: index.html, README.md, cells.json and the figures."""
+    only: Names = ()
+    """Parts of it: table1 to table16, figure1 to figure4, prop1."""
+    recipe: str = "all"
+    """paper, sweep, exact, both (paper and sweep) or all."""
+    seeds: int = 8
+    """Number of models trained for each setting."""
+    trials: int = 1000
+    """Number of paired trials of each cell; a fifth of them on epidemics."""
+    quick: Flag = False
+    """A small version of everything, to see that it works."""
+    cache: Annotated[Path | None, option("PATH")] = None
+    """Folder that keeps finished work, so that a second run continues. Default: the user's cache
+    folder."""
+    engine: str = "local"
+    """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
+    workers: Whole = None
+    """For the engine ray: number of cores to use. Default: all."""
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Computes what is missing, then writes the report."""
+        if self.quick:
+            # Small work is mostly compiling: better code would cost more than it saves.
+            os.environ.setdefault(
+                "XLA_FLAGS",
+                "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+                "--xla_cpu_parallel_codegen_split_count=1",
+            )
+        import platformdirs
+
+        from prefermab import engines, plots
+        from prefermab.files import use_compilation_cache
+        from prefermab.pages import write as write_pages
+        from prefermab.paper import report
+        from prefermab.paper.lab import Store
+        from prefermab.paper.results import Results
+        from prefermab.paper.tables import chosen
+
+        use_compilation_cache()
+        parts = chosen(self.only, report.PARTS)
+        recipes, scale = chosen_recipes(self.recipe), chosen_scale(self)
+        engines.check(self.engine, self.workers)
+        plots.blank(1, 1)
+        check_out(self.out)
+        cache = self.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
+        results = Results(Store(cache), scale, recipes)
+        self.compute(results, parts)
+        findings = report.find(parts, results)
+        blocks = report.blocks_of(parts, results, findings, same_command(self))
+        data = json.dumps(report.as_data(findings), indent=1)
+        write_pages(self.out, report.TITLE, blocks, {"cells.json": data})
+        if self.json:
+            print(data)
+        else:
+            print(f"The report is in {self.out / 'index.html'}, and as Markdown beside it.")
+
+    def compute(self, results: "Results", parts: Sequence[str]) -> None:
+        """Runs every training and trial whose result is not in the store yet."""
+        from prefermab import engines
+        from prefermab.cli.terminal import progress
+        from prefermab.paper import report
+        from prefermab.paper.lab import run_all
+        from prefermab.paper.remote import RayWorker
+
+        tasks = report.tasks_of(parts, results)
+        try:
+            with progress() as bar, engines.engine(self.engine, self.workers) as engine:
+                if isinstance(engine, engines.Ray):
+                    hire = functools.partial(RayWorker, engine)
+                    run_all(tasks, results.store, engine.size, bar, hire)
+                else:
+                    # Two tasks at once: much of a training runs on one core.
+                    run_all(tasks, results.store, min(2, os.cpu_count() or 1), bar)
+        except KeyboardInterrupt:
+            print(
+                f"What is done is kept in {results.store.folder}: run the same command again to "
+                "continue.",
+                file=sys.stderr,
+            )
+            raise
+
+
+def chosen_recipes(name: str) -> tuple[str, ...]:
+    """The recipes that a word stands for."""
+    from prefermab.paper import report
+
+    known = {**{recipe: (recipe,) for recipe in report.RECIPES["all"]}, **report.RECIPES}
+    if name not in known:
+        raise unknown("recipe", name, known)
+    return known[name]
+
+
+def chosen_scale(options: ReproduceCommand) -> "Scale":
+    """Numbers of seeds and trials."""
+    from prefermab.paper.lab import Scale
+
+    if not options.quick:
+        seeds = count(options.seeds, "seeds", at_least=2)
+        return Scale(seeds, count(options.trials, "trials", at_least=10))
+    if (options.seeds, options.trials) != (Scale.seeds, Scale.trials):
+        raise InputError("--quick has its own seeds and trials: leave --seeds and --trials out.")
+    return Scale(seeds=2, trials=20, quick=True)
+
+
+def check_out(out: Path) -> None:
+    """Raises an error, before the work, if the report cannot be written to the folder."""
+    from prefermab.files import write_atomically
+
+    if out.is_file():
+        raise InputError(f"cannot write the report to {out}: it is a file.")
+    write_atomically(out / "index.html.try", lambda draft: draft.write_text(""))
+    (out / "index.html.try").unlink()
+
+
+def same_command(options: ReproduceCommand) -> str:
+    """The command that makes the same report."""
+    words = ["prefermab", "reproduce"]
+    if options.only:
+        words += ["--only", *options.only]
+    words += ["--recipe", options.recipe]
+    words += (
+        ["--quick"]
+        if options.quick
+        else ["--seeds", str(options.seeds), "--trials", str(options.trials)]
+    )
+    return " ".join(shlex.quote(word) for word in [*words, "--out", str(options.out)])

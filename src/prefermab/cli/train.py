@@ -1,0 +1,266 @@
+"""Commands that train: `pretrain` and `finetune`."""
+
+import contextlib
+import dataclasses
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional, Suppress, arg
+
+from prefermab.cli.options import (
+    Amount,
+    Flag,
+    ModelName,
+    OtherDomain,
+    SettingsOption,
+    Whole,
+    option,
+    parse_settings,
+)
+from prefermab.config import RECIPES, Exact, Paper, Sweep, Tuning
+from prefermab.errors import InputError, count, unknown
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from prefermab.model import Model
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions(Sweep):
+    """Hyperparameters of the recipe sweep."""
+
+    seed: Annotated[int, Suppress] = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactOptions(Exact):
+    """Hyperparameters of the recipe exact."""
+
+    seed: Annotated[int, Suppress] = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class PaperOptions(Paper):
+    """Hyperparameters of the recipe paper."""
+
+    seed: Annotated[int, Suppress] = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainCommand:
+    """Train a model on a domain."""
+
+    domain: Annotated[Positional[str], arg(metavar="DOMAIN")]
+    """synthetic, armman, sis, continuous-synthetic, continuous-sis, or a domain of your own such as
+    presses.py:Presses (the file is executed: name only files that you trust)."""
+    out: Path
+    """Folder to write the model to; with --seeds, it gets one folder for each model."""
+    n_arms: Whole = None
+    """Number of arms the model is meant for. Default: the paper's for the domain."""
+    budget: Amount = None
+    """Budget of each round. Default: the paper's for the domain."""
+    recipe: str = "exact"
+    """How to train: exact; sweep, if dynamics can only be sampled; or paper, Algorithm 1."""
+    seed: int = 0
+    """Random seed; the same seed gives the same model."""
+    seeds: int = 1
+    """Train this many models at once, with seeds from --seed upwards."""
+    resume: Flag = False
+    """Continue a training that was interrupted; it ends with the same weights."""
+    overwrite: Flag = False
+    """Replace the model in the folder."""
+    tensorboard: Annotated[Path | None, option("PATH")] = None
+    """Also write TensorBoard event files to this folder."""
+    settings: SettingsOption = ()
+    sweep: SweepOptions = dataclasses.field(default_factory=SweepOptions)
+    """Hyperparameters of the recipe sweep."""
+    exact: ExactOptions = dataclasses.field(default_factory=ExactOptions)
+    """Hyperparameters of the recipe exact."""
+    paper: PaperOptions = dataclasses.field(default_factory=PaperOptions)
+    """Hyperparameters of the recipe paper."""
+
+    def run(self) -> None:
+        """Trains and saves; an interrupted training can be resumed."""
+        from prefermab import domains
+        from prefermab.cli.terminal import progress
+        from prefermab.files import use_compilation_cache
+        from prefermab.training import TrainingError, pretrain_seeds
+
+        use_compilation_cache()
+        domain = domains.get(self.domain, **parse_settings(self.settings))
+        hyper = hyperparameters(self)
+        seeds = range(self.seed, self.seed + count(self.seeds, "seeds"))
+        for seed in seeds:
+            check_folder(self.folder(seed), self.overwrite)
+        if self.tensorboard is not None:
+            check_events()
+        checkpoint = self.out.with_name(self.out.name + ".checkpoint")
+        check_checkpoint(checkpoint, self.resume)
+        trouble = None
+        with progress() as report, hint_to_resume(checkpoint):
+            try:
+                trained = pretrain_seeds(
+                    domain, list(seeds), self.n_arms, self.budget, self.recipe, progress=report,
+                    checkpoint=checkpoint, resume=self.resume, **hyper,
+                )  # fmt: skip
+            except TrainingError as error:
+                trained, trouble = list(error.sound), error
+        for model in trained:
+            save_model(model, self.folder(model.config.seed), self.tensorboard)
+        if trouble is not None:
+            raise trouble
+        own = "" if self.domain in domains.BY_NAME else domain_options(self)
+        print(f"See how good it is: prefermab evaluate {self.folder(self.seed)}{own}")
+
+    def folder(self, seed: int) -> Path:
+        """The folder of the model with this seed."""
+        return self.out if self.seeds == 1 else self.out / f"seed-{seed}"
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneCommand:
+    """Train a model further on given arms.
+
+    The new model is kept only if it is better on them than the old one.
+    """
+
+    model: ModelName
+    out: Path
+    """Folder to write the model to."""
+    overwrite: Flag = False
+    """Replace the model in the folder."""
+    n_arms: Whole = None
+    """Number of arms to learn from. Default: the model's."""
+    arms_seed: int = 0
+    """Random seed that the domain draws the arms with."""
+    budget: Amount = None
+    """Budget of each round. Default: the model's."""
+    domain: OtherDomain = None
+    settings: SettingsOption = ()
+    """Settings of the domain that the arms come from, such as shift=0.1, if they differ."""
+    tuning: Annotated[Tuning, arg(name="")] = dataclasses.field(default_factory=Tuning)
+    """How to learn."""
+
+    def run(self) -> None:
+        """Learns from arms drawn from the model's domain, and saves."""
+        import jax
+
+        from prefermab.cli.models import model_and_domain
+        from prefermab.cli.terminal import progress
+        from prefermab.files import use_compilation_cache
+        from prefermab.finetuning import finetune
+
+        use_compilation_cache()
+        model, domain = model_and_domain(self.model, parse_settings(self.settings), self.domain)
+        if model is None:
+            raise InputError(f"{self.model} is a domain, not a model: see prefermab models.")
+        check_folder(self.out, self.overwrite)
+        n_arms = count(model.n_arms if self.n_arms is None else self.n_arms, "n_arms")
+        key = jax.random.key(count(self.arms_seed, "arms_seed", at_least=0))
+        arms = domain.draw_arms(key, n_arms)
+        with progress() as report:
+            tuned = finetune(
+                model, domain, arms=arms, budget=self.budget, progress=report,
+                **dataclasses.asdict(self.tuning),
+            )  # fmt: skip
+        print(tuned.tuned)
+        save_model(tuned, self.out, None)
+
+
+def hyperparameters(options: PretrainCommand) -> dict[str, Any]:
+    """The hyperparameters of the recipe that was asked for; those of another are an error."""
+    if options.recipe not in RECIPES:
+        raise unknown("recipe", options.recipe, RECIPES)
+    for name in RECIPES:
+        given = getattr(options, name)
+        if name != options.recipe and given != type(given)():
+            raise InputError(
+                f"--{name}... sets the recipe {name}, but the recipe is {options.recipe}: add "
+                f"--recipe {name}."
+            )
+    hyper = dataclasses.asdict(getattr(options, options.recipe))
+    del hyper["seed"]  # each model has its own
+    return hyper
+
+
+def domain_options(options: PretrainCommand) -> str:
+    """What `evaluate` must be told of a domain of the user's own."""
+    changes = "".join(f" {shlex.quote(change)}" for change in options.settings)
+    return f" --domain {shlex.quote(options.domain)}{' --set' if changes else ''}{changes}"
+
+
+def save_model(model: "Model", folder: Path, events: Path | None) -> None:
+    """Saves a model with its metrics and a picture of them."""
+    from prefermab import plots
+
+    model.save(folder)
+    if model.history is not None:
+        with contextlib.suppress(plots.NoPlotsError):
+            plots.save(plots.curves(model.history), folder / "curves.svg")
+        if events is not None:
+            write_events(model.history, events / folder.name)
+    print(f"saved {folder}")
+
+
+def check_folder(out: Path, overwrite: bool) -> None:
+    """Raises an error, before the work, if a model cannot be written to the folder."""
+    from prefermab.storage import check_place
+
+    if out.is_file():
+        raise InputError(f"cannot save to {out}: it is a file.")
+    check_place(out)
+    if (out / "config.json").exists() and not overwrite:
+        raise InputError(
+            f"{out} holds a model already: add --overwrite to replace it, or take another folder."
+        )
+
+
+def check_checkpoint(checkpoint: Path, resume: bool) -> None:
+    """Raises an error if there is a checkpoint without --resume, or the other way round."""
+    if checkpoint.exists() and not resume:
+        raise InputError(
+            f"{checkpoint} holds an interrupted training: add --resume to continue it, or delete "
+            "it to start again."
+        )
+    if resume and not checkpoint.exists():
+        raise InputError(f"there is nothing to resume at {checkpoint}: leave --resume out.")
+
+
+@contextlib.contextmanager
+def hint_to_resume(checkpoint: Path) -> Iterator[None]:
+    """Says after Ctrl-C how to continue."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint.exists():
+            print(f"{checkpoint} is kept: continue with --resume.", file=sys.stderr)
+        raise
+
+
+def check_events() -> None:
+    """Raises an error if the extra for TensorBoard event files is not installed."""
+    try:
+        import tensorboardX  # noqa: F401
+    except ImportError:
+        raise InputError(
+            "event files need tensorboardX: pip install 'prefermab[tensorboard]'."
+        ) from None
+
+
+def write_events(history: "pl.DataFrame", folder: Path) -> None:
+    """Writes metrics as TensorBoard event files: each column a scalar, by the first one's count."""
+    check_events()
+    from tensorboardX import SummaryWriter
+
+    count, *metrics = [name for name in history.columns if name != "seed"]
+    try:
+        with SummaryWriter(str(folder)) as writer:
+            for row in history.iter_rows(named=True):
+                for name in metrics:
+                    writer.add_scalar(name, row[name], row[count])
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}.") from None
