@@ -14,15 +14,20 @@ from prefermab import plots
 from prefermab.files import write_atomically
 from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
 from prefermab.plots import svg_of
-from prefermab.programme.logs import example
-from prefermab.programme.logs.allocation import allocation_of
-from prefermab.programme.logs.crowd import Crowd, InShares, by_worth, play
+from prefermab.programme.logs.allocation import check_allocation
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import DRAWS, judge
+from prefermab.programme.logs.gain import DRAWS, estimate_gain
+from prefermab.programme.logs.population import (
+    Population,
+    RandomRule,
+    Units,
+    evaluate_rule,
+    learned_rule,
+)
 from prefermab.programme.logs.reading import Log, read_log
-from prefermab.programme.logs.seen import Seen, shuffled
-from prefermab.programme.logs.shapes import cautions
-from prefermab.programme.logs.verdict import usual_rounds, verdict_of
+from prefermab.programme.logs.simulated import example_tables
+from prefermab.programme.logs.verdict import decide, default_rounds, shuffle_actions
+from prefermab.programme.logs.warnings import log_warnings
 
 LOGS, SHUFFLED = 200, 20
 PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
@@ -120,37 +125,37 @@ def tried(which: int, seed: int) -> Tried:
     """One log of a world."""
     frame, chances, called = made(WORLDS[which], seed)
     log = read_log(frame, passive="none", rewards=REWARDS)
-    seen = Seen.of(log, log.transitions)
+    seen = Units.from_transitions(log, log.transitions)
     budget = log.spent / log.found.present
-    fit, meaning = fit_log(log, DRAWS, seed), log.meaning
-    rule = by_worth(fit, log.profiles, meaning.rewards, meaning.costs, seed + 1)
+    fit, meaning = fit_log(log, DRAWS, seed), log.labels
+    rule = learned_rule(fit, log.profiles, meaning.rewards, meaning.costs, seed + 1)
     rule.action = rule.action[seen.profile]
     gains = []
     for moves, before in (
         (chances[seen.person], called[seen.person]),
-        (fit.chances(log.profiles)[seen.profile], seen.chance),
+        (fit.chances(log.profiles)[seen.profile], seen.propensity),
     ):
-        crowd = Crowd(moves, seen.start, seen.weight, meaning.rewards, meaning.costs, budget)
-        earned = [play(crowd, way, ROUNDS).earned() for way in (rule, InShares(before))]
+        crowd = Population(moves, seen.start, seen.weight, meaning.rewards, meaning.costs, budget)
+        earned = [evaluate_rule(crowd, way, ROUNDS).earned() for way in (rule, RandomRule(before))]
         gains.append(float(crowd.mean(earned[0] - earned[1])))
-    gain = judge(log, budget, ROUNDS, seed).gain
-    warned = [*cautions(log), *allocation_of(log, fit).cautions("week")]
-    said = verdict_of(gain, warned)
+    gain = estimate_gain(log, budget, ROUNDS, seed).gain
+    warned = [*log_warnings(log), *check_allocation(log, fit).warnings("week")]
+    said = decide(gain, warned)
     return Tried(gains[0], gain.estimate, gain.low, gain.high, gains[1], said)
 
 
 def shuffled_log(name: str, seed: int) -> str:
     """The verdict on a log whose actions were shuffled."""
     log = SHAPES[name](seed)
-    mixed = dataclasses.replace(log, transitions=shuffled(log.transitions, seed))
+    mixed = dataclasses.replace(log, transitions=shuffle_actions(log.transitions, seed))
     fit = fit_log(mixed, DRAWS, seed)
-    gain = judge(mixed, log.spent / log.found.present, usual_rounds(log), seed).gain
-    return verdict_of(gain, [*cautions(mixed), *allocation_of(mixed, fit).cautions("week")])
+    gain = estimate_gain(mixed, log.spent / log.found.present, default_rounds(log), seed).gain
+    return decide(gain, [*log_warnings(mixed), *check_allocation(mixed, fit).warnings("week")])
 
 
 def clinic(seed: int) -> Log:
     """The log of `prefermab example`."""
-    return read_log(example.tables(seed=seed)[1], time="week", passive="none", rewards=REWARDS)
+    return read_log(example_tables(seed=seed)[1], time="week", passive="none", rewards=REWARDS)
 
 
 def walks(seed: int) -> Log:

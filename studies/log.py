@@ -13,11 +13,11 @@ from prefermab.files import write_atomically
 from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
 from prefermab.plots import svg_of
 from prefermab.policies import NoAction
-from prefermab.programme.logs.estimates import estimates
+from prefermab.programme.logs.domain import Logged
+from prefermab.programme.logs.effects import estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
-from prefermab.programme.logs.logged import Logged
 from prefermab.programme.logs.reading import Log, read_log
-from prefermab.programme.logs.simulated import simulate
+from prefermab.programme.logs.simulated import simulate_log
 from prefermab.training import pretrain
 
 PEOPLE, LOG_SEEDS, EVALUATION_SEED = (100, 300, 1000, 2000, 5000), (0, 1, 2), 1
@@ -62,7 +62,7 @@ def one_log(
     saw, and the share of the population's true chances that lie within their intervals."""
     arms = domain.draw_arms(jax.random.key(1000 + seed), people)
     rewards = domain.rewards(jax.tree.map(lambda x: x[0], arms))
-    frame = simulate(domain, people, rounds=26, share=0.05, seed=seed, arms=arms)
+    frame = simulate_log(domain, people, rounds=26, share=0.05, seed=seed, arms=arms)
     known = read_log(
         frame, passive=domain.action_names[0],
         rewards=dict(zip(domain.state_names, np.asarray(rewards).tolist(), strict=True)),
@@ -84,7 +84,7 @@ def earned(domain, policy, n_arms: int, budget: float) -> float:
 
 def covered(known: Log, fit: Fit, truth: np.ndarray) -> float:
     """Share of the true chances, those that are not 0, within their 90 % intervals."""
-    found, _ = estimates(known, fit)
+    found = estimate_effects(known, fit).transitions
     low, high = (found[end].to_numpy().reshape(known.shape) for end in ("low", "high"))
     return float(((truth >= low) & (truth <= high))[truth > 0].mean())
 

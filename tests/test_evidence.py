@@ -6,75 +6,98 @@ import numpy as np
 import polars as pl
 import pytest
 
-from prefermab.programme.logs import pictures, words
-from prefermab.programme.logs.allocation import Allocation, allocation_of
-from prefermab.programme.logs.crowd import ByWorth, Crowd, InShares, Never, by_worth, play
+from prefermab.programme.logs import summary
+from prefermab.programme.logs.allocation import Allocation, check_allocation
+from prefermab.programme.logs.effects import _groups, effects_by_group
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import Gain, Judged, Piece, _gain, _hidden, judge
-from prefermab.programme.logs.groups import _groups, whom_it_helps
-from prefermab.programme.logs.heldout import HeldOut, hold_out, verdict
-from prefermab.programme.logs.pool import dirichlet
+from prefermab.programme.logs.gain import (
+    Comparison,
+    Gain,
+    Scores,
+    _hidden_cause_odds,
+    _interval,
+    estimate_gain,
+)
+from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
+from prefermab.programme.logs.population import (
+    PassiveRule,
+    Population,
+    PriceRule,
+    RandomRule,
+    Units,
+    evaluate_rule,
+    learned_rule,
+)
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.seen import Seen, shuffled
-from prefermab.programme.logs.shapes import Caution
-from prefermab.programme.logs.verdict import Findings, _doubts, find, usual_rounds, verdict_of
+from prefermab.programme.logs.report import gain_picture
+from prefermab.programme.logs.shrinkage import dirichlet
+from prefermab.programme.logs.verdict import (
+    Assessment,
+    _doubts,
+    assess,
+    decide,
+    default_rounds,
+    shuffle_actions,
+)
+from prefermab.programme.logs.warnings import LogWarning
 from studies.gain import REWARDS, WORLDS, made, walks
 from test_logs import TINY, read_walked, tiny, two_regions
 
 
-def findings(said, gain=None, cautions=(), hidden=2.0):
+def assessment(verdict, gain=None, warnings=(), hidden=2.0):
     """What could have been found in some log."""
     gain = gain or Gain(0.5, 0.2, 0.8, 0.18)
-    judged = Judged(
+    comparison = Comparison(
         rounds=9, budget=0.1, people=50, gains=dict.fromkeys(("before", "random", "none"), gain),
         earned={"model": 4.4, "before": 3.89, "random": 3.8, "none": 3.2}, unseen=0.0,
         hidden=hidden,
     )  # fmt: skip
     empty = pl.DataFrame(schema=["what", "acted", "others", "difference"])
     placebo = (Gain(-0.1, -0.4, 0.2, 0.18), Gain(0.1, -0.2, 0.4, 0.18))
-    return Findings(said, judged, placebo, Allocation(empty, 0.0), tuple(cautions))
+    return Assessment(verdict, comparison, placebo, Allocation(empty, 0.0), tuple(warnings))
 
 
-# A crowd
+# A population
 
 
 def one_person(budget):
     """Two states; acting moves to the good one for certain, else one stays."""
     chances = np.array([[[[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [0.0, 1.0]]]])
-    return Crowd(
+    return Population(
         chances, np.array([[1.0, 0.0]]), np.ones(1), np.array([0.0, 1.0]), np.array([0.0, 2.0]),
         budget,
     )  # fmt: skip
 
 
-def test_what_a_crowd_earns_is_a_sum_that_can_be_done_by_hand():
-    crowd = one_person(budget=0.5)
-    played = play(crowd, InShares(np.full((1, 2, 2), 0.5)), 2)
+def test_what_a_population_earns_is_a_sum_that_can_be_done_by_hand():
+    population = one_person(budget=0.5)
+    played = evaluate_rule(population, RandomRule(np.full((1, 2, 2), 0.5)), 2)
     # 0.5 buys a quarter of an action: 1/4 are good after one round. Then again a quarter of all
     # are acted on, whatever their state: of the 3/4 who are bad, a quarter becomes good.
     np.testing.assert_allclose(played.choices[0, 0, :, 1], 0.25, atol=1e-6)
     np.testing.assert_allclose(played.visits[1], [[0.75, 0.25]], atol=1e-6)
     np.testing.assert_allclose(played.earned(), [0.25 + 0.25 + 0.75 * 0.25], atol=1e-6)
-    assert play(crowd, Never(), 3).earned().tolist() == [0.0]
+    assert evaluate_rule(population, PassiveRule(), 3).earned().tolist() == [0.0]
 
 
 def test_a_budget_beyond_all_costs_acts_on_everybody_and_none_on_nobody():
-    rule = InShares(np.full((1, 2, 2), 0.5))
-    np.testing.assert_allclose(play(one_person(9.0), rule, 1).choices[..., 1], 1, atol=1e-4)
-    np.testing.assert_allclose(play(one_person(0.0), rule, 1).choices[..., 1], 0, atol=1e-4)
+    rule = RandomRule(np.full((1, 2, 2), 0.5))
+    for budget, share in ((9.0, 1), (0.0, 0)):
+        acted = evaluate_rule(one_person(budget), rule, 1).choices[..., 1]
+        np.testing.assert_allclose(acted, share, atol=1e-4)
 
 
 def test_by_worth_spends_the_budget_on_who_gains_most_and_never_on_what_is_worth_nothing():
     gains = np.zeros((3, 2, 1, 2))
     gains[:, :, 0, 1] = np.array([[3.0], [2.0], [-1.0]])
-    rule = ByWorth(gains, np.array([0.0, 4.0]), np.array([0.0, 1.0]))
-    crowd = Crowd(
+    rule = PriceRule(gains, np.array([0.0, 4.0]), np.array([0.0, 1.0]))
+    population = Population(
         np.ones((3, 1, 2, 1)), np.ones((3, 1)), np.ones(3), np.zeros(1), np.array([0.0, 1.0]), 0.5
     )
-    acted = rule.choices(crowd, crowd.start)[:, 0, 1]
+    acted = rule.choices(population, population.start)[:, 0, 1]
     # Half an action a person is one and a half of three people.
     assert acted.tolist() == pytest.approx([1.0, 0.5, 0.0])
-    acted = rule.choices(dataclasses.replace(crowd, budget=1.0), crowd.start)[:, 0, 1]
+    acted = rule.choices(dataclasses.replace(population, budget=1.0), population.start)[:, 0, 1]
     assert acted.tolist() == [1.0, 1.0, 0.0]
 
 
@@ -90,11 +113,11 @@ def test_a_real_gain_is_found_and_none_where_there_is_none():
     """docs/results/gain.md has the same for 200 logs of each kind."""
     for lift, low, high in ((2.5, 0.5, 2.0), (0.0, -0.35, 0.35)):
         log = logged(0, 0, lift=lift)
-        judged = judge(log, log.spent / log.found.present, 9, orders=2)
+        judged = estimate_gain(log, log.spent / log.found.present, 9, orders=2)
         assert low < judged.gain.estimate < high
         assert judged.gain.low < judged.gain.estimate < judged.gain.high
         assert judged.gain.shown == (lift > 0)
-        assert judged.noticed > judged.gain.high - judged.gain.estimate
+        assert judged.detectable > judged.gain.high - judged.gain.estimate
         # Acted on at random, the log's choice is as good as chance.
         assert abs(judged.gains["random"].estimate - judged.gain.estimate) < 0.1
         assert judged.unseen == 0
@@ -105,34 +128,35 @@ def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
     log without an effect."""
     for seed in range(3):
         log = logged(2, seed)
-        seen, fit, meaning = Seen.of(log, log.transitions), fit_log(log, 64), log.meaning
-        rule = by_worth(fit, log.profiles, meaning.rewards, meaning.costs, 0)
-        rule.action = rule.action[seen.profile]
-        crowd = seen.crowd(fit.chances(log.profiles), log.spent / log.found.present)
-        own = play(crowd, rule, 9).earned() - play(crowd, InShares(seen.chance), 9).earned()
-        assert crowd.mean(own) > 0
+        units, fit = Units.from_transitions(log, log.transitions), fit_log(log, 64)
+        rule = learned_rule(fit, log.profiles, log.labels.rewards, log.labels.costs, 0)
+        rule.action = rule.action[units.profile]
+        people = units.population(fit.chances(log.profiles), log.spent / log.found.present)
+        rules = (rule, RandomRule(units.propensity))
+        own, before = (evaluate_rule(people, each, 9).earned() for each in rules)
+        assert people.mean(own - before) > 0
 
 
 def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     rng = np.random.default_rng(0)
     scores, weight = [rng.normal(1.0, 2.0, 400) for _ in range(4)], np.ones(400)
-    piece = Piece({}, weight, [1.0, 1.0], 400, 1.0, 0.0, weight, weight)
-    one = _gain([(scores[0], weight)], [piece], 0.5)
+    piece = Scores({}, weight, [1.0, 1.0], 400, 1.0, 0.0, weight, weight)
+    one = _interval([scores[0]], [piece], 0.5)
     assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
     assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
-    several = _gain([(each, weight) for each in scores], [piece] * 4, 0.5)
+    several = _interval(scores, [piece] * 4, 0.5)
     # Half of the variance should come from who was judged; four orders leave a quarter of what
     # lies half way between that and what is seen between them.
     each = np.mean([own.var(ddof=1) / 400 for own in scores])
     between = (0.5 + np.var([own.mean() for own in scores], ddof=1) / each) / 2
     assert several.stderr**2 == pytest.approx(each * (1 - min(between, 0.9) * 0.75))
-    wide = _gain([(scores[0], weight)], [dataclasses.replace(piece, values=[1.0, 3.0])], 0.5)
+    wide = _interval([scores[0]], [dataclasses.replace(piece, values=[1.0, 3.0])], 0.5)
     assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
 
 
 def test_shuffled_actions_stay_within_states_and_rounds():
     moves = logged(3, 0).transitions
-    mixed = shuffled(moves, 1)
+    mixed = shuffle_actions(moves, 1)
     assert (mixed.action != moves.action).any()
     for name in ("state", "round", "following", "person"):
         assert (getattr(mixed, name) == getattr(moves, name)).all()
@@ -143,12 +167,12 @@ def test_shuffled_actions_stay_within_states_and_rounds():
 def test_a_hidden_cause_undoes_a_gain_at_the_odds_worked_out_by_hand():
     # Two transitions alike in weight, surprises 1 and -1: weights Γ and 1/Γ on the worst give
     # (-Γ + 1/Γ) / (Γ + 1/Γ); with a pull of 2 for 4 rows half of that is lost.
-    piece = Piece({}, np.ones(4), [], 2, 1.0, 0.0, np.ones(2), np.array([1.0, -1.0]))
+    piece = Scores({}, np.ones(4), [], 2, 1.0, 0.0, np.ones(2), np.array([1.0, -1.0]))
     gamma = 3.0
     lost = 0.5 * (gamma**2 - 1) / (gamma**2 + 1)
-    assert _hidden(piece, lost) == pytest.approx(gamma, rel=1e-4)
-    assert _hidden(piece, -0.1) is None
-    assert _hidden(piece, 0.6) == 100
+    assert _hidden_cause_odds(piece, lost) == pytest.approx(gamma, rel=1e-4)
+    assert _hidden_cause_odds(piece, -0.1) is None
+    assert _hidden_cause_odds(piece, 0.6) == 100
 
 
 def test_a_log_that_shows_nothing_gives_scores_near_zero():
@@ -156,18 +180,18 @@ def test_a_log_that_shows_nothing_gives_scores_near_zero():
     for world in (0, 2):
         log = logged(world, 1)
         fit = fit_log(log, 64)
-        earned = fit.chances(log.profiles) @ log.meaning.rewards
+        earned = fit.chances(log.profiles) @ log.labels.rewards
         sizes[world] = np.abs(earned[..., 1] - earned[..., 0]).mean(), fit.acts
     assert sizes[2][0] < 0.2 * sizes[0][0]
     assert sizes[2][1] < 0.5 < 0.99 < sizes[0][1]
-    assert "scores are near zero" in words.about_scores(fit)
+    assert "scores are near zero" in summary.about_scores(fit)
 
 
 def test_rounds_are_what_the_log_suggests():
     log = logged(0, 0)
-    assert usual_rounds(log) == 10
+    assert default_rounds(log) == 10
     long = dataclasses.replace(log, found=dataclasses.replace(log.found, rounds=60))
-    assert usual_rounds(long) == 12
+    assert default_rounds(long) == 12
 
 
 # Who was acted on
@@ -179,11 +203,11 @@ def test_a_hidden_cause_leaves_traces(world, hidden):
     # Here the hidden trait is stronger.
     strength = 1.6 * WORLDS[world].hidden
     logs = [logged(world, seed, hidden=strength) for seed in range(4)]
-    found = [allocation_of(log, fit_log(log, 32)) for log in logs]
-    traced = [each for each in found if each.cautions("week")]
+    found = [check_allocation(log, fit_log(log, 32)) for log in logs]
+    traced = [each for each in found if each.warnings("week")]
     assert len(traced) >= 3 if hidden else not traced
     if hidden:
-        (caution,) = traced[0].cautions("week")
+        (caution,) = traced[0].warnings("week")
         assert (caution.code, caution.spoils) == ("hidden_cause", True)
         assert f"were {'better' if world == 4 else 'worse'} off" in caution.sentence
     if world == 3:
@@ -192,27 +216,27 @@ def test_a_hidden_cause_leaves_traces(world, hidden):
 
 
 def test_nothing_is_told_of_too_few_people_or_of_what_was_never_tried():
-    found = find(tiny(), fit_log(tiny(), 8), 0.2, 3)
-    assert (found.verdict, found.judged) == ("cannot tell", None)
-    assert found.cautions[-1].code == "too_few_to_judge"
-    assert "at least 30 are needed" in found.cautions[-1].sentence
+    found = assess(tiny(), fit_log(tiny(), 8), 0.2, 3)
+    assert (found.verdict, found.comparison) == ("cannot tell", None)
+    assert found.warnings[-1].code == "too_few_to_judge"
+    assert "at least 30 are needed" in found.warnings[-1].sentence
 
-    judged = dataclasses.replace(findings("shown").judged, unseen=0.4)
+    judged = dataclasses.replace(assessment("shown").comparison, unseen=0.4)
     claimed = [Gain(0.5, 0.2, 0.8, 0.18)] * 2
     never, placebo = _doubts(judged, claimed)
     assert (never.code, placebo.code) == ("never_tried", "placebo_shown")
     assert never.sentence.startswith("40% of what the model would spend goes to people")
     assert never.spoils
     assert placebo.spoils
-    assert _doubts(findings("shown").judged, claimed[:1]) == []
+    assert _doubts(assessment("shown").comparison, claimed[:1]) == []
 
 
 def test_a_state_in_which_nobody_was_ever_acted_on_is_seen_as_such():
     # All calls went to the silent, so that spending on anybody else is spending in the dark.
     log = logged(0, 0, by_state=(0.0, 0.0, 0.3))
-    seen = Seen.of(log, log.transitions)
-    assert (seen.chance[:, 2, 1] > 0.1).all()
-    assert (seen.chance[:, :2, 1] < 0.01).all()
+    seen = Units.from_transitions(log, log.transitions)
+    assert (seen.propensity[:, 2, 1] > 0.1).all()
+    assert (seen.propensity[:, :2, 1] < 0.01).all()
 
 
 def test_moments_at_which_nothing_could_be_sent_are_left_out():
@@ -236,7 +260,7 @@ def test_features_and_the_own_past_predict_where_they_matter():
         near = (bins["low"] - 0.03 < bins["predicted"]) & (bins["predicted"] < bins["high"] + 0.03)
         assert near.all()
         assert bins["n"].sum() == 2 * every["n"][0]
-        assert "for all transitions features helped" in verdict(held)
+        assert "for all transitions features helped" in features_verdict(held)
 
     own = dirichlet(rng, np.full((400, 2, 2, 2), 0.5))
     held, _ = hold_out(read_walked(own, features, 15, 0.2, rng), draws=16)
@@ -277,7 +301,7 @@ def test_the_verdict_says_whether_features_helped():
         rows = [("and features", where, 10, 0.4, better, stderr) for where in ("all",)]
         schema = ["predictor", "where", "n", "loss", "better", "stderr"]
         frame = pl.DataFrame(rows, schema, orient="row")
-        return verdict(HeldOut("rounds", "The last 2 rounds", frame, pl.DataFrame()))
+        return features_verdict(HeldOut("rounds", "The last 2 rounds", frame, pl.DataFrame()))
 
     helped = "features helped (error -0.0200, 90 % interval -0.0364 to -0.0036)"
     assert helped in told(0.02, 0.01)
@@ -313,7 +337,7 @@ def test_gains_of_groups_are_those_of_the_truth():
     rng = np.random.default_rng(1)
     tables, features = two_regions(1000, rng)
     log = read_walked(tables, features, 12, 0.3, rng)
-    found = whom_it_helps(log, fit_log(log, draws=64))
+    found = effects_by_group(log, fit_log(log, draws=64))
     assert found["feature"].to_list() == ["region"] * 2 + ["age"] * 3
     assert found["people"].to_list() == [500, 500, 334, 333, 333]
     seen = log.transitions
@@ -333,48 +357,48 @@ def test_gains_of_groups_are_those_of_the_truth():
 
 
 NOTHING = Gain(0.1, -0.2, 0.4, 0.18)
-SPOILT = Caution("hidden_cause", "people were chosen by something.", spoils=True)
+SPOILT = LogWarning("hidden_cause", "people were chosen by something.", spoils=True)
 
 
 def test_the_headline_says_more_only_where_a_gain_is_shown():
     rewards = {"bad": 0, "good": 2}
     log = read_log(TINY.rename({"time": "week"}), time="week", passive="none", rewards=rewards)
-    shown = words.headline(log, findings("shown"), 30.0)
+    shown = summary.headline(log, assessment("shown"), 30.0)
     assert shown == (
         "**A gain is shown.** A person earns 4.39 in 9 weeks with the model and 3.89 as chosen so "
         "far, for the same budget of 30 a week: 0.50 more (90 % interval 0.20 to 0.80)."
     )
-    for said, gain, cautions in (("not shown", NOTHING, ()), ("cannot tell", None, (SPOILT,))):
-        told = words.headline(log, findings(said, gain, cautions), 30.0)
+    for said, gain, warnings in (("not shown", NOTHING, ()), ("cannot tell", None, (SPOILT,))):
+        told = summary.headline(log, assessment(said, gain, warnings), 30.0)
         assert " more" not in told
         assert "90 % interval" in told
     assert told.startswith("**It cannot be told from this log")
     assert "anything**: people were chosen by something. Taken at face value" in told
-    nobody = dataclasses.replace(findings("cannot tell", None, (SPOILT,)), judged=None)
-    assert words.headline(log, nobody, 30.0).endswith("people were chosen by something.")
+    nobody = dataclasses.replace(assessment("cannot tell", None, (SPOILT,)), comparison=None)
+    assert summary.headline(log, nobody, 30.0).endswith("people were chosen by something.")
 
 
 def test_the_headline_counts_rounds_in_the_one_good_state():
-    told = words.headline(tiny(), findings("shown"), 30.0)
+    told = summary.headline(tiny(), assessment("shown"), 30.0)
     assert "A person is in the state good in 4.39 of 9 rounds with the model and in 3.89" in told
 
 
 def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
-    log, found = tiny(), findings("not shown", NOTHING)
+    log, found = tiny(), assessment("not shown", NOTHING)
     # Half the interval, 0.3, and 0.84 standard errors of 0.18.
-    assert "would mostly show a gain of 0.45 or more" in words.how_sure(found)
-    assert "that gave -0.10 to +0.10, and a gain was never claimed" in words.how_sure(found)
-    assert "does not tell them apart" in words.next_step(found, log)
-    assert "nothing can be said about whom" in words.for_whom(found, pl.DataFrame())
-    spoilt = findings("cannot tell", cautions=(Caution("few_people", "few."), SPOILT))
-    few, odds = words.could_be_wrong(spoilt)  # what spoils it stands in the headline
+    assert "would show a gain of 0.45 or more in four of five cases" in summary.how_sure(found)
+    assert "that gave -0.10 to +0.10, and a gain was never claimed" in summary.how_sure(found)
+    assert "does not tell them apart" in summary.next_step(found, log)
+    assert "nothing can be said about whom" in summary.for_whom(found, pl.DataFrame())
+    spoilt = assessment("cannot tell", warnings=(LogWarning("few_people", "few."), SPOILT))
+    few, odds = summary.could_be_wrong(spoilt)  # what spoils it stands in the headline
     assert few == "Few."
-    assert "would have to change the odds of being acted on 2.0 times" in odds
-    copied = Caution("states_carried_forward", "copied.", spoils=True)
-    assert words.could_be_wrong(findings("cannot tell", cautions=(copied,))) == []
-    assert words.next_step(spoilt, log).startswith("Let chance choose a share")
-    assert verdict_of(Gain(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
-    assert verdict_of(NOTHING, []) == "not shown"
+    assert "would have to change the odds of being acted on by a factor of 2.0" in odds
+    copied = LogWarning("states_carried_forward", "copied.", spoils=True)
+    assert summary.could_be_wrong(assessment("cannot tell", warnings=(copied,))) == []
+    assert summary.next_step(spoilt, log).startswith("In the coming rounds, choose a tenth or more")
+    assert decide(Gain(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
+    assert decide(NOTHING, []) == "not shown"
 
 
 @pytest.mark.parametrize(
@@ -388,7 +412,7 @@ def test_a_round_is_called_what_the_time_column_says(apart, name, unit):
 
 
 def test_the_gain_is_drawn_above_the_placebo():
-    (picture,) = pictures.gain(findings("shown"))
+    (picture,) = gain_picture(assessment("shown"))
     assert "<!-- this log -->" in picture.svg
     assert "gain per person over 9 rounds" in picture.svg
-    assert pictures.gain(dataclasses.replace(findings("shown"), judged=None)) == []
+    assert gain_picture(dataclasses.replace(assessment("shown"), comparison=None)) == []

@@ -1,7 +1,8 @@
-"""From a log to a model: reading, fitting, worlds, held-out weeks, the verb `learn`."""
+"""From a log to a model: reading, fitting, arms of the posterior, `learn` and its command."""
 
 import datetime
 import json
+import re
 import sys
 
 import numpy as np
@@ -12,14 +13,25 @@ from sklearn.linear_model import LogisticRegression
 import prefermab as pm
 from prefermab import cli
 from prefermab.cli import learn as command
-from prefermab.programme.logs.estimates import estimates
-from prefermab.programme.logs.fitting import Terms, cells_of, fit_log
-from prefermab.programme.logs.logged import Logged
-from prefermab.programme.logs.people import GRID, how_much_each_counts, kappa_weights
-from prefermab.programme.logs.pool import dirichlet
+from prefermab.programme.logs import gain
+from prefermab.programme.logs import learn as learning
+from prefermab.programme.logs.domain import Logged
+from prefermab.programme.logs.effects import estimate_effects
+from prefermab.programme.logs.fitting import Terms, count_cells, fit_log
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.report import _unseen
-from prefermab.programme.logs.shrinkage import check_size, contrasts, inputs, likeliest, log_chances
+from prefermab.programme.logs.report import unseen_actions
+from prefermab.programme.logs.shrinkage import (
+    KAPPAS,
+    check_size,
+    contrasts,
+    design_matrix,
+    dirichlet,
+    kappa_weights,
+    log_probabilities,
+    posterior_mode,
+    transition_weight,
+)
+from prefermab.programme.logs.warnings import LogWarning
 
 REWARDS = {"bad": 0, "good": 1}
 
@@ -82,15 +94,15 @@ def test_transitions_go_from_a_week_to_the_next_and_never_across_a_gap():
     assert (log.found.gaps, log.found.missing_rounds, log.found.single) == (1, 1, 1)
     assert (log.found.joined_later, log.found.left_earlier) == (1, 2)
     assert (log.first_state.tolist(), log.last_state.tolist()) == ([0, 0, 1], [1, 0, 1])
-    assert log.meaning.actions == ("none", "call")
-    assert log.meaning.costs.tolist() == [0, 1]
+    assert log.labels.actions == ("none", "call")
+    assert log.labels.costs.tolist() == [0, 1]
 
 
 def test_features_are_the_last_known_and_named_as_the_planner_reads_them():
     log = tiny()
     assert log.feature_names == ("age", "region=north", "region=south")
     np.testing.assert_array_equal(log.features, [[31, 1, 0], [50, 0, 1], [np.nan, 1, 0]])
-    terms = Terms.of(log.columns, log.features)
+    terms = Terms.from_features(log.columns, log.features)
     # Ages 31 and 50 have mean 40.5 and spread 9.5; two of three are in the north.
     np.testing.assert_allclose(
         terms(log.features),
@@ -127,12 +139,12 @@ def test_labels_are_the_same_as_numbers_and_as_text():
         state=pl.Series([0, 0, 1, 1, 0, 1, 0, 1]),
     )
     log = read_log(frame, rewards={1: 2.0, 0: -1}, costs={0: 0, 1: 2.5})
-    assert log.meaning.states == ("1", "0")
-    assert log.meaning.rewards.tolist() == [2, -1]
-    assert (log.meaning.actions, log.meaning.costs.tolist()) == (("0", "1"), [0, 2.5])
+    assert log.labels.states == ("1", "0")
+    assert log.labels.rewards.tolist() == [2, -1]
+    assert (log.labels.actions, log.labels.costs.tolist()) == (("0", "1"), [0, 2.5])
     assert log.found.unknown_actions == 1
     in_order = read_log(frame, rewards={1: 2.0, 0: -1}, costs=[2.0, 0.0])
-    assert (in_order.meaning.actions, in_order.meaning.costs.tolist()) == (("1", "0"), [0, 2])
+    assert (in_order.labels.actions, in_order.labels.costs.tolist()) == (("1", "0"), [0, 2])
 
 
 def test_rows_may_come_in_any_order_and_from_pandas():
@@ -255,7 +267,7 @@ def test_contrasts_are_orthonormal_and_add_up_to_nothing():
 
 def test_cells_count_what_followed_by_person_and_action():
     log = tiny()
-    bad, good = cells_of(log, Terms.of(log.columns, log.features), log.transitions)
+    bad, good = count_cells(log, Terms.from_features(log.columns, log.features), log.transitions)
     assert bad.action.tolist() == [0, 1, 0]
     assert bad.counts.tolist() == [[1, 0], [0, 1], [0, 1]]
     assert good.counts.tolist() == [[1, 0]]
@@ -263,16 +275,18 @@ def test_cells_count_what_followed_by_person_and_action():
 
 def test_no_shrinkage_gives_the_shares_seen_and_all_of_it_none():
     terms, action = np.ones((2, 1)), np.array([0, 1])
-    design, counts = inputs(terms, action, 2), np.array([[6.0, 2.0, 0.5], [1.0, 3.0, 4.0]])
-    free = likeliest(design, counts, np.full(2, 1e-9), np.zeros((2, 2)))
+    design, counts = design_matrix(terms, action, 2), np.array([[6.0, 2.0, 0.5], [1.0, 3.0, 4.0]])
+    free = posterior_mode(design, counts, np.full(2, 1e-9), np.zeros((2, 2)))
     np.testing.assert_allclose(
-        np.exp(log_chances(design, free.mean)), counts / counts.sum(axis=1)[:, None], atol=1e-5
+        np.exp(log_probabilities(design, free.mean)),
+        counts / counts.sum(axis=1)[:, None],
+        atol=1e-5,
     )
-    bound = likeliest(design, counts, np.full(2, 1e9), np.zeros((2, 2)))
-    np.testing.assert_allclose(np.exp(log_chances(design, bound.mean)), 1 / 3, atol=1e-6)
+    bound = posterior_mode(design, counts, np.full(2, 1e9), np.zeros((2, 2)))
+    np.testing.assert_allclose(np.exp(log_probabilities(design, bound.mean)), 1 / 3, atol=1e-6)
     # The effect alone held down: both actions share what is seen of both, 7 + 5 + 4.5 of 16.5.
-    pooled = likeliest(design, counts, np.array([1e-9, 1e9]), np.zeros((2, 2)))
-    both = np.exp(log_chances(design, pooled.mean))
+    pooled = posterior_mode(design, counts, np.array([1e-9, 1e9]), np.zeros((2, 2)))
+    both = np.exp(log_probabilities(design, pooled.mean))
     np.testing.assert_allclose(both, [[7 / 16.5, 5 / 16.5, 4.5 / 16.5]] * 2, atol=1e-5)
 
 
@@ -280,21 +294,21 @@ def test_the_likeliest_coefficients_are_those_of_another_package():
     rng = np.random.default_rng(0)
     design = rng.normal(size=(300, 4))
     label = (rng.random(300) < 1 / (1 + np.exp(-design[:, 0]))) + (design[:, 1] > 0.7).astype(int)
-    ours = likeliest(design, np.eye(3)[label], np.full(4, 2.0), np.zeros((2, 4)))
+    ours = posterior_mode(design, np.eye(3)[label], np.full(4, 2.0), np.zeros((2, 4)))
     theirs = LogisticRegression(C=0.5, fit_intercept=False, tol=1e-8, max_iter=1000)
     theirs.fit(design, label)
     np.testing.assert_allclose(
-        np.exp(log_chances(design, ours.mean)), theirs.predict_proba(design), atol=2e-4
+        np.exp(log_probabilities(design, ours.mean)), theirs.predict_proba(design), atol=2e-4
     )
 
 
 def test_the_curvature_is_the_slope_of_the_slope():
     rng = np.random.default_rng(0)
     design, counts = rng.normal(size=(20, 3)), rng.integers(0, 5, (20, 4)).astype(float)
-    found = likeliest(design, counts, np.ones(3), np.zeros((3, 3)))
+    found = posterior_mode(design, counts, np.ones(3), np.zeros((3, 3)))
 
     def loss(at):
-        return -(counts * log_chances(design, at)).sum() + (at**2).sum() / 2
+        return -(counts * log_probabilities(design, at)).sum() + (at**2).sum() / 2
 
     direction, step = rng.normal(size=(3, 3)), 1e-4
     ahead, behind = loss(found.mean + step * direction), loss(found.mean - step * direction)
@@ -321,7 +335,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say():
         rng = np.random.default_rng(seed)
         tables, features = two_regions(80, rng)
         log = read_walked(tables, features, 8, 0.15, rng)
-        found, _ = estimates(log, fit_log(log, seed=seed))
+        found = estimate_effects(log, fit_log(log, seed=seed)).transitions
         truth = tables.mean(axis=0)[..., 0]
         low, high = (found[end].to_numpy().reshape(2, 2, 2)[..., 0] for end in ("low", "high"))
         hits.append((low <= truth) & (truth <= high))
@@ -349,10 +363,10 @@ def test_kappa_says_how_alike_people_are():
         own = dirichlet(rng, np.full((2000, 3), kappa / 3))
         counts = np.stack([rng.multinomial(12, p) for p in own])
         likely = kappa_weights(chances, counts)
-        assert kappa / 1.5 < np.exp(likely @ np.log(GRID)) < kappa * 1.5
+        assert kappa / 1.5 < np.exp(likely @ np.log(KAPPAS)) < kappa * 1.5
     assert kappa_weights(chances, np.eye(3)[rng.integers(0, 3, 2000)]) == pytest.approx(1 / 13)
     # With κ = 3 the variance of 5 from one person is (5 + 3) / (1 + 3) = 2 times that of 5 people.
-    assert how_much_each_counts(np.array([5.0]), 3.0) == pytest.approx(0.5)
+    assert transition_weight(np.array([5.0]), 3.0) == pytest.approx(0.5)
 
 
 def test_people_who_differ_make_the_population_less_certain():
@@ -361,7 +375,7 @@ def test_people_who_differ_make_the_population_less_certain():
         rng = np.random.default_rng(4)
         tables = dirichlet(rng, kappa * np.full((150, 2, 2, 2), 0.5))
         log = read_walked(tables, {"age": rng.normal(size=150)}, 20, 0.3, rng)
-        found, _ = estimates(log, fit_log(log))
+        found = estimate_effects(log, fit_log(log)).transitions
         widths.append((found["high"] - found["low"]).mean())
     assert widths[1] > 1.3 * widths[0]
 
@@ -376,14 +390,14 @@ def test_a_state_that_nobody_was_seen_to_leave_stays_open():
     frame = walked(np.full((60, 2, 2, 2), 0.5), {"age": rng.normal(size=60)}, 4, 0.3, rng)
     last = frame.filter(pl.col("time") == 3).with_columns(time=4, state=2, action=None)
     log = read_log(pl.concat([frame, last], how="vertical_relaxed"), rewards={0: 0, 1: 1, 2: 2})
-    found, _ = estimates(log, fit_log(log))
+    found = estimate_effects(log, fit_log(log)).transitions
     ends = found.filter(pl.col("state") == "2")
     assert ends["n"].sum() == 0
     assert (ends["high"] - ends["low"]).min() > 0.5
-    assert _unseen(log) == ["0 in 2", "1 in 2"]
+    assert unseen_actions(log) == ["0 in 2", "1 in 2"]
 
 
-# Worlds
+# Arms drawn from the posterior
 
 
 def test_a_person_with_a_long_past_is_drawn_as_that_past_was():
@@ -411,22 +425,123 @@ def test_newcomers_have_no_past_and_numbers_of_their_own():
     np.testing.assert_allclose(ages.std(), spread * np.sqrt(1 + 60**-0.4), rtol=0.05)
 
 
-def test_a_world_holds_the_arms_of_one_draw():
+def test_arms_belong_to_posterior_draws_in_turn():
     rng = np.random.default_rng(6)
     tables, features = two_regions(60, rng)
     log = read_walked(tables, features, 5, 0.2, rng)
     fit = fit_log(log, draws=4)
     domain = Logged(log, fit, newcomers=1.0)
-    assert domain.table.shape[0] == 4 * domain.world(0).table.shape[0]
+    table, people = np.asarray(domain.table), np.asarray(domain.feature_table, float)
     for number in range(4):
-        own = fit.terms(np.asarray(domain.world(number).feature_table, float))
+        own = fit.terms(people[number::4])
         logits = np.tensordot(own, fit.draws[number], axes=(1, -1))
         expected = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
-        gap = np.asarray(domain.world(number).table).mean(axis=0) - expected.mean(axis=0)
+        gap = table[number::4].mean(axis=0) - expected.mean(axis=0)
         assert np.abs(gap).max() < 0.02
 
 
-# Files, models and the verb
+# `learn`
+
+
+@pytest.fixture(scope="module")
+def log_frame():
+    """40 people in two regions, 8 weeks; the age of one person is not known."""
+    rng = np.random.default_rng(10)
+    tables, features = two_regions(40, rng)
+    frame = walked(tables, features, 8, 0.3, rng).rename({"time": "week"})
+    return frame.with_columns(age=pl.when(pl.col("id") == 3).then(None).otherwise("age"))
+
+
+@pytest.fixture(scope="module")
+def learned(log_frame):
+    """What is learned from it, with one random order of people instead of ten."""
+    reports = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gain, "MOST_TRANSITIONS", 1)
+        result = pm.learn(
+            log_frame, time="week", features=["region", "age"], rewards={0: 0, 1: 1}, n_arms=6,
+            budget=2, rounds=3, steps=20, progress=lambda done, what: reports.append((done, what)),
+        )  # fmt: skip
+    assert reports[-1] == (pytest.approx(1.0), "judging")
+    return result
+
+
+def test_learn_gives_the_model_and_what_the_log_shows(learned):
+    assert learned.verdict in ("shown", "not shown", "cannot tell")
+    assert learned.gain.low <= learned.gain.estimate <= learned.gain.high
+    assert learned.warnings == ()
+    assert learned.summary[0].startswith(("**A gain", "**No gain", "**It cannot be told"))
+    shown = f"LearnResult(verdict='{learned.verdict}', gain={learned.gain.estimate:.3g} ("
+    assert repr(learned).startswith(shown)
+    model = learned.model
+    assert model.feature_names == ("region=north", "region=south", "age")
+    assert (model.n_arms, model.budget, model.costs) == (6, 2, (0.0, 1.0))
+    assert "features region=north" in model.card
+    assert learned.summary[0] in model.card
+    people = np.array([[1, 0, 40.0], [0, 1, np.nan], [np.nan, np.nan, 30.0]])
+    assert model.act([0, 1, 1], people, budget=1).sum() <= 1
+
+
+def test_the_data_of_a_result_has_every_figure(learned):
+    data = learned.as_data()
+    assert json.loads(json.dumps(data)) == data
+    assert (data["found"]["people"], data["found"]["unit"]) == (40, "week")
+    assert [row["policy"] for row in data["compared"]] == ["before", "random", "none"]
+    for found in (data["gain"], data["placebo"], *(row["gain"] for row in data["compared"])):
+        assert found["low"] <= found["estimate"] <= found["high"]
+    assert (data["rounds"], len(data["placebo"]["estimates"])) == (3, 5)
+    assert len(data["transitions"]) == 8
+    assert {row["group"] for row in data["groups"]} >= {"north", "south", "unknown"}
+    assert data["warnings"] == []
+
+
+def test_the_report_of_a_result(learned, tmp_path):
+    learned.report(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "Predictions checked" in page
+    before_the_fold = page[: page.index("<h2")]
+    assert not any(word in before_the_fold for word in ("loss", "posterior", "propensity"))
+    assert "<svg" in page
+    assert (tmp_path / "figures" / "calibration-people.svg").exists()
+    assert (tmp_path / "figures" / "gain.svg").exists()
+    text = (tmp_path / "README.md").read_text()
+    assert "40 people" in text
+    assert "Whom it helps" in text
+    assert "**Verdict**: " in text
+    assert learned.summary[0] in text
+    assert json.loads((tmp_path / "learned.json").read_text()) == learned.as_data()
+
+
+@pytest.mark.parametrize(
+    ("frame", "changes", "message"),
+    [
+        (TINY, {"time": "week"}, "the column 'week' is missing; found id, time"),
+        (TINY, {"features": ["height"]}, "the column 'height' is missing"),
+        (TINY.clear(), {}, "there are no rows"),
+        (TINY, {"passive": None}, "costs or passive must say which action costs nothing"),
+        (TINY, {"rewards": None}, "rewards must give a number for each state: bad, good"),
+        (
+            TINY,
+            {"budget": 0.9},
+            "the budget, 0.9, is below the cost of the cheapest action, 'call'",
+        ),
+        (TINY, {"budget": None}, "what a round of the log cost, 0.5, is below the cost of the"),
+        (TINY, {"rounds": 0}, "rounds must be a finite number of at least 1"),
+        ("nowhere.csv", {}, "nowhere.csv: there is no such file"),
+        ([1, 2], {}, "the log must be a polars or pandas frame, not list"),
+    ],
+)
+def test_learn_says_what_is_wrong_before_the_work(frame, changes, message):
+    with pytest.raises(pm.InputError, match=re.escape(message)):
+        pm.learn(frame, **{"passive": "none", "rewards": REWARDS, "budget": 1, **changes})
+
+
+def test_arguments_of_learn_are_named():
+    with pytest.raises(TypeError, match="positional argument"):
+        pm.learn(TINY, REWARDS)  # pyright: ignore[reportCallIssue]
+
+
+# Its command
 
 
 def learn(monkeypatch, capsys, *arguments):
@@ -440,60 +555,31 @@ def learn(monkeypatch, capsys, *arguments):
     return status, told.out, told.err
 
 
-def test_learn_writes_a_model_and_a_report(tmp_path, monkeypatch, capsys):
-    rng = np.random.default_rng(10)
-    tables, features = two_regions(40, rng)
-    frame = walked(tables, features, 8, 0.3, rng).rename({"time": "week"})
-    frame = frame.with_columns(age=pl.when(pl.col("id") == 3).then(None).otherwise("age"))
-    frame.write_parquet(tmp_path / "log.parquet")
+def test_learn_writes_a_model_and_a_report(learned, tmp_path, monkeypatch, capsys):
+    """The tutorial's test runs the command whole."""
+    given = {}
+    monkeypatch.setattr(learning, "learn", lambda _, **all: given.update(all) or learned)
     out = tmp_path / "runs" / "mine"
-    kept, really = [], command.learned_from
-    monkeypatch.setattr(
-        command, "learned_from", lambda *given: kept.append(really(*given)) or kept[0]
-    )
     status, printed, errors = learn(
-        monkeypatch, capsys, tmp_path / "log.parquet", "--out", out, "--time", "week",
-        "--features", "region", "age", "--rewards", "0=0", "1=1", "--n-arms", 6,
-        "--budget", 2, "--steps", 20, "--rounds", 3, "--json",
+        monkeypatch, capsys, "log.parquet", "--out", out, "--time", "week", "--features", "region",
+        "age", "--rewards", "0=0", "1=1", "--n-arms", 6, "--budget", 2, "--steps", 20, "--rounds",
+        3, "--json",
     )  # fmt: skip
     assert status == 0, errors
-    told = json.loads(printed)
-    assert told["found"]["people"] == 40
-    assert [row["policy"] for row in told["compared"]] == ["before", "random", "none"]
-    for gain in (told["gain"], told["placebo"], *(row["gain"] for row in told["compared"])):
-        assert gain["low"] <= gain["estimate"] <= gain["high"]
-    assert told["verdict"] in ("shown", "not shown", "cannot tell")
-    assert (told["rounds"], len(told["placebo"]["estimates"])) == (3, 5)
-    assert len(told["transitions"]) == 8
-    page = (out / "report" / "index.html").read_text()
-    assert "Predictions checked" in page
-    before_the_fold = page[: page.index("<h2")]
-    assert not any(word in before_the_fold for word in ("loss", "foretold", "worlds"))
-    assert "<svg" in page
-    assert (out / "report" / "figures" / "calibration-people.svg").exists()
-    assert (out / "report" / "figures" / "gain.svg").exists()
-    text = (out / "report" / "README.md").read_text()
-    assert "40 people" in text
-    assert "Whom it helps" in text
-    assert "**Verdict**: " in text
-    assert told["summary"][0] in text
-    assert told["summary"][0].startswith(("**A gain", "**No gain", "**It cannot be told"))
-    assert {row["group"] for row in told["groups"]} >= {"north", "south", "unknown"}
-    assert told["warnings"] == []
-    assert "warning" not in errors
-
+    assert (given["time"], given["features"], given["passive"]) == ("week", ("region", "age"), None)
+    assert (given["rewards"], given["costs"]) == ({"0": 0, "1": 1}, None)
+    assert [given[name] for name in ("n_arms", "budget", "steps", "rounds")] == [6, 2, 20, 3]
+    places = {"model": str(out), "report": str(out / "report")}
+    assert json.loads(printed) == {**places, **learned.as_data()}
+    assert (out / "report" / "index.html").exists()
     model = pm.load(out)
     assert model.domain is None
     assert model.domain_name == "logged"
     assert model.feature_names == ("region=north", "region=south", "age")
-    assert (model.n_arms, model.budget, model.costs) == (6, 2, (0.0, 1.0))
-    assert "features region=north" in model.card
-    people = np.array([[1, 0, 40.0], [0, 1, np.nan], [np.nan, np.nan, 30.0]])
-    assert model.act([0, 1, 1], people, budget=1).sum() <= 1
 
-    monkeypatch.setattr(command, "learned_from", lambda *_: kept[0])
-    again = [tmp_path / "log.parquet", "--out", out, "--time", "week", "--passive", "0"]
-    status, printed, errors = learn(monkeypatch, capsys, *again, "--rewards", "0=0", "1=1")
+    status, printed, errors = learn(
+        monkeypatch, capsys, "log.parquet", "--out", out, "--rewards", "0=0", "1=1"
+    )
     assert status == 0, errors
     assert printed.startswith(("A gain is shown.", "No gain is shown.", "It cannot be told"))
     assert f"The model is in {out} (replaced the model that was there), the report in" in printed
@@ -524,10 +610,10 @@ def test_what_was_typed_wrong_is_said_before_the_work(
 
 
 def test_warnings_come_first_and_an_interruption_writes_nothing(tmp_path, monkeypatch, capsys):
-    def interrupted(*_):
+    def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "learned_from", interrupted)
+    monkeypatch.setattr(learning, "fit_log", interrupted)
     TINY.write_csv(tmp_path / "log.csv")
     typed = command.LearnCommand(
         tmp_path / "log.csv", tmp_path / "m", ("bad=0", "good=1"), passive="none", budget=1
@@ -536,7 +622,7 @@ def test_warnings_come_first_and_an_interruption_writes_nothing(tmp_path, monkey
         typed.run()
     told = capsys.readouterr()
     lines = told.err.splitlines()
-    assert lines[0].startswith("prefermab: warning: the log tells of 3 people only")
+    assert lines[0].startswith("prefermab: warning: the log has 3 people only")
     assert lines[-1] == "prefermab: nothing was written."
     assert (told.out, sorted(path.name for path in tmp_path.iterdir())) == ("", ["log.csv"])
 
@@ -579,11 +665,15 @@ def test_a_bad_file_is_one_sentence_and_exit_status_2(
     assert not (tmp_path / "m").exists()
 
 
-def test_from_log_reads_a_file(tmp_path):
+def test_from_log_reads_a_file_and_gives_the_warnings_of_the_log(tmp_path):
     TINY.write_csv(tmp_path / "log.csv")
-    domain = pm.from_log(
-        tmp_path / "log.csv", features=["region"], passive="none", rewards=REWARDS, worlds=4
-    )
+    with pytest.warns(LogWarning) as found:
+        domain = pm.from_log(
+            tmp_path / "log.csv", features=["region"], passive="none", rewards=REWARDS, draws=4
+        )
+    codes = [each.message.code for each in found if isinstance(each.message, LogWarning)]
+    assert codes == ["few_people", "few_actions", "few_actions"]
+    assert str(found[0].message).startswith("the log has 3 people only")
     assert domain.feature_names == ("region=north", "region=south")
     assert domain.usual_arms == 2  # 8 rows in 4 rounds
     assert domain.usual_budget == pytest.approx(2 / 4)

@@ -295,7 +295,7 @@ def test_a_programme_becomes_a_log_to_learn_from(programme):
     assert log["reached"].to_list() == [True] + [None] * 5 + [True] + [None] * 2
     rewards = {"good": 1, "fair": 0.5, "bad": 0}
     read = read_log(log, features=["age"], passive="none", rewards=rewards)
-    assert read.meaning.actions == ("none", "call", "visit")
+    assert read.labels.actions == ("none", "call", "visit")
     assert len(read.transitions) == 4
 
 

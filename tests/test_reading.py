@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import inspect
 import sys
 
 import numpy as np
@@ -10,18 +11,16 @@ import pytest
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.cli import learn as command
-from prefermab.programme.logs.estimates import estimates
-from prefermab.programme.logs.fitting import Terms, cells_of, fit_log
-from prefermab.programme.logs.groups import whom_it_helps
-from prefermab.programme.logs.heldout import hold_out, verdict
-from prefermab.programme.logs.learned import Learned, as_data, card
-from prefermab.programme.logs.logged import Logged
+from prefermab.programme.logs import learn as learning
+from prefermab.programme.logs.domain import Logged
+from prefermab.programme.logs.effects import estimate_effects
+from prefermab.programme.logs.fitting import Terms, count_cells, fit_log
+from prefermab.programme.logs.holdout import features_verdict, hold_out
+from prefermab.programme.logs.learn import LearnResult, _card
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.report import blocks_of
-from prefermab.programme.logs.shapes import cautions
+from prefermab.programme.logs.warnings import log_warnings
 from prefermab.storage import save
-from test_evidence import findings
+from test_evidence import assessment
 from test_logs import REWARDS, TINY, tiny, two_regions, walked
 
 # Features that change
@@ -47,7 +46,7 @@ def test_an_attribute_written_down_late_holds_from_the_start():
 
 
 def test_the_future_of_a_feature_says_nothing_of_the_past():
-    """States are pure chance. How often somebody was well so far foretells nothing; how often in
+    """States are pure chance. How often somebody was well so far predicts nothing; how often in
     the whole log, known in every week, would."""
     rng = np.random.default_rng(0)
     frame = walked(np.full((300, 2, 2, 2), 0.5), {}, 10, 0.3, rng).sort("id", "time")
@@ -62,15 +61,15 @@ def test_the_future_of_a_feature_says_nothing_of_the_past():
 
 def test_cells_are_by_person_and_what_was_known_of_them():
     log = tiny(age=pl.Series([30, 31, 31, 31, 50, 50, 50, 44]))
-    terms = Terms.of(log.columns, log.features, log.profiles)
-    bad, _ = cells_of(log, terms, log.transitions)
+    terms = Terms.from_features(log.columns, log.features, log.profiles)
+    bad, _ = count_cells(log, terms, log.transitions)
     ages = bad.terms[:, 1] * terms.spread[0] + terms.mean[0]
     np.testing.assert_allclose(ages, [30, 31, 50])
 
 
 def test_what_was_unknown_once_has_a_constant_of_its_own():
     log = tiny(age=pl.Series([None, 30, 31, 31, 50, 50, 50, 44]))
-    assert Terms.of(log.columns, log.features).flagged == ()
+    assert Terms.from_features(log.columns, log.features).flagged == ()
     assert fit_log(log, draws=2).terms.flagged == (0,)
 
 
@@ -130,13 +129,13 @@ def test_a_log_without_features_gives_a_model_by_state(by_state, tmp_path):
     log, fit, model = by_state
     assert (log.profiles.shape, log.features.shape, log.feature_names) == ((1, 0), (40, 0), ())
     assert fit.draws.shape == (8, 2, 2, 2, 1)
-    assert whom_it_helps(log, fit).is_empty()
+    assert estimate_effects(log, fit).groups.is_empty()
     held = hold_out(log, draws=8)
     assert held[0].losses["predictor"].unique().sort().to_list() == [
         "and own past",
         "state and action",
     ]
-    assert verdict(held[0]).startswith("The log has no features")
+    assert features_verdict(held[0]).startswith("The log has no features")
     save(model, tmp_path / "m")
     loaded = pm.load(tmp_path / "m")
     assert loaded.feature_names == ()
@@ -157,22 +156,24 @@ def test_no_features_may_be_asked_for():
     assert log.features.shape == (3, 0)
 
 
-def test_the_report_says_that_there_are_no_features_and_gives_warnings_with_codes(by_state):
+def test_the_report_says_that_there_are_no_features_and_gives_warnings(by_state, tmp_path):
     log, fit, model = by_state
     found = dataclasses.replace(log.found, people=3, unavailable=4, tried=9, not_reached=2)
     log = dataclasses.replace(log, found=found)
-    groups, held = whom_it_helps(log, fit), hold_out(log, draws=8)
-    found = findings("not shown", cautions=cautions(log))
-    learned = Learned(log, fit, model, *estimates(log, fit), groups, held, found)
-    assert [warning["code"] for warning in as_data(learned)["warnings"]] == ["few_people"]
-    assert "the log tells of 3 people only" in as_data(learned)["warnings"][0]["sentence"]
-    assert "features none" in card(learned)
-    text = str(blocks_of(learned))
+    found = assessment("not shown", warnings=log_warnings(log))
+    held = hold_out(log, draws=8)
+    result = LearnResult(model, log, fit, estimate_effects(log, fit), held, found)
+    (warning,) = result.as_data()["warnings"]
+    assert (warning["code"], warning["spoils"]) == ("few_people", False)
+    assert "the log has 3 people only" in warning["sentence"]
+    assert "features none" in _card(result)
+    result.report(tmp_path)
+    text = (tmp_path / "README.md").read_text()
     assert "Features: none." in text
     assert "Whom it helps" not in text
-    assert "4 transitions start where nobody could be acted on" in text
+    assert "4 transitions start where the person was not available" in text
     assert "2 of 9 actions did not reach the person" in text
-    assert "**What could be wrong?** The log tells of 3 people only" in text
+    assert "**What could be wrong?** The log has 3 people only" in text
 
 
 def test_a_round_without_any_known_action_does_not_count_for_what_rounds_cost():
@@ -188,13 +189,13 @@ def test_a_round_without_any_known_action_does_not_count_for_what_rounds_cost():
 def typed(tmp_path, monkeypatch, frame, *options):
     """What `prefermab learn` reads with these options, up to the log."""
     frame.write_csv(tmp_path / "log.csv")
-    logs = []
+    logs, arguments = [], inspect.signature(read_log).parameters
 
-    def stop(log, _):
-        logs.append(log)
+    def stop(log, **given):
+        logs.append(read_log(log, **{k: value for k, value in given.items() if k in arguments}))
         raise pm.InputError("far enough.")
 
-    monkeypatch.setattr(command, "learned_from", stop)
+    monkeypatch.setattr(learning, "learn", stop)
     line = ["prefermab", "learn", str(tmp_path / "log.csv"), "--out", str(tmp_path / "m")]
     line += ["--rewards", "bad=0", "good=1", "--budget", "5", *options]
     monkeypatch.setattr(sys, "argv", line)
@@ -208,7 +209,7 @@ def test_a_label_none_with_a_capital_is_a_label(tmp_path, monkeypatch, capsys):
     for options in (["--passive", "None"], ["--costs", "None=0", "call=1"]):
         log = typed(tmp_path, monkeypatch, frame, *options)
         assert log is not None, capsys.readouterr().err
-        assert log.meaning.actions == ("None", "call")
+        assert log.labels.actions == ("None", "call")
 
 
 def test_options_of_columns_and_rounds(tmp_path, monkeypatch, capsys):

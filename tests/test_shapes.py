@@ -6,10 +6,9 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.programme.logs.example import write_example
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.shapes import cautions
-from prefermab.programme.logs.simulated import simulate
+from prefermab.programme.logs.simulated import simulate_log, write_example
+from prefermab.programme.logs.warnings import log_warnings
 from prefermab.programme.tables import read_table
 
 REWARDS = {0: 0, 1: 0.5, 2: 1}
@@ -36,7 +35,7 @@ def weeks(seed=0, people=200, rounds=20, chosen=at_random, lift=0.35):
 
 def told(frame, rewards=REWARDS, **options):
     """Warnings by code."""
-    found = cautions(read_log(frame, rewards=rewards, **options))
+    found = log_warnings(read_log(frame, rewards=rewards, **options))
     return {caution.code: caution for caution in found}
 
 
@@ -51,7 +50,7 @@ def test_honest_logs_give_no_warning(domain):
     earned = np.asarray(domain.rewards(somebody)).tolist()
     rewards = dict(zip(domain.state_names, earned, strict=True))
     for seed, (stay, missing) in enumerate([(1.0, 0.0), (0.95, 0.05)] * 3):
-        frame = simulate(domain, 200, 20, 0.1, seed, stay=stay, missing=missing)
+        frame = simulate_log(domain, 200, 20, 0.1, seed, stay=stay, missing=missing)
         assert told(frame, rewards, passive=domain.action_names[0]) == {}
 
 
@@ -143,7 +142,7 @@ def test_a_feature_that_changes_and_one_that_is_the_state_in_disguise():
         mood=pl.col("state").replace_strict({0: "low", 1: "fair", 2: "fair"}),
     )
     log = read_log(frame, rewards=REWARDS)
-    found = cautions(log)
+    found = log_warnings(log)
     assert [caution.code for caution in found] == [
         "feature_changes", "feature_follows_state", "feature_follows_state",
     ]  # fmt: skip
@@ -203,7 +202,7 @@ def test_a_feature_with_one_value_and_one_that_numbers_people():
         card=1_000_000 + 1000 * pl.col("id"),
         income=pl.Series(np.repeat(np.random.default_rng(1).integers(0, 10**6, 200), 20)),
     )
-    found = cautions(read_log(frame, rewards=REWARDS))
+    found = log_warnings(read_log(frame, rewards=REWARDS))
     assert [(c.code, c.sentence.split("'")[1]) for c in found] == [
         ("constant_feature", "country"), ("constant_feature", "year"),
         ("id_feature", "number"), ("id_feature", "card"),

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from prefermab.model import Model
     from prefermab.programme import tables
     from prefermab.programme.bulk.driver import plan_folder
-    from prefermab.programme.logs.logged import from_log
+    from prefermab.programme.logs.domain import from_log
+    from prefermab.programme.logs.learn import learn
     from prefermab.programme.planning.plan import Plan
     from prefermab.programme.planning.rules import Rules
     from prefermab.programme.simulation import simulate
@@ -52,7 +53,8 @@ _NAMES = {
     "ddlpo": "finetuning",
     "evaluate": "evaluation",
     "finetune": "finetuning",
-    "from_log": "programme.logs.logged",
+    "from_log": "programme.logs.domain",
+    "learn": "programme.logs.learn",
     "load": "storage",
     "plan_folder": "programme.bulk.driver",
     "pretrain": "training",
@@ -77,6 +79,7 @@ __all__ = [
     "evaluate",
     "finetune",
     "from_log",
+    "learn",
     "load",
     "opt_in",
     "oracles",

@@ -4,17 +4,17 @@ import dataclasses
 import json
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from prefermab.cli.options import Amount, JsonFlag, Whole, option, parse_numbers
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError
 
 if TYPE_CHECKING:
-    from prefermab.programme.logs.learned import Learned
-    from prefermab.programme.logs.reading import Log
+    from prefermab.programme.logs.learn import LearnResult
 
 ALL = ("*",)
 """All columns that have no other role."""
@@ -35,7 +35,7 @@ class ExampleCommand:
 
     def run(self) -> None:
         """Writes the tables."""
-        from prefermab.programme.logs.example import write_example
+        from prefermab.programme.logs.simulated import write_example
 
         replaced = write_example(self.out, self.people, self.weeks, self.seed)
         was = ", replacing what was there" if replaced else ""
@@ -93,61 +93,67 @@ class LearnCommand:
     json: JsonFlag = False
 
     def run(self) -> None:
-        """Reads, fits, trains, compares; then writes the model and the report."""
+        """Learns from the log, then writes the model and the report."""
         from prefermab.files import use_compilation_cache
-        from prefermab.programme.logs.learned import as_data, first_page
-        from prefermab.programme.logs.shapes import cautions
-        from prefermab.storage import save
+        from prefermab.storage import check_place, save
 
         use_compilation_cache()
         folder = self.report or self.out / "report"
+        for place in (self.out, folder):
+            if place.is_file():
+                raise InputError(
+                    f"cannot write to {place}: it is a file, and a folder was expected."
+                )
+        check_place(self.out)
         try:
-            log = checked_log(self, folder)
-            for caution in cautions(log):
-                print(f"prefermab: warning: {caution.sentence}", file=sys.stderr)
-            learned = learned_from(log, self)
+            result = self.learn()
         except KeyboardInterrupt:
             print("prefermab: nothing was written.", file=sys.stderr)
             raise
         replaced = (self.out / "config.json").exists()
-        save(learned.model, self.out)
-        write_report(learned, folder)
+        save(result.model, self.out)
+        result.report(folder)
         if self.json:
-            facts = {"model": str(self.out), "report": str(folder), **as_data(learned)}
+            facts = {"model": str(self.out), "report": str(folder), **result.as_data()}
             print(json.dumps(facts, indent=2))
             return
-        print("\n\n".join(part.replace("**", "") for part in first_page(learned)) + "\n")
+        print("\n\n".join(part.replace("**", "") for part in result.summary) + "\n")
         was = " (replaced the model that was there)" if replaced else ""
         print(f"The model is in {self.out}{was}, the report in {folder / 'index.html'}.")
 
+    def learn(self) -> "LearnResult":
+        """`prefermab.learn` with these options; warnings are printed before the work begins."""
+        from prefermab.cli.terminal import progress
+        from prefermab.programme.logs import learn
+        from prefermab.programme.logs.warnings import LogWarning
 
-def checked_log(options: LearnCommand, folder: Path) -> "Log":
-    """The log, after all checks of what was typed."""
-    from prefermab.programme.logs.reading import read_log
-    from prefermab.programme.tables import read_table, source_of
-    from prefermab.storage import check_place
+        with warnings.catch_warnings(), progress() as report:
+            warnings.simplefilter("always", LogWarning)
+            warnings.showwarning = _print_warning
+            return learn.learn(
+                self.log,
+                id=self.id,
+                time=self.time,
+                state=self.state,
+                action=self.action,
+                features=None if self.features == ALL else self.features,
+                costs=_by_name(self.costs, "--costs"),
+                rewards=_by_name(self.rewards, "--rewards"),
+                passive=self.passive or None,
+                available=self.available or None,
+                reached=self.reached or None,
+                every=self.every or None,
+                n_arms=self.n_arms,
+                budget=self.budget,
+                rounds=self.rounds,
+                steps=self.steps,
+                seed=self.seed,
+                progress=report,
+            )
 
-    log = read_log(
-        read_table(options.log),
-        options.id,
-        options.time,
-        options.state,
-        options.action,
-        None if options.features == ALL else options.features,
-        _by_name(options.costs, "--costs"),
-        _by_name(options.rewards, "--rewards"),
-        options.passive or None,
-        where=source_of(options.log),
-        available=options.available or None,
-        reached=options.reached or None,
-        every=options.every or None,
-    )
-    _check_budget(log, options.budget)
-    for place in (options.out, folder):
-        if place.is_file():
-            raise InputError(f"cannot write to {place}: it is a file, and a folder was expected.")
-    check_place(options.out)
-    return log
+
+def _print_warning(message: Warning | str, *_: object) -> None:
+    print(f"prefermab: warning: {message}", file=sys.stderr)
 
 
 def _by_name(pairs: tuple[str, ...], option: str) -> dict[str, float] | None:
@@ -158,55 +164,3 @@ def _by_name(pairs: tuple[str, ...], option: str) -> dict[str, float] | None:
                 f"'{pair}'."
             )
     return parse_numbers(pairs, option) or None
-
-
-def _check_budget(log: "Log", budget: float | None) -> None:
-    """Raises an error if the budget does not pay for any action."""
-    costs, actions = log.meaning.costs[1:], log.meaning.actions[1:]
-    least = costs.argmin()
-    what = "the budget" if budget is not None else "what a round of the log cost"
-    may = log.spent if budget is None else number(budget, "budget")
-    if may < costs[least]:
-        raise InputError(
-            f"{what}, {may:g}, is below the cost of the cheapest action, '{actions[least]}' at "
-            f"{costs[least]:g}: nothing can be decided; give a larger --budget."
-        )
-
-
-def learned_from(log: "Log", options: LearnCommand) -> "Learned":
-    """The fit, the model that was trained on it, and what the log shows of both."""
-    from prefermab.cli.terminal import progress
-    from prefermab.programme.logs.estimates import estimates
-    from prefermab.programme.logs.fitting import fit_log
-    from prefermab.programme.logs.groups import whom_it_helps
-    from prefermab.programme.logs.heldout import hold_out
-    from prefermab.programme.logs.learned import Learned, card
-    from prefermab.programme.logs.logged import Logged
-    from prefermab.programme.logs.verdict import find, usual_rounds
-    from prefermab.training import pretrain
-
-    fit = fit_log(log, seed=options.seed)
-    domain = Logged(log, fit, options.seed)
-    held_out = hold_out(log, seed=options.seed)
-    rounds = usual_rounds(log) if options.rounds is None else count(options.rounds, "rounds")
-    with progress() as report:
-        model = pretrain(
-            domain, options.n_arms, options.budget, "exact", options.seed,
-            progress=report, steps=options.steps,
-        )  # fmt: skip
-        findings = find(log, fit, model.budget / model.n_arms, rounds, options.seed, report)
-    transitions, effects = estimates(log, fit)
-    groups = whom_it_helps(log, fit)
-    learned = Learned(log, fit, model, transitions, effects, groups, held_out, findings)
-    return dataclasses.replace(learned, model=dataclasses.replace(model, card=card(learned)))
-
-
-def write_report(learned: "Learned", folder: Path) -> None:
-    """One page that opens from disk, the same in Markdown, and all figures as JSON."""
-    from prefermab.pages import write as write_pages
-    from prefermab.programme.logs.learned import as_data
-    from prefermab.programme.logs.report import blocks_of
-
-    data = json.dumps(as_data(learned), indent=1)
-    title = f"Learned from {learned.log.where}"
-    write_pages(folder, title, blocks_of(learned), {"learned.json": data})

@@ -177,7 +177,7 @@ def model_and_domain(
 def unknown_domain(name: str, model: "Model") -> str:
     """What to do with a model whose domain cannot be made from its folder."""
     from prefermab import domains
-    from prefermab.programme.logs.logged import Logged
+    from prefermab.programme.logs.domain import Logged
 
     if model.domain_name == Logged.name:
         return f"the model {name} was learned from a log: its report says how good it is."

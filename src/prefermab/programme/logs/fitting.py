@@ -1,44 +1,49 @@
-"""The fit of a log: from person to group to population, with its uncertainty as draws."""
+"""The fit of a log: transition probabilities by state, action and features, with draws from their
+posterior. `shrinkage` explains the model."""
 
 import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
 from prefermab.errors import count
-from prefermab.programme.logs.columns import Column
-from prefermab.programme.logs.people import GRID, how_much_each_counts, kappa_weights
+from prefermab.programme.logs.features import Column
 from prefermab.programme.logs.reading import Log, Transitions
 from prefermab.programme.logs.shrinkage import (
-    Account,
+    KAPPAS,
     Cells,
+    EffectModel,
     Normal,
-    accounts,
     contrasts,
-    inputs,
-    log_chances,
-    shrink,
+    design_matrix,
+    fit_effect_models,
+    fit_shrunk,
+    kappa_weights,
+    log_probabilities,
+    transition_weight,
 )
 
-DRAWS, NUMBERS = 512, 1 << 25
-"""Draws of the coefficients: enough for the ends of a 90 % interval; and the most numbers that all
-may have together: fewer draws where states are many."""
+DRAWS, MOST_NUMBERS = 512, 1 << 25
+"""Draws of the coefficients, enough for the ends of a 90 % interval; and the most numbers that all
+draws may have together, so that there are fewer where states are many."""
 
 TURNS = 2
-"""How often coefficients and κ are found in turn; each depends little on the other."""
+"""How often coefficients and κ are fitted in turn; each depends little on the other."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Terms:
-    """From features (person, feature) to 1, the scaled features, and a flag for each column that
-    is unknown of somebody. Numbers have mean 0 and unit spread; categories are centred only, so
-    that a rare one is shrunk as a common one is. Unknown is the mean.
+    """From features (person, feature) to the terms of the model: 1, the scaled features, and a flag
+    for each column that is unknown for somebody. Numbers have mean 0 and standard deviation 1.
+    Categories are centred only, so that a rare one is shrunk like a common one. An unknown value
+    counts as the mean.
 
     >>> import numpy as np
-    >>> from prefermab.programme.logs.columns import Column
+    >>> from prefermab.programme.logs.features import Column
     >>> from prefermab.programme.logs.fitting import Terms
-    >>> terms = Terms.of([Column("age")], np.array([[20.0], [40.0], [np.nan]]))
+    >>> terms = Terms.from_features([Column("age")], np.array([[20.0], [40.0], [np.nan]]))
     >>> terms(np.array([[40.0], [np.nan]])).tolist()
     [[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
@@ -47,14 +52,14 @@ class Terms:
     spread: np.ndarray
     numeric: np.ndarray
     flagged: tuple[int, ...]
-    """The first feature of each column that is unknown of somebody."""
+    """The first feature of each column that is unknown for somebody."""
 
     @classmethod
-    def of(
+    def from_features(
         cls, columns: Sequence[Column], features: np.ndarray, profiles: np.ndarray | None = None
     ) -> "Terms":
-        """Scaled by the people of a log. A column that is unknown in some of the `profiles` is
-        flagged as well: it was unknown of somebody at some time."""
+        """Scaled by the people of a log. A column that is unknown in one of the `profiles` is
+        flagged as well: it was unknown for somebody at some time."""
         known = ~np.isnan(features)
         seen = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, features, 0.0).sum(axis=0) / seen
@@ -76,12 +81,12 @@ class Terms:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fit:
-    """What a log says of transitions.
+    """What a log says about transitions.
 
-    `draws` (draw, state, action, next state, term) are coefficients of the logits, equally likely
-    given the log, and `kappas` (draw,) how alike people with the same features are in each.
-    `mean` are the likeliest coefficients, `scales` what they were shrunk by. `acts` is how likely
-    the log makes it that acting does anything; in as many of the draws it does.
+    `draws` (draw, state, action, next state, term) are coefficients of the logits drawn from the
+    posterior, and `kappas` (draw,) say how alike people with the same features are in each draw.
+    `mean` are the most likely coefficients, `scales` what they were shrunk by. `acts` is the
+    posterior probability that acting does anything; in that share of the draws it does.
     """
 
     terms: Terms
@@ -94,18 +99,16 @@ class Fit:
     def chances(self, features: np.ndarray) -> np.ndarray:
         """(person, state, action, next state): the mean over the draws."""
         known = self.terms(features)
-        return np.mean([tables(draw, known) for draw in self.draws], axis=0)
+        return np.mean([transition_tables(draw, known) for draw in self.draws], axis=0)
 
 
-def tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray:
+def transition_tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Probabilities (person, state, action, next state) by coefficients of the logits and the
     terms (person, term)."""
-    logits = np.tensordot(known, coefficients, axes=(1, -1))
-    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return odds / odds.sum(axis=-1, keepdims=True)
+    return softmax(np.tensordot(known, coefficients, axes=(1, -1)), axis=-1)
 
 
-# On matrices as small as these, threads wait for each other more than they work.
+# On matrices as small as these, one thread is faster than several.
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def fit_log(
     log: Log, draws: int = DRAWS, seed: int = 0, transitions: Transitions | None = None
@@ -115,47 +118,47 @@ def fit_log(
     >>> import prefermab as pm
     >>> from prefermab.programme.logs.fitting import fit_log
     >>> from prefermab.programme.logs.reading import read_log
-    >>> from prefermab.programme.logs.simulated import simulate
-    >>> frame = simulate(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
+    >>> from prefermab.programme.logs.simulated import simulate_log
+    >>> frame = simulate_log(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
     >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
     >>> fit_log(log, draws=8).draws.shape  # (draw, state, action, next state, term)
     (8, 2, 2, 2, 5)
     """
     number = count(draws, "draws")
-    terms = Terms.of(log.columns, log.features, log.profiles)
-    cells = cells_of(log, terms, log.transitions if transitions is None else transitions)
-    n_actions = len(log.meaning.actions)
-    fits, scales = shrink(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
+    terms = Terms.from_features(log.columns, log.features, log.profiles)
+    cells = count_cells(log, terms, log.transitions if transitions is None else transitions)
+    n_actions = len(log.labels.actions)
+    fits, scales = fit_shrunk(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
     weights = []
     for _ in range(TURNS):
         likely = _kappa_weights(cells, fits, n_actions)
-        kappa = float(np.exp(likely @ np.log(GRID)))
-        weights = [how_much_each_counts(cell.counts.sum(axis=1), kappa) for cell in cells]
-        fits, scales = shrink(cells, weights, n_actions, (fits, scales))
+        kappa = float(np.exp(likely @ np.log(KAPPAS)))
+        weights = [transition_weight(cell.counts.sum(axis=1), kappa) for cell in cells]
+        fits, scales = fit_shrunk(cells, weights, n_actions, (fits, scales))
     likely = _kappa_weights(cells, fits, n_actions)
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
-    number = min(number, max(64, NUMBERS // (fits[0].mean.size * len(fits))))
-    several = accounts(cells, weights, n_actions, (fits, scales))
+    number = min(number, max(64, MOST_NUMBERS // (fits[0].mean.size * len(fits))))
+    models = fit_effect_models(cells, weights, n_actions, (fits, scales))
     return Fit(
         terms,
-        _by_action(np.sum([one.weight * one.mean() for one in several], axis=0), n_actions),
-        _by_action(_drawn(several, rng, number), n_actions),
-        rng.choice(GRID, size=number, p=likely),
+        _by_action(np.sum([each.weight * each.mean() for each in models], axis=0), n_actions),
+        _by_action(_draw(models, rng, number), n_actions),
+        rng.choice(KAPPAS, size=number, p=likely),
         scales,
-        1 - several[0].weight,
+        1 - models[0].weight,
     )
 
 
-def _drawn(several: list[Account], rng: np.random.Generator, number: int) -> np.ndarray:
-    """Coefficients by each account as often as it is likely, in random order."""
-    ends = np.round(number * np.cumsum([one.weight for one in several])).astype(int)
+def _draw(models: list[EffectModel], rng: np.random.Generator, number: int) -> np.ndarray:
+    """Coefficients of each model in proportion to its weight, in random order."""
+    ends = np.round(number * np.cumsum([each.weight for each in models])).astype(int)
     sizes = np.diff(ends, prepend=0)
-    drawn = [one.draw(rng, int(n)) for one, n in zip(several, sizes, strict=True)]
+    drawn = [each.draw(rng, int(n)) for each, n in zip(models, sizes, strict=True)]
     return np.concatenate(drawn)[rng.permutation(number)]
 
 
-def cells_of(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
-    """Counts by state, person, what was known of them, and action."""
+def count_cells(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
+    """Counts of next states by state, person, profile and action."""
     n_states, n_actions, _ = log.shape
     known = terms(log.profiles)
     cells = []
@@ -172,14 +175,14 @@ def cells_of(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
 
 def _kappa_weights(cells: list[Cells], fits: list[Normal], n_actions: int) -> np.ndarray:
     chances = [
-        np.exp(log_chances(inputs(cell.terms, cell.action, n_actions), fit.mean))
+        np.exp(log_probabilities(design_matrix(cell.terms, cell.action, n_actions), fit.mean))
         for cell, fit in zip(cells, fits, strict=True)
     ]
     return kappa_weights(np.concatenate(chances), np.concatenate([cell.counts for cell in cells]))
 
 
 def _by_action(coefficients: np.ndarray, n_actions: int) -> np.ndarray:
-    """(…, state, contrast, input) to (…, state, action, next state, term)."""
+    """Coefficients (…, state, contrast, input) as (…, state, action, next state, term)."""
     n = coefficients.shape[-2]
     parts = coefficients.reshape(*coefficients.shape[:-1], n_actions, -1)
     base, effect = parts[..., :1, :], parts[..., 1:, :]

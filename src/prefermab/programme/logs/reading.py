@@ -1,25 +1,25 @@
-"""A log, checked: one row for each person and round, with the state and the action of that round.
+"""Reading a log: one row for each person and round, with the state and the action of that round.
 
 A transition goes from a row's state under its action to the state of the same person's row one
-round later. Rounds are as far apart as two rows of a person mostly are, or as they were said to be.
-Where a row is missing there is a gap: nothing is made up for it. A row in which nobody could be
-acted on is compared with nothing: its transition is left out.
+round later. The length of a round is the most common time between two rows of a person, unless
+`every` gives it. Where a row is missing there is a gap, and no transition is made up across it. A
+row in which the person was not available gives no transition.
 """
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.logs.columns import Column, feature_columns, known_labels
-from prefermab.programme.logs.meaning import Meaning, meaning_of
-from prefermab.programme.logs.profiles import profiles_of, typed
-from prefermab.programme.logs.rows import are_dates, features_frame, role_columns, rows_of
-from prefermab.programme.logs.signs import Signs, signs_of
-from prefermab.programme.tables import as_frame, row_in
+from prefermab.programme.logs.diagnostics import Diagnostics, diagnose
+from prefermab.programme.logs.features import Column, cast_columns, feature_columns, find_profiles
+from prefermab.programme.logs.labels import Labels, distinct_labels, read_labels
+from prefermab.programme.logs.rows import Rows, features_frame, role_columns, sort_rows
+from prefermab.programme.tables import as_frame, read_table, row_in, source_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,34 +30,34 @@ class Found:
     people: int
     rounds: int
     apart: int
-    """How far apart rounds are, in the time's own unit, days where it is a date."""
+    """The length of a round in the time's own unit, days where times are dates."""
     unit: str
-    """What a round is called: day, week or month where the times say so, else round."""
+    """The name of a round: day, week or month where the times show it, else round."""
     dates: bool
     first: str
     last: str
     present: float
-    """People with a row, in a round, on average."""
+    """People with a row in a round, on average."""
     gaps: int
     missing_rounds: int
     single: int
-    """People with one row only: they give features and no transitions."""
+    """People with one row only, who give features and no transitions."""
     unknown_states: int
     unknown_actions: int
     joined_later: int
     left_earlier: int
     unavailable: int
-    """Transitions left out because nobody could be acted on in the row they start from."""
+    """Transitions left out because the person was not available in their first row."""
     tried: int
     """Rows with another action than the passive one."""
     not_reached: int
-    """Those of them in which the action did not reach the person."""
+    """Rows among these in which the action did not reach the person."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Transitions:
-    """Who went from which state under which action to which, in which round of the log, and what
-    was known of them then, by place in the log's profiles."""
+    """Who went from which state under which action to which state, in which round of the log, and
+    what was known of them then, by place in the log's profiles."""
 
     person: np.ndarray
     round: np.ndarray
@@ -67,15 +67,15 @@ class Transitions:
     profile: np.ndarray
 
     @classmethod
-    def of(cls, rows: pl.DataFrame) -> "Transitions":
-        """Those of rows that have them in columns of these names."""
+    def from_rows(cls, rows: pl.DataFrame) -> "Transitions":
+        """Transitions in columns of these names."""
         return cls(*(rows[field.name].to_numpy() for field in dataclasses.fields(cls)))
 
     def __len__(self) -> int:
         return len(self.person)
 
     def where(self, chosen: np.ndarray) -> "Transitions":
-        """Some of them."""
+        """The transitions at which `chosen` is true."""
         return Transitions(*(getattr(self, f.name)[chosen] for f in dataclasses.fields(self)))
 
 
@@ -83,8 +83,8 @@ class Transitions:
 class Log:
     """A log that has passed every check. States of a person are -1 where none is known.
 
-    `profiles` (profile, feature) are all combinations of values that were known of somebody at
-    some time, and `latest` (person,) is what is known of each person now, by place among them.
+    `profiles` (profile, feature) are all combinations of values that were known of a person at some
+    time, and `latest` (person,) is the profile of each person at the end, by place among them.
 
     >>> import polars as pl
     >>> from prefermab.programme.logs.reading import read_log
@@ -97,7 +97,7 @@ class Log:
     """
 
     where: str
-    meaning: Meaning
+    labels: Labels
     columns: tuple[Column, ...]
     profiles: np.ndarray
     latest: np.ndarray
@@ -105,15 +105,15 @@ class Log:
     last_state: np.ndarray
     transitions: Transitions
     spent: float
-    """What a round's actions cost, on average."""
+    """The mean cost of a round's actions."""
     earned: float
-    """The reward of a row's state, on average."""
+    """The mean reward of a row's state."""
     found: Found
-    signs: Signs
+    diagnostics: Diagnostics
 
     @property
     def features(self) -> np.ndarray:
-        """(person, feature): what is known of each person now."""
+        """(person, feature): what is known of each person at the end of the log."""
         return self.profiles[self.latest]
 
     @property
@@ -123,13 +123,14 @@ class Log:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(state, action, next state), as a table of transitions has it."""
-        n_states, n_actions = len(self.meaning.states), len(self.meaning.actions)
+        """The numbers of states, actions and next states."""
+        n_states, n_actions = len(self.labels.states), len(self.labels.actions)
         return n_states, n_actions, n_states
 
 
 def read_log(
-    frame: Any,
+    log: Any,
+    *,
     id: str = "id",
     time: str = "time",
     state: str = "state",
@@ -138,79 +139,81 @@ def read_log(
     costs: Mapping[Any, Any] | Sequence[Any] | None = None,
     rewards: Mapping[Any, Any] | None = None,
     passive: Any = None,
-    where: str = "the log",
     available: str | None = None,
     reached: str | None = None,
     every: Any = None,
 ) -> Log:
-    """The log in a frame, or the first thing that is wrong with it in one sentence.
+    """Reads a log from a frame, or from a CSV or Parquet file, and checks it.
 
-    `available` and `reached` name columns of true and false, else those of that name are used if
-    there are any. `every` is the length of a round: 7d, 2w, 1m or a number in the time's own unit.
+    The arguments are those of `prefermab.learn`. The first mistake that is found raises an
+    `InputError` of one sentence.
     """
-    given = as_frame(frame, where)
+    where = "the log"
+    if isinstance(log, str | Path):
+        where, log = source_of(Path(log)), read_table(Path(log))
+    given = as_frame(log, where)
     named = {"id": id, "time": time, "state": state, "action": action}
     roles = role_columns(given, named, {"available": available, "reached": reached}, where)
     if given.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person and week.")
     others = features_frame(given, roles, features, where)
     columns = feature_columns(others, where)
-    rows = rows_of(roles, every, where)
-    meaning = meaning_of(
-        known_labels(roles["state"], "state", where),
-        known_labels(roles["action"], "action", where),
+    rows = sort_rows(roles, every, where)
+    labels = read_labels(
+        distinct_labels(roles["state"], "state", where),
+        distinct_labels(roles["action"], "action", where),
         costs, rewards, passive, where,
     )  # fmt: skip
-    rows = _placed(rows, meaning)
-    _check_available(rows, meaning, where)
-    known = typed(others, columns, rows["row"], where)
-    profiles = profiles_of(known, rows["person"], columns)
-    rows = rows.with_columns(profile=profiles.of_row)
-    seen = _transitions(rows)
-    transitions = Transitions.of(seen.filter("available"))
-    _check_learnable(transitions, meaning, where)
+    rows = _number_labels(rows, labels)
+    _check_available(rows.frame, labels, where)
+    known = cast_columns(others, columns, rows.frame["row"], where)
+    profiles = find_profiles(known, rows.frame["person"], columns)
+    frame = rows.frame.with_columns(profile=profiles.by_row)
+    seen = _find_transitions(frame)
+    transitions = Transitions.from_rows(seen.filter("available"))
+    _check_learnable(transitions, labels, where)
+    state_column = roles["state"].name
     return Log(
         where=where,
-        meaning=meaning,
+        labels=labels,
         columns=tuple(columns),
         profiles=profiles.values,
         latest=profiles.latest,
-        first_state=_known(rows, "state", last=False),
-        last_state=_known(rows, "state", last=True),
+        first_state=_known_state(frame, last=False),
+        last_state=_known_state(frame, last=True),
         transitions=transitions,
-        spent=_spent(rows, meaning),
-        earned=float(meaning.rewards[rows["state"].drop_nulls().to_numpy()].mean()),
-        found=_found(rows, roles["time"], len(seen) - len(transitions)),
-        signs=signs_of(
-            rows, known, columns, profiles, meaning.rewards, (roles["state"].name, meaning.states)
-        ),
+        spent=_mean_spending(frame, labels),
+        earned=float(labels.rewards[frame["state"].drop_nulls().to_numpy()].mean()),
+        found=_count(rows, roles["time"].name, len(seen) - len(transitions)),
+        diagnostics=diagnose(frame, known, columns, profiles, labels, state_column),
     )
 
 
-def _placed(rows: pl.DataFrame, meaning: Meaning) -> pl.DataFrame:
-    """States and actions as numbers."""
-    return rows.with_columns(
+def _number_labels(rows: Rows, labels: Labels) -> Rows:
+    """States and actions by their places among the labels."""
+    frame = rows.frame.with_columns(
         pl.col(name).replace_strict(
             {label: place for place, label in enumerate(known)}, return_dtype=pl.Int64
         )
-        for name, known in (("state", meaning.states), ("action", meaning.actions))
+        for name, known in (("state", labels.states), ("action", labels.actions))
     )
+    return dataclasses.replace(rows, frame=frame)
 
 
-def _check_available(rows: pl.DataFrame, meaning: Meaning, where: str) -> None:
-    wrong = rows.filter(~pl.col("available") & (pl.col("action") > 0)).sort("row")
+def _check_available(frame: pl.DataFrame, labels: Labels, where: str) -> None:
+    wrong = frame.filter(~pl.col("available") & (pl.col("action") > 0)).sort("row")
     if wrong.height:
         first = wrong.row(0, named=True)
         raise InputError(
             f"{where}: {row_in(where, first['row'])} has the action "
-            f"'{meaning.actions[first['action']]}' although the person was not available; correct "
+            f"'{labels.actions[first['action']]}' although the person was not available; correct "
             "the one or the other."
         )
 
 
-def _transitions(rows: pl.DataFrame) -> pl.DataFrame:
+def _find_transitions(frame: pl.DataFrame) -> pl.DataFrame:
     """Rows with a known state and action whose next row is one round later and has a state."""
-    return rows.with_columns(
+    return frame.with_columns(
         following=pl.col("state").shift(-1).over("person"),
         ahead=pl.col("steps").shift(-1).over("person"),
     ).filter(
@@ -219,13 +222,13 @@ def _transitions(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _check_learnable(transitions: Transitions, meaning: Meaning, where: str) -> None:
+def _check_learnable(transitions: Transitions, labels: Labels, where: str) -> None:
     if not len(transitions):
         raise InputError(
             f"{where}: no person has known states in two weeks that follow each other, with a "
             "known action in the first."
         )
-    for place, name in enumerate(meaning.actions):
+    for place, name in enumerate(labels.actions):
         if not (transitions.action == place).any():
             raise InputError(
                 f"{where}: no transition under the action '{name}' can be used: nothing can be "
@@ -233,53 +236,55 @@ def _check_learnable(transitions: Transitions, meaning: Meaning, where: str) -> 
             )
 
 
-def _spent(rows: pl.DataFrame, meaning: Meaning) -> float:
-    """What a round's actions cost, on average over the rounds in which any action is known."""
-    done = rows.filter(pl.col("action").is_not_null())
-    return float(meaning.costs[done["action"].to_numpy()].sum()) / max(done["round"].n_unique(), 1)
+def _mean_spending(frame: pl.DataFrame, labels: Labels) -> float:
+    """The mean cost of a round's actions, over the rounds in which any action is known."""
+    done = frame.filter(pl.col("action").is_not_null())
+    return float(labels.costs[done["action"].to_numpy()].sum()) / max(done["round"].n_unique(), 1)
 
 
-def _known(rows: pl.DataFrame, name: str, *, last: bool) -> np.ndarray:
-    found = pl.col(name).drop_nulls()
-    each = rows.group_by("person", maintain_order=True).agg(found.last() if last else found.first())
-    return each[name].fill_null(-1).to_numpy()
+def _known_state(frame: pl.DataFrame, *, last: bool) -> np.ndarray:
+    """The first or last known state of each person, -1 where none is."""
+    known = pl.col("state").drop_nulls()
+    people = frame.group_by("person", maintain_order=True)
+    each = people.agg(known.last() if last else known.first())
+    return each["state"].fill_null(-1).to_numpy()
 
 
-def _found(rows: pl.DataFrame, time: pl.Series, unavailable: int) -> Found:
-    people = rows.group_by("person").agg(
+def _count(rows: Rows, time_column: str, unavailable: int) -> Found:
+    frame = rows.frame
+    people = frame.group_by("person").agg(
         rows=pl.len(), first=pl.col("round").min(), last=pl.col("round").max()
     )
-    begun, ended = rows["round"].min(), rows["round"].max()
-    rounds, shown = rows["round"].n_unique(), rows.sort("time")["shown"]
-    missing = rows.filter(pl.col("steps") > 1)["steps"]
-    dates, apart = are_dates(time, rows), int(rows["apart"][0])
-    acted = (rows["action"] > 0).fill_null(False)
+    begun, ended = frame["round"].min(), frame["round"].max()
+    rounds, shown = frame["round"].n_unique(), frame.sort("time")["shown"]
+    missing = frame.filter(pl.col("steps") > 1)["steps"]
+    acted = (frame["action"] > 0).fill_null(False)
     return Found(
-        rows=rows.height,
+        rows=frame.height,
         people=people.height,
         rounds=rounds,
-        apart=apart,
-        unit=_unit(time.name, dates, apart),
-        dates=dates,
+        apart=rows.apart,
+        unit=_round_name(time_column, rows),
+        dates=rows.dates,
         first=str(shown[0]),
         last=str(shown[-1]),
-        present=rows.height / rounds,
+        present=frame.height / rounds,
         gaps=len(missing),
         missing_rounds=int((missing - 1).sum()),
         single=int((people["rows"] == 1).sum()),
-        unknown_states=rows["state"].null_count(),
-        unknown_actions=rows["action"].null_count(),
+        unknown_states=frame["state"].null_count(),
+        unknown_actions=frame["action"].null_count(),
         joined_later=int((people["first"] > begun).sum()),
         left_earlier=int((people["last"] < ended).sum()),
         unavailable=unavailable,
         tried=int(acted.sum()),
-        not_reached=int((acted & ~rows["reached"]).sum()),
+        not_reached=int((acted & ~frame["reached"]).sum()),
     )
 
 
-def _unit(name: str, dates: bool, apart: int) -> str:
-    """By how far apart dates are, or by the name of a column that counts rounds."""
-    if dates:
-        return {1: "day", 7: "week"}.get(apart, "month" if 28 <= apart <= 31 else "round")
-    said = [unit for unit in ("day", "week", "month") if unit in name.lower()]
-    return said[0] if said and apart == 1 else "round"
+def _round_name(time_column: str, rows: Rows) -> str:
+    """By the length of a round in days, or by the name of a column that counts rounds."""
+    if rows.dates:
+        return {1: "day", 7: "week"}.get(rows.apart, "month" if 28 <= rows.apart <= 31 else "round")
+    names = [unit for unit in ("day", "week", "month") if unit in time_column.lower()]
+    return names[0] if names and rows.apart == 1 else "round"

@@ -1,36 +1,51 @@
-"""The rows of a log: which column is what, who a row is about and in which round it is."""
+"""The rows of a log: which column is what, which person a row belongs to, and in which round."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_flags, as_labels, column
-from prefermab.programme.logs.columns import times
+from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
 from prefermab.programme.tables import first_row, row_in
 
 FLAGS = ("available", "reached")
-"""Columns of true and false that a log may have; they are read by these names if none is given."""
+"""Columns of true and false that a log may have; read by these names if no other is given."""
 
 UNITS = {"d": 1, "w": 7, "m": 30}
-"""Days in a unit of `every`. Months differ by a day or two, which is early or late enough."""
+"""Days in a unit of `every`. Months differ by a day or two, which is within half a round."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a log in the order of people and time.
+
+    Columns of `frame`: row (place in the file), id, person, time, since (the row before), shown
+    (the time as written), steps (rounds since the row before), round, state, action, available
+    and reached.
+    """
+
+    frame: pl.DataFrame
+    apart: int
+    """The length of a round in the time's own unit, days where times are dates."""
+    dates: bool
 
 
 def role_columns(
-    given: pl.DataFrame, roles: dict[str, str], flags: dict[str, str | None], where: str
+    given: pl.DataFrame, roles: Mapping[str, str], flags: Mapping[str, str | None], where: str
 ) -> dict[str, pl.Series]:
-    """The columns that have a role, under their own names. Columns of flags may be missing where
-    they were not asked for."""
+    """The columns that have a role, under their own names. A column of flags may be missing if it
+    was not named."""
     if given.width == 1:
         raise InputError(
             f"{where}: only one column was found, '{given.columns[0]}'; the separator may be "
             "wrong: expected commas."
         )
-    plain = {name.strip().lower() for name in given.columns}
-    asked = {role: name or role for role, name in flags.items() if name or role in plain}
-    found = {role: _role(given, role, name, where) for role, name in (roles | asked).items()}
+    present = {name.strip().lower() for name in given.columns}
+    wanted = dict(roles) | {r: name or r for r, name in flags.items() if name or r in present}
+    found = {role: _role_column(given, role, name, where) for role, name in wanted.items()}
     for role, values in found.items():
         for other, same in found.items():
             if role < other and values.name == same.name:
@@ -40,7 +55,7 @@ def role_columns(
     return found
 
 
-def _role(given: pl.DataFrame, role: str, name: str, where: str) -> pl.Series:
+def _role_column(given: pl.DataFrame, role: str, name: str, where: str) -> pl.Series:
     try:
         return column(given, name, where)
     except InputError as error:
@@ -50,7 +65,7 @@ def _role(given: pl.DataFrame, role: str, name: str, where: str) -> pl.Series:
 
 def features_frame(
     given: pl.DataFrame,
-    roles: dict[str, pl.Series],
+    roles: Mapping[str, pl.Series],
     features: Sequence[str] | None,
     where: str,
 ) -> pl.DataFrame:
@@ -70,16 +85,14 @@ def features_frame(
     return given.select(names)
 
 
-def rows_of(roles: dict[str, pl.Series], every: Any, where: str) -> pl.DataFrame:
-    """Rows in the order of people and time, each with its place in the file (row), the person, the
-    round, the rounds since the row before (steps), the labels of state and action, and whether
-    the person was available and reached."""
+def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
+    """The rows in the order of people and time, each with its round."""
     ids, time = roles["id"], roles["time"]
     if ids.null_count():
         row = first_row(ids.is_null())
         raise InputError(f"{where}: {row_in(where, row)} has no id in the column '{ids.name}'.")
-    who, when = as_labels(ids), times(time, where)
-    rows = pl.DataFrame(
+    who, (when, dates) = as_labels(ids), read_times(time, where)
+    frame = pl.DataFrame(
         {
             "row": np.arange(len(ids)),
             "id": who,
@@ -87,44 +100,86 @@ def rows_of(roles: dict[str, pl.Series], every: Any, where: str) -> pl.DataFrame
             "time": when,
             "state": as_labels(roles["state"]),
             "action": as_labels(roles["action"]),
-            **{flag: _flag(roles.get(flag), len(ids), where) for flag in FLAGS},
+            **{flag: _read_flag(roles.get(flag), len(ids), where) for flag in FLAGS},
         }
     ).sort("person", "time", "row")
-    since = pl.col("time").diff().over("person")
     shown = (time.cast(pl.Date) if time.dtype.is_temporal() else time).cast(pl.String)
-    rows = rows.with_columns(since=since, shown=shown.gather(rows["row"]))
-    gaps = rows["since"].drop_nulls()
+    frame = frame.with_columns(
+        since=pl.col("time").diff().over("person"), shown=shown.gather(frame["row"])
+    )
+    gaps = frame["since"].drop_nulls()
     if gaps.is_empty():
         raise InputError(f"{where}: no person has two rows; expected one for each week.")
     usual = int(gaps.filter(gaps > 0).mode().min() or 1)  # pyright: ignore[reportArgumentType]
-    apart = usual if every is None else _length(every, dates=are_dates(time, rows), where=where)
+    apart = usual if every is None else round_length(every, dates=dates, where=where)
     # Half a round early or late is still that round: weeks are not always seven days.
-    rows = rows.with_columns(
+    frame = frame.with_columns(
         steps=(2 * pl.col("since") + apart) // (2 * apart),
         round=(pl.col("time") - pl.col("time").min()) // apart,
-        apart=pl.lit(apart),
     )
-    _check_twice(rows, where)
-    return rows
+    _check_one_per_round(frame, apart, where)
+    return Rows(frame, apart, dates)
 
 
-def are_dates(time: pl.Series, rows: pl.DataFrame) -> bool:
-    """Whether times are dates and not numbers; they may be written as text."""
-    return not time.dtype.is_numeric() and "-" in str(rows["shown"][0])[1:]
+def _read_flag(values: pl.Series | None, size: int, where: str) -> pl.Series:
+    """True where a cell is empty, or everywhere without a column."""
+    if values is None:
+        return pl.repeat(True, size, eager=True)
+    return as_flags(values, where, unknown=True)
 
 
-def _flag(values: pl.Series | None, size: int, where: str) -> pl.Series:
-    """True where nothing else is said."""
-    return pl.repeat(True, size, eager=True) if values is None else as_flags(
-        values, where, unknown=True
-    )  # fmt: skip
+def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:
+    """Times as whole numbers, dates as days; and whether they are dates."""
+    kind = values.dtype
+    if kind == pl.String:
+        values = _parse_times(values, where)
+        kind = values.dtype
+    if values.null_count():
+        row = first_row(values.is_null())
+        raise InputError(
+            f"{where}: {row_in(where, row)} has no time in the column '{values.name}'."
+        )
+    if kind in (pl.Date, pl.Datetime):
+        return values.cast(pl.Date).cast(pl.Int64), True
+    if not kind.is_numeric():
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers or dates, not {kind}."
+        )
+    numbers = as_numbers(values, where)
+    wrong = numbers.is_null() | (numbers != numbers.round())
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers or dates, but "
+            f"{row_in(where, row)} holds {values[row]}."
+        )
+    return numbers.cast(pl.Int64), False
 
 
-def _length(every: Any, *, dates: bool, where: str) -> int:
-    """The length of a round as somebody wrote it: 7, 7d, 2w or 1m.
+def _parse_times(values: pl.Series, where: str) -> pl.Series:
+    """Text as whole numbers or as dates, whichever fits more of it."""
+    text = values.str.strip_chars()
+    text = text.set(text == "", None)
+    parsed = [
+        text.cast(pl.Int64, strict=False),
+        text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False),
+    ]
+    best = min(parsed, key=lambda found: found.null_count())
+    wrong = text.is_not_null() & best.is_null()
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers or dates such as "
+            f"2026-01-31, but {row_in(where, row)} holds '{values[row]}'."
+        )
+    return best
 
-    >>> from prefermab.programme.logs.rows import _length
-    >>> [_length(text, dates=True, where="the log") for text in (14, "7d", "2w", "1m")]
+
+def round_length(every: Any, *, dates: bool, where: str) -> int:
+    """The length of a round as written by the user: 7, 7d, 2w or 1m.
+
+    >>> from prefermab.programme.logs.rows import round_length
+    >>> [round_length(text, dates=True, where="the log") for text in (14, "7d", "2w", "1m")]
     [14, 7, 14, 30]
     """
     text = str(every).strip().lower()
@@ -142,18 +197,18 @@ def _length(every: Any, *, dates: bool, where: str) -> int:
     return int(number) * UNITS.get(unit, 1)
 
 
-def _check_twice(rows: pl.DataFrame, where: str) -> None:
-    twice = (rows["steps"] == 0).fill_null(False)
+def _check_one_per_round(frame: pl.DataFrame, apart: int, where: str) -> None:
+    twice = (frame["steps"] == 0).fill_null(False)
     if twice.any():
         at = first_row(twice)
-        before, after = rows.row(at - 1, named=True), rows.row(at, named=True)
-        times_ = before["shown"]
+        before, after = frame.row(at - 1, named=True), frame.row(at, named=True)
+        times = before["shown"]
         if before["time"] != after["time"]:
-            times_ = f"{times_} and {after['shown']}, where rounds are {rows['apart'][0]} apart"
+            times = f"{times} and {after['shown']}, where rounds are {apart} apart"
         more = int(twice.sum()) - 1
         also = f", and {more:,} more such {'row' if more == 1 else 'rows'}" if more else ""
         raise InputError(
             f"{where}: {after['id']} has two rows in one week, {row_in(where, before['row'])} "
-            f"and {row_in(where, after['row'])} (time {times_}){also}; expected one row for each "
+            f"and {row_in(where, after['row'])} (time {times}){also}; expected one row for each "
             "person and week."
         )

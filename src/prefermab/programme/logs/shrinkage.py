@@ -1,48 +1,68 @@
-"""Transitions as a multinomial logistic model whose coefficients are shrunk.
+"""Transition probabilities as a multinomial logistic model with shrunk coefficients.
 
-For each state s the log-odds of the next states are linear in the terms x of a person's features:
+**From population to group.** For each state s the log-odds of the next states are linear in the
+terms x of a person's features:
 
     logits[s, a] = C (base[s] x + [a > 0] effect[s, a] x)
 
-C spreads one coordinate fewer than there are states over all of them, evenly, so that no label is
-special. Coefficients are normal around 0. There are four scales, for the constant and for the
-other terms, of `base` and of `effect`; they are found by empirical Bayes, by the fixed point of
-MacKay's evidence framework, under a weak prior that expects effects to be small. So what is known
-of few is pulled towards what is known of many, and what acting does towards nothing, as far as the
-log says that this predicts better.
+C (Helmert contrasts) maps one coordinate fewer than there are states to all of them, so that no
+label is special. Coefficients are normal around 0. There are four scales, for the constant and for
+the other terms, of `base` and of `effect`. They are found by empirical Bayes, by the fixed point of
+MacKay's evidence framework (1992), under a weak prior that expects effects to be small. So
+estimates for few people are pulled towards those for many, and effects of actions towards 0, as far
+as the log shows that this predicts better.
 
-Three accounts of `effect` are weighed against each other by how likely each makes the log: acting
-does nothing; it does the same for everybody in a state; it depends on the features as well. Where
-a log shows no effect, most of the weight is on nothing.
+Three models of `effect` are weighted by how likely each makes the log: acting does nothing; it does
+the same for everybody in a state; it depends on the features as well. Where a log shows no effect,
+the first has most of the weight.
+
+**From group to person.** A person's own probabilities in a state under an action are
+Dirichlet(κ p), where p is what the features predict; with the person's own counts,
+Dirichlet(κ p + counts). A large κ means that people with the same features are alike. κ has a
+posterior on a grid.
 """
 
 import dataclasses
 
 import numpy as np
-from scipy.linalg import cho_solve
-from scipy.special import softmax
+from scipy.linalg import cho_solve, helmert, solve_triangular
+from scipy.special import gammaln, log_softmax, softmax
 
 from prefermab.errors import InputError
 
 LARGEST = 4000
-"""Coefficients of one state beyond which their covariance is too large to work with."""
+"""Coefficients of one state above which their covariance is too large to work with."""
 
 EXPECTED = np.array([1.5, 0.5, 1.0, 0.35])
 STRENGTH = 4.0
-"""The scales that are expected before the log is seen (constant and other terms of base, then of
-effect), and how many coefficients' worth of evidence that counts for."""
+"""The prior on the scales (constant and other terms of base, then of effect), and the number of
+coefficients it counts for."""
 
-ACCOUNTS = (2, 3, 4)
-"""How many of the four scales each account of what acting does has use for."""
+EFFECT_MODELS = (2, 3, 4)
+"""How many of the four scales each model of the effect uses: none, constant, by features."""
 
 MOST_TURNS = 50
-NUMBERS = 1 << 22
-"""Of the products of inputs that are held at once."""
+"""Of fitting coefficients and scales in turn."""
+
+MOST_STEPS = 200
+"""Of Newton's method; the loss is convex, and fits take about ten."""
+
+CONVERGED = 1e-8
+STEP_SIZES = 0.5 ** np.arange(14)
+"""Expected decrease of the loss below which a fit is done; and steps that are tried, the largest
+first."""
+
+MOST_PRODUCTS = 1 << 22
+"""Products of inputs that are held in memory at once."""
+
+KAPPAS = 2.0 ** np.arange(0, 13)
+SMALLEST = 1e-6
+"""Probability below which a Dirichlet's parameters are not taken."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """Counts of what followed, from one state, for each person and action that there is."""
+    """Counts of next states from one state: a row for each person, profile and action."""
 
     terms: np.ndarray
     action: np.ndarray
@@ -51,22 +71,23 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Normal:
-    """A normal approximation: coefficients (contrast, input), and the Cholesky factor of their
-    precision."""
+    """A normal approximation of a posterior: the mean (contrast, input) of the coefficients, and
+    the Cholesky factor of their precision."""
 
     mean: np.ndarray
     factor: np.ndarray
 
     def variance(self) -> np.ndarray:
-        """Of each coefficient."""
-        return (np.linalg.inv(self.factor) ** 2).sum(axis=0).reshape(self.mean.shape)
+        """The variance of each coefficient."""
+        inverse = solve_triangular(self.factor, np.eye(len(self.factor)), lower=True)
+        return (inverse**2).sum(axis=0).reshape(self.mean.shape)
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Coefficients (draw, contrast, input), two and two on opposite sides of the mean, which
-        they then have whatever their number."""
+        """Coefficients (draw, contrast, input), in pairs on opposite sides of the mean, so that
+        their mean is exact for any even number."""
         half = rng.standard_normal((len(self.factor), -(-n // 2)))
         noise = np.stack([half, -half], axis=2).reshape(len(self.factor), -1)[:, :n]
-        away = np.linalg.solve(self.factor.T, noise)
+        away = solve_triangular(self.factor, noise, lower=True, trans=1)
         return self.mean + away.T.reshape(n, *self.mean.shape)
 
 
@@ -77,15 +98,10 @@ def contrasts(n_states: int) -> np.ndarray:
     >>> contrasts(2).round(3).tolist()
     [[0.707], [-0.707]]
     """
-    steps = np.arange(1, n_states)
-    columns = np.tri(n_states, n_states - 1, -1) * 0.0
-    for place, size in enumerate(steps):
-        columns[: place + 1, place] = 1.0
-        columns[place + 1, place] = -size
-    return columns / np.sqrt(steps * (steps + 1))
+    return helmert(n_states).T
 
 
-def inputs(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.ndarray:
+def design_matrix(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.ndarray:
     """Terms for `base`, then again for the `effect` of each action, 0 where it was not taken."""
     taken = action[:, None] == np.arange(1, n_actions)
     effects = (taken[:, :, None] * terms[:, None, :]).reshape(
@@ -94,14 +110,14 @@ def inputs(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.ndarray:
     return np.concatenate([terms, effects], axis=1)
 
 
-def groups(n_terms: int, n_actions: int) -> np.ndarray:
+def scale_index(n_terms: int, n_actions: int) -> np.ndarray:
     """Which of the four scales each input has."""
     constant = np.arange(n_terms) > 0
     return np.concatenate([constant, np.tile(2 + constant, n_actions - 1)]).astype(int)
 
 
 def check_size(n_states: int, n_actions: int, n_terms: int) -> None:
-    """The coefficients of a state must not be too many."""
+    """Refuses a model with too many coefficients for each state."""
     size = (n_states - 1) * n_actions * n_terms
     if size > LARGEST:
         raise InputError(
@@ -115,18 +131,18 @@ Shrunk = tuple[list[Normal], np.ndarray]
 """The coefficients of every state, and the four scales they share."""
 
 
-def shrink(
+def fit_shrunk(
     cells: list[Cells],
     weights: list[np.ndarray],
     n_actions: int,
     before: Shrunk | None = None,
 ) -> Shrunk:
-    """Coefficients and scales, found in turn, from where they were `before`."""
+    """Coefficients and scales, fitted in turn, starting from those of `before`."""
     n_states, n_terms = cells[0].counts.shape[1], cells[0].terms.shape[1]
     check_size(n_states, n_actions, n_terms)
-    designs = [inputs(cell.terms, cell.action, n_actions) for cell in cells]
+    designs = [design_matrix(cell.terms, cell.action, n_actions) for cell in cells]
     counts = [cell.counts * weight[:, None] for cell, weight in zip(cells, weights, strict=True)]
-    group = groups(n_terms, n_actions)
+    group = scale_index(n_terms, n_actions)
     if before is None:
         at, scales = [np.zeros((n_states - 1, len(group)))] * n_states, EXPECTED
     else:
@@ -135,11 +151,11 @@ def shrink(
     def fitted(at: list[np.ndarray], scales: np.ndarray) -> list[Normal]:
         precision = scales[group] ** -2.0
         each = zip(designs, counts, at, strict=True)
-        return [likeliest(design, seen, precision, start) for design, seen, start in each]
+        return [posterior_mode(design, seen, precision, start) for design, seen, start in each]
 
     fits = fitted(at, scales)
     for _ in range(MOST_TURNS):
-        last, scales = scales, _scales(fits, group, scales)
+        last, scales = scales, _update_scales(fits, group, scales)
         if np.abs(np.log(scales / last)).max() < 0.02:
             break
         fits = fitted([fit.mean for fit in fits], scales)
@@ -147,9 +163,9 @@ def shrink(
 
 
 @dataclasses.dataclass(frozen=True)
-class Account:
-    """One account of what acting does: the coefficients of every state, which inputs they are of,
-    and how likely the log makes it beside the other accounts."""
+class EffectModel:
+    """One model of the effect of acting: the coefficients of every state, which inputs they belong
+    to, and its posterior weight."""
 
     fits: list[Normal]
     used: np.ndarray
@@ -157,102 +173,102 @@ class Account:
 
     def mean(self) -> np.ndarray:
         """The likeliest coefficients (state, contrast, input)."""
-        return self._of_all(np.stack([fit.mean for fit in self.fits]))
+        return self._expand(np.stack([fit.mean for fit in self.fits]))
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Coefficients (draw, state, contrast, input)."""
-        return self._of_all(np.stack([fit.draw(rng, n) for fit in self.fits], axis=1))
+        return self._expand(np.stack([fit.draw(rng, n) for fit in self.fits], axis=1))
 
-    def _of_all(self, coefficients: np.ndarray) -> np.ndarray:
-        """With 0 for the inputs that this account has no use for."""
+    def _expand(self, coefficients: np.ndarray) -> np.ndarray:
+        """With 0 for the inputs that this model does not use."""
         whole = np.zeros((*coefficients.shape[:-1], len(self.used)))
         whole[..., self.used] = coefficients
         return whole
 
 
-def accounts(
+def fit_effect_models(
     cells: list[Cells], weights: list[np.ndarray], n_actions: int, shrunk: Shrunk
-) -> list[Account]:
-    """The accounts of what acting does, each as likely as the others before the log is seen."""
-    group = groups(cells[0].terms.shape[1], n_actions)
+) -> list[EffectModel]:
+    """The models of the effect of acting with their posterior weights; prior weights are equal."""
+    group = scale_index(cells[0].terms.shape[1], n_actions)
     precision = shrunk[1][group] ** -2.0
     found, scores = [], []
-    for known in ACCOUNTS:
-        used = group < known
+    for n_scales in EFFECT_MODELS:
+        used = group < n_scales
         if found and used.sum() == found[-1][1].sum():
             continue
         fits, score = [], 0.0
         for cell, weight, fit in zip(cells, weights, shrunk[0], strict=True):
-            design = inputs(cell.terms, cell.action, n_actions)[:, used]
+            design = design_matrix(cell.terms, cell.action, n_actions)[:, used]
             counts = cell.counts * weight[:, None]
-            own = likeliest(design, counts, precision[used], fit.mean[:, used])
+            own = posterior_mode(design, counts, precision[used], fit.mean[:, used])
             fits.append(own)
             score += _evidence(design, counts, precision[used], own)
         found.append((fits, used))
         scores.append(score)
-    chances = softmax(scores)
     return [
-        Account(fits, used, float(chance))
-        for (fits, used), chance in zip(found, chances, strict=True)
+        EffectModel(fits, used, float(weight))
+        for (fits, used), weight in zip(found, softmax(scores), strict=True)
     ]
 
 
 def _evidence(design: np.ndarray, counts: np.ndarray, precision: np.ndarray, fit: Normal) -> float:
-    """Log-probability of the counts by Laplace's approximation, but for what all accounts share."""
+    """Log-probability of the counts by Laplace's approximation, up to what all models share."""
     loss = _loss(design, counts, precision, fit.mean)
     narrower = np.log(np.diag(fit.factor)).sum() - len(fit.mean) * np.log(precision).sum() / 2
     return -loss - float(narrower)
 
 
-def _scales(fits: list[Normal], group: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """Better scales: the size of the coefficients over how many of them the log determines."""
+def _update_scales(fits: list[Normal], group: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """MacKay's update: the size of the coefficients over how many of them the log determines."""
     size = np.sum([(fit.mean**2).sum(axis=0) for fit in fits], axis=0)
     known = np.sum([1 - fit.variance() / scales[group] ** 2 for fit in fits], axis=(0, 1))
     total, number = (np.bincount(group, weights=each, minlength=4) for each in (size, known))
     return np.sqrt((total + STRENGTH * EXPECTED**2) / (number + STRENGTH))
 
 
-def likeliest(
+def posterior_mode(
     design: np.ndarray, counts: np.ndarray, precision: np.ndarray, start: np.ndarray
 ) -> Normal:
-    """The likeliest coefficients by Newton's method, and the curvature there."""
+    """The most likely coefficients by Newton's method with step halving, and the curvature
+    there."""
     at, value = start, _loss(design, counts, precision, start)
-    while True:
+    for _ in range(MOST_STEPS):
         slope, curvature = _derivatives(design, counts, precision, at)
         factor = np.linalg.cholesky(curvature)
         step = cho_solve((factor, True), slope.ravel()).reshape(at.shape)
-        gain = float((slope * step).sum())
-        size = 1.0
-        while size > 1e-4 and gain > 1e-8:
+        decrease = float((slope * step).sum())
+        if decrease <= CONVERGED:
+            return Normal(at, factor)
+        for size in STEP_SIZES:
             tried = _loss(design, counts, precision, at - size * step)
-            if tried <= value - 1e-4 * size * gain:
+            if tried <= value - 1e-4 * size * decrease:
                 break
-            size /= 2
-        else:
+        else:  # rounding hides what is left to gain
             return Normal(at, factor)
         at, value = at - size * step, tried
+    raise RuntimeError(f"the fit has not converged after {MOST_STEPS} Newton steps.")
 
 
-def log_chances(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+def log_probabilities(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Log-probabilities (row, next state)."""
     logits = design @ coefficients.T @ contrasts(coefficients.shape[0] + 1).T
-    logits = logits - logits.max(axis=1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return log_softmax(logits, axis=1)
 
 
 def _loss(design: np.ndarray, counts: np.ndarray, precision: np.ndarray, at: np.ndarray) -> float:
-    return float(-(counts * log_chances(design, at)).sum() + (precision * at**2).sum() / 2)
+    return float(-(counts * log_probabilities(design, at)).sum() + (precision * at**2).sum() / 2)
 
 
 def _derivatives(
     design: np.ndarray, counts: np.ndarray, precision: np.ndarray, at: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     spread = contrasts(counts.shape[1])
-    chance, total = np.exp(log_chances(design, at)), counts.sum(axis=1)
+    chance, total = np.exp(log_probabilities(design, at)), counts.sum(axis=1)
     slope = ((total[:, None] * chance - counts) @ spread).T @ design + precision * at
     n, size = at.shape
     flat = np.zeros((n * n, size * size))
-    rows = max(1, NUMBERS // (n * n + size * size))
+    rows = max(1, MOST_PRODUCTS // (n * n + size * size))
     for first in range(0, len(design), rows):
         part = slice(first, first + rows)
         centred = chance[part] @ spread
@@ -263,3 +279,48 @@ def _derivatives(
         flat += covariance.reshape(-1, n * n).T @ products.reshape(-1, size * size)
     curvature = flat.reshape(n, n, size, size).swapaxes(1, 2).reshape(n * size, n * size)
     return slope, curvature + np.diag(np.tile(precision, n))
+
+
+def log_evidence(chances: np.ndarray, counts: np.ndarray, kappa: float) -> float:
+    """Log-probability of counts (cell, state) under the Dirichlet-multinomial, up to a constant
+    that does not depend on κ.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.logs.shrinkage import log_evidence
+    >>> half, twice = np.array([[0.5, 0.5]]), np.array([[2.0, 0.0]])
+    >>> round(float(np.exp(log_evidence(half, twice, 1.0))), 4)  # 1/2 · (1/2 + 1)/(1 + 1)
+    0.375
+    """
+    share = kappa * np.maximum(chances, SMALLEST)
+    whole = share.sum(axis=1)
+    each = (gammaln(share + counts) - gammaln(share)).sum(axis=1)
+    return float((each + gammaln(whole) - gammaln(whole + counts.sum(axis=1))).sum())
+
+
+def kappa_weights(chances: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The posterior probability of each κ of the grid, under equal prior probabilities."""
+    # A cell seen once says nothing about how people differ from each other.
+    often = counts.sum(axis=1) > 1
+    scores = np.array([log_evidence(chances[often], counts[often], kappa) for kappa in KAPPAS])
+    return softmax(scores)
+
+
+def transition_weight(total: np.ndarray, kappa: float) -> np.ndarray:
+    """The weight of each transition in a cell of `total` of them. Transitions of one person say
+    less about the population than as many of different people, by the variance of the
+    Dirichlet-multinomial.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.logs.shrinkage import transition_weight
+    >>> transition_weight(np.array([1.0, 9.0]), 1.0).tolist()
+    [1.0, 0.2]
+    """
+    return (1 + kappa) / (np.maximum(total, 1) + kappa)
+
+
+def dirichlet(rng: np.random.Generator, shape: np.ndarray) -> np.ndarray:
+    """Draws of distributions along the last axis."""
+    drawn = rng.standard_gamma(shape)
+    # All can underflow to 0 only where every parameter is tiny.
+    drawn = np.where(drawn.sum(axis=-1, keepdims=True) > 0, drawn, shape)
+    return drawn / drawn.sum(axis=-1, keepdims=True)

@@ -1,4 +1,7 @@
-"""Logs of a programme that never was: for tests and studies, where the truth must be known."""
+"""Made-up logs: of any domain, for tests and studies in which the truth must be known, and of the
+example programme of the tutorial."""
+
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -8,10 +11,17 @@ import polars as pl
 from prefermab.arms import Arms, Key
 from prefermab.domains.base import FiniteDomain
 from prefermab.errors import count
-from prefermab.errors import share as checked
+from prefermab.errors import share as checked_share
+from prefermab.programme.tables import write_table
+
+STATES = ("engaged", "drifting", "silent")
+REGIONS = ("north", "south", "east")
+NURSES = ("Ana", "Bo", "Chi")
+CALLED = 0.08
+"""Share of the people who are called in a week, at random."""
 
 
-def simulate(
+def simulate_log(
     domain: FiniteDomain,
     people: int = 2000,
     rounds: int = 26,
@@ -21,15 +31,15 @@ def simulate(
     stay: float = 1.0,
     missing: float = 0.0,
 ) -> pl.DataFrame:
-    """A log of `people` arms of a domain, of whom a random `share` gets a random active action in
-    each round.
+    """A log of `people` arms of a domain; a random `share` gets a random active action in each
+    round.
 
-    With `stay` below 1 people come when they like and leave with probability 1 - stay after each
-    round; `missing` is the share of rows that nobody wrote down.
+    With `stay` below 1 people join at a random time and leave with probability 1 - stay after each
+    round; `missing` is the share of rows that are left out.
 
     >>> import prefermab as pm
-    >>> from prefermab.programme.logs.simulated import simulate
-    >>> simulate(pm.domains.Synthetic(), people=2, rounds=3).shape
+    >>> from prefermab.programme.logs.simulated import simulate_log
+    >>> simulate_log(pm.domains.Synthetic(), people=2, rounds=3).shape
     (6, 8)
     """
     n, length = count(people, "people"), count(rounds, "rounds", at_least=2)
@@ -37,8 +47,8 @@ def simulate(
     key_arms, key_start = jax.random.split(jax.random.key(seed))
     if arms is None:
         arms = domain.draw_arms(key_arms, n)
-    table, features, state = (np.asarray(x) for x in _seen(domain, arms, n, key_start))
-    acted = rng.random((length, n)) < checked(share, "share")
+    table, features, state = (np.asarray(x) for x in _describe_arms(domain, arms, n, key_start))
+    acted = rng.random((length, n)) < checked_share(share, "share")
     actions = np.where(acted, rng.integers(1, domain.n_actions, (length, n)), 0)
     states = np.empty((length, n), int)
     for now in range(length):
@@ -55,12 +65,12 @@ def simulate(
             "action": np.array(domain.action_names)[actions[kept]],
         }
     )
-    seen = dict(zip(domain.feature_names, features[person[kept]].T.astype(float), strict=True))
-    return frame.with_columns(**seen).fill_nan(None).sort("id", "time")
+    known = dict(zip(domain.feature_names, features[person[kept]].T.astype(float), strict=True))
+    return frame.with_columns(**known).fill_nan(None).sort("id", "time")
 
 
 @eqx.filter_jit
-def _seen(domain: FiniteDomain, arms: Arms, n_arms: int, key: Key):
+def _describe_arms(domain: FiniteDomain, arms: Arms, n_arms: int, key: Key):
     """Transitions, features and first states of arms."""
     start = jax.vmap(domain.start)(jax.random.split(key, n_arms), arms)
     return jax.vmap(domain.transitions)(arms), domain.features(arms), start
@@ -70,10 +80,92 @@ def _present(
     rng: np.random.Generator, people: int, rounds: int, stay: float, missing: float
 ) -> np.ndarray:
     """(round, person): who has a row."""
-    kept = rng.random((rounds, people)) >= checked(missing, "missing")
-    if checked(stay, "stay") == 1:
+    kept = rng.random((rounds, people)) >= checked_share(missing, "missing")
+    if checked_share(stay, "stay") == 1:
         return kept
     begun = rng.integers(0, rounds, people)
     length = rng.geometric(max(1 - stay, 1e-9), people)
     time = np.arange(rounds)[:, None]
     return kept & (time >= begun) & (time < begun + length)
+
+
+def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 0) -> bool:
+    """Writes people.csv and log.csv of the example; returns whether it replaced files.
+
+    Mothers get health messages; each week a few of them get a call as well. How much a call helps
+    depends on who they are, which can be learned from the log.
+
+    >>> import pathlib, tempfile
+    >>> from prefermab.programme.logs.simulated import write_example
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> write_example(folder, people=20, weeks=4)
+    False
+    >>> sorted(file.name for file in folder.iterdir())
+    ['log.csv', 'people.csv']
+    """
+    now, log = example_tables(people, weeks, seed)
+    named = {folder / "people.csv": now, folder / "log.csv": log}
+    replaced = any(path.exists() for path in named)
+    for path, table in named.items():
+        write_table(table, path)
+    return replaced
+
+
+def example_tables(
+    people: int = 400, weeks: int = 26, seed: int = 0
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The people as they are now, and the log."""
+    rng = np.random.default_rng(count(seed, "seed", at_least=0))
+    who = _example_people(rng, count(people, "people"))
+    log, state, since = _example_weeks(rng, who, count(weeks, "weeks", at_least=2))
+    now = who.with_columns(
+        pl.Series("state", np.array(STATES)[state]),
+        pl.Series("rounds_since_action", since).replace(0, None),
+        pl.Series("nurse", np.array(NURSES)[rng.integers(0, 3, people)]),
+        pl.Series("do_not_call", np.where(rng.random(people) < 0.02, "yes", "no")),
+    ).filter(pl.col("left") > weeks)
+    order = ["id", "state", "age", "phone", "region", "nurse", "do_not_call", "rounds_since_action"]
+    return now.select(order), log
+
+
+def _example_people(rng: np.random.Generator, size: int) -> pl.DataFrame:
+    age = rng.integers(17, 43, size).astype(float)
+    return pl.DataFrame(
+        {
+            "id": [f"m{i:04d}" for i in range(1, size + 1)],
+            "age": np.where(rng.random(size) < 0.05, np.nan, age),
+            "phone": np.where(rng.random(size) < 0.6, "own", "shared"),
+            "region": np.array(REGIONS)[rng.choice(3, size, p=[0.2, 0.3, 0.5])],
+            "joined": np.where(rng.random(size) < 0.7, 1, rng.integers(2, 20, size)),
+            "left": np.where(rng.random(size) < 0.85, 999, rng.integers(12, 26, size)),
+        }
+    ).with_columns(pl.col("age").fill_nan(None))
+
+
+def _example_weeks(
+    rng: np.random.Generator, who: pl.DataFrame, weeks: int
+) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+    """The log, everyone's state after it, and the weeks since their last call (0: never)."""
+    size = len(who)
+    own, north = (who["phone"] == "own").to_numpy(), (who["region"] == "north").to_numpy()
+    age = who["age"].fill_null(28).to_numpy()
+    state, since, parts = rng.integers(0, 3, size), np.zeros(size, int), []
+    for week in range(1, weeks + 1):
+        here = ((who["joined"] <= week) & (who["left"] > week)).to_numpy()
+        called = here & (rng.random(size) < CALLED)
+        parts.append(
+            who.select("id", pl.lit(week).alias("week"), "age", "phone", "region")
+            .with_columns(
+                pl.Series("state", np.array(STATES)[state]),
+                pl.Series("action", np.where(called, "call", "none")),
+            )
+            .filter(pl.Series(here))
+        )
+        since = np.where(called, 1, np.where(since > 0, since + 1, 0))
+        # A call helps those with a phone of their own most, and the young; the north drifts faster.
+        lift = np.where(called, np.where(own, 1.9, 0.5) + (30 - age) / 30, 0.0)
+        better = 1 / (1 + np.exp(-(np.array([1.6, -1.2, -2.6])[state] - 0.5 * north + lift)))
+        up = rng.random(size) < better
+        falls = rng.random(size) < 0.45
+        state = np.where(up, np.maximum(state - 1, 0), np.minimum(state + falls, 2))
+    return pl.concat(parts), state, since

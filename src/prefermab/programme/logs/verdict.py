@@ -1,5 +1,5 @@
-"""Whether a log shows that a model gains anything: the gain, the same where nothing can be gained,
-and all that speaks against believing it."""
+"""Whether a log shows that a model gains anything: the gain, the same on a placebo, and everything
+that speaks against believing it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,111 +7,123 @@ from typing import Literal
 
 import numpy as np
 
-from prefermab.programme.logs.allocation import Allocation, allocation_of
+from prefermab.programme.logs.allocation import Allocation, check_allocation
 from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.gain import Gain, Judged, judge
-from prefermab.programme.logs.reading import Log
-from prefermab.programme.logs.seen import shuffled
-from prefermab.programme.logs.shapes import FEW, Caution, cautions
+from prefermab.programme.logs.gain import Comparison, Gain, estimate_gain
+from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.warnings import FEW, LogWarning, log_warnings
 from prefermab.programme.tables import people
 
 Verdict = Literal["shown", "not shown", "cannot tell"]
 
 SHUFFLES, ORDERS = 5, 2
-"""Logs with shuffled actions that are judged beside the log itself, and with how many orders."""
+"""Placebo logs with shuffled actions, and the random orders of people for each."""
 
 UNSEEN = 0.2
-"""Share of the model's spending where the log almost never acted, from which on nothing is told."""
+"""Share of the model's spending where the log almost never acted above which no gain is
+measured."""
 
 MOST_ROUNDS = 12
-"""That a gain is counted over, unless asked otherwise: as far as the recipe looks ahead."""
+"""Rounds that a gain is counted over at most, unless given: the horizon of the recipe."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Findings:
-    """What a log shows. `placebo` has the gains found in logs whose actions were shuffled among the
-    people in the same state and round: they should be about 0."""
+class Assessment:
+    """What a log shows. `comparison` is None where there are too few people. `placebo` has the
+    gains found in logs whose actions were shuffled: they should be about 0."""
 
     verdict: Verdict
-    judged: Judged | None
+    comparison: Comparison | None
     placebo: tuple[Gain, ...]
     allocation: Allocation
-    cautions: tuple[Caution, ...]
+    warnings: tuple[LogWarning, ...]
 
 
-def usual_rounds(log: Log) -> int:
-    """Rounds that a gain is counted over if nobody says: half as many as the log has, at most as
-    many as the recipe looks ahead."""
+def default_rounds(log: Log) -> int:
+    """Rounds that a gain is counted over: half as many as the log has, at most 12."""
     return int(np.clip(log.found.rounds // 2, 2, MOST_ROUNDS))
 
 
-def find(
+def assess(
     log: Log,
     fit: Fit,
     budget: float,
     rounds: int,
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
-) -> Findings:
-    """Judges a log, with `budget` to spend on a person in a round on average."""
-    allocation = allocation_of(log, fit)
-    warned = [*cautions(log), *allocation.cautions(log.found.unit)]
+) -> Assessment:
+    """The verdict on a log, with `budget` for a person and round on average."""
+    allocation = check_allocation(log, fit)
+    warnings = [*log_warnings(log), *allocation.warnings(log.found.unit)]
     few = _too_few(log)
     if few is not None:
-        return Findings("cannot tell", None, (), allocation, (*warned, few))
+        return Assessment("cannot tell", None, (), allocation, (*warnings, few))
 
-    def told(first: float, share: float) -> Callable[[float, str], None]:
+    def within(first: float, share: float) -> Callable[[float, str], None]:
         return lambda done, what: progress and progress(first + share * done, what)
 
-    judged = judge(log, budget, rounds, seed, progress=told(0.0, 0.5))
+    comparison = estimate_gain(log, budget, rounds, seed, progress=within(0.0, 0.5))
     placebo = []
     for number in range(SHUFFLES):
-        mixed = shuffled(log.transitions, seed + number + 1)
-        part = told(0.5 + 0.5 * number / SHUFFLES, 0.5 / SHUFFLES)
-        placebo.append(judge(log, budget, rounds, seed, ORDERS, mixed, part).gain)
-    warned += _doubts(judged, placebo)
-    return Findings(verdict_of(judged.gain, warned), judged, tuple(placebo), allocation, (*warned,))
+        mixed = shuffle_actions(log.transitions, seed + number + 1)
+        part = within(0.5 + 0.5 * number / SHUFFLES, 0.5 / SHUFFLES)
+        placebo.append(estimate_gain(log, budget, rounds, seed, ORDERS, mixed, part).gain)
+    warnings += _doubts(comparison, placebo)
+    verdict = decide(comparison.gain, warnings)
+    return Assessment(verdict, comparison, tuple(placebo), allocation, tuple(warnings))
 
 
-def verdict_of(gain: Gain, warned: list[Caution]) -> Verdict:
-    """Nothing can be told from a log that something spoils, whatever its figures are.
+def decide(gain: Gain, warnings: list[LogWarning]) -> Verdict:
+    """`cannot tell` if any warning spoils the log; otherwise by the gain's interval.
 
     >>> from prefermab.programme.logs.gain import Gain
-    >>> from prefermab.programme.logs.verdict import verdict_of
-    >>> verdict_of(Gain(0.4, 0.1, 0.7, 0.18), [])
+    >>> from prefermab.programme.logs.verdict import decide
+    >>> decide(Gain(0.4, 0.1, 0.7, 0.18), [])
     'shown'
     """
-    if any(caution.spoils for caution in warned):
+    if any(warning.spoils for warning in warnings):
         return "cannot tell"
     return "shown" if gain.shown else "not shown"
 
 
-def _too_few(log: Log) -> Caution | None:
-    """Where there are not enough people to learn from some and judge on others."""
+def shuffle_actions(moves: Transitions, seed: int) -> Transitions:
+    """The placebo: actions shuffled among the people in the same state and round, which removes any
+    effect of acting and keeps everything else."""
+    chance = np.random.default_rng(seed).random(len(moves))
+    as_is = np.lexsort((np.arange(len(moves)), moves.state, moves.round))
+    mixed = np.lexsort((chance, moves.state, moves.round))
+    action = moves.action.copy()
+    action[as_is] = moves.action[mixed]
+    return dataclasses.replace(moves, action=action)
+
+
+def _too_few(log: Log) -> LogWarning | None:
+    """A warning where there are not enough people to learn from some and measure on others."""
     moves = log.transitions
-    for who, told in (
+    for who, which in (
         (moves.person, "with transitions"),
         (moves.person[moves.action > 0], "who were acted on"),
     ):
         n = len(np.unique(who))
         if n < FEW:
-            return Caution(
+            return LogWarning(
                 "too_few_to_judge",
-                f"there are {people(n)} {told}, and at least {FEW} are needed to learn from some "
+                f"there are {people(n)} {which}, and at least {FEW} are needed to learn from some "
                 "and judge on others: collect more.",
                 spoils=True,
             )
     return None
 
 
-def _doubts(judged: Judged, placebo: list[Gain]) -> list[Caution]:
+def _doubts(comparison: Comparison, placebo: list[Gain]) -> list[LogWarning]:
+    """Warnings about the estimate itself."""
     found = []
-    if judged.unseen > UNSEEN:
+    if comparison.unseen > UNSEEN:
         found.append(
-            Caution(
+            LogWarning(
                 "never_tried",
-                f"{judged.unseen:.0%} of what the model would spend goes to people and states in "
-                "which the log almost never acted, so that nobody saw what comes of it: act on "
+                f"{comparison.unseen:.0%} of what the model would spend goes to people and states "
+                "in which the log almost never acted, so that nobody saw what comes of it: act on "
                 "some of them, chosen at random, first.",
                 spoils=True,
             )
@@ -119,7 +131,7 @@ def _doubts(judged: Judged, placebo: list[Gain]) -> list[Caution]:
     claimed = sum(gain.shown for gain in placebo)
     if claimed > 1:
         found.append(
-            Caution(
+            LogWarning(
                 "placebo_shown",
                 f"in {claimed} of {len(placebo)} logs whose actions were shuffled, so that nothing "
                 "can be gained, a gain was found all the same: figures of this log cannot be "

@@ -1,29 +1,30 @@
-"""How well a fit predicts what it has not seen: the last rounds of a log, and other people."""
+"""How well a fit predicts data it has not seen: the last rounds of a log, and other people."""
 
 import dataclasses
 
 import numpy as np
 import polars as pl
+from scipy.special import softmax
 
 from prefermab.programme.logs.fitting import Fit, fit_log
-from prefermab.programme.logs.people import LEAST
 from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.shrinkage import SMALLEST
 
 SHARE, LEAST_ROWS = 0.2, 30
-"""Of the transitions, how many are held out, and at least."""
+"""Share of the transitions that is held out, and the fewest transitions on either side."""
 
 BINS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Losses of ways to predict, each with and without what the next one knows, and how
-    often what was predicted came. Without features there are two ways.
+    """Losses of predictors, each of which knows more than the one before, and the calibration of
+    the last. Without features there are two.
 
-    `losses`: predictor, where (all transitions, or those under an action), n, loss (mean minus
-    log-probability of what came), better (than the row above it) and stderr of that, people taken
-    as independent of each other. `calibration`: predicted, observed, low, high, n, for tenths of
-    all predictions by their size.
+    `losses`: predictor, where (all transitions, or those under an action), n, loss (mean negative
+    log-probability of the next state), better (than the row above it) and the stderr of that,
+    clustered by person. `calibration`: predicted, observed, low, high, n, for tenths of all
+    predictions by their size.
     """
 
     name: str
@@ -34,25 +35,25 @@ class HeldOut:
 
 
 def hold_out(log: Log, draws: int = 64, seed: int = 0) -> list[HeldOut]:
-    """Fits most of a log and predicts the rest: the last rounds, and people whom the fit has never
-    seen. What leaves too few transitions on either side is left out."""
+    """Fits most of a log and predicts the rest: the last rounds, and people who were left out of
+    the fit. A split with too few transitions on either side is left out."""
     moves, found = log.transitions, []
     late = _late(moves)
     if _enough(late):
         n = len(np.unique(moves.round[late]))
         words = "The last round" if n == 1 else f"The last {n} rounds"
-        found.append(_held(log, late, "rounds", words, draws, seed))
+        found.append(_predict_held(log, late, "rounds", words, draws, seed))
     people = np.unique(moves.person)
     chosen = np.random.default_rng(seed).permutation(people)[: max(1, round(SHARE * len(people)))]
     others = np.isin(moves.person, chosen)
     if _enough(others):
         words = f"{len(chosen):,} other people"
-        found.append(_held(log, others, "people", words, draws, seed))
+        found.append(_predict_held(log, others, "people", words, draws, seed))
     return found
 
 
 def _late(moves: Transitions) -> np.ndarray:
-    """Transitions of the last rounds that together are a fifth of all, or more."""
+    """The transitions of the last rounds that together are at least a fifth of all."""
     times, sizes = np.unique(moves.round, return_counts=True)
     after = np.cumsum(sizes[::-1])[::-1]
     first = np.flatnonzero(after >= SHARE * len(moves))[-1]
@@ -63,10 +64,12 @@ def _enough(held: np.ndarray) -> bool:
     return bool(min(held.sum(), (~held).sum()) >= LEAST_ROWS)
 
 
-def _held(log: Log, held: np.ndarray, name: str, words: str, draws: int, seed: int) -> HeldOut:
+def _predict_held(
+    log: Log, held: np.ndarray, name: str, words: str, draws: int, seed: int
+) -> HeldOut:
     before, after = log.transitions.where(~held), log.transitions.where(held)
     fit = fit_log(log, draws, seed, before)
-    predicted = {"state and action": _pooled(log, before, after)}
+    predicted = {"state and action": _pooled_shares(log, before, after)}
     if log.columns:
         predicted["and features"] = _by_features(fit, log, after, None)
     if name == "rounds":
@@ -75,34 +78,34 @@ def _held(log: Log, held: np.ndarray, name: str, words: str, draws: int, seed: i
     return HeldOut(name, words, _losses(predicted, after), _calibration(best, after))
 
 
-def verdict(held: HeldOut) -> str:
-    """Whether features helped to predict what was held out, and what follows."""
+def features_verdict(held: HeldOut) -> str:
+    """Whether features helped to predict what was held out, and what to do."""
     if "and features" not in held.losses["predictor"]:
         return "The log has no features: it predicts by state, action and own past alone."
     places = {"all": "for all transitions", "under an action": "for those under an action"}
-    told, found = [], set()
+    sentences, found = [], set()
     for row in held.losses.filter(pl.col("predictor") == "and features").iter_rows(named=True):
-        # Without a second person nothing says how far chance goes.
+        # With one person only there is no standard error.
         if not row["stderr"]:
             continue
         low, high = (row["better"] + z * row["stderr"] for z in (-1.645, 1.645))
         place = 0 if low > 0 else 2 if high < 0 else 1
         words = ("features helped", "it is open whether features help", "features made it worse")
         change = f"{-row['better']:+.4f}, 90 % interval {-high:+.4f} to {-low:+.4f}"
-        told.append(f"{places[row['where']]} {words[place]} (error {change})")
+        sentences.append(f"{places[row['where']]} {words[place]} (error {change})")
         found.add(place)
     if not found:
         return "Too little was held out to say whether features help: collect more."
-    follows = (
+    advice = (
         "They are worth keeping.",
         "Keep the few that matter (`--features` names them), or collect more.",
         "Leave features out (`--features` names those to keep, or none), or collect more.",
     )
-    return f"In predicting what was held out, {'; '.join(told)}. {follows[max(found)]}"
+    return f"In predicting what was held out, {'; '.join(sentences)}. {advice[max(found)]}"
 
 
-def _pooled(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
-    """What followed a state and action, whoever it was; one transition's worth to each alike."""
+def _pooled_shares(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
+    """Shares of next states by state and action; a prior counts as one transition."""
     counts = np.zeros(log.shape)
     np.add.at(counts, (before.state, before.action, before.following), 1.0)
     chances = (counts + 1 / log.shape[0]) / (counts.sum(axis=-1, keepdims=True) + 1)
@@ -110,22 +113,22 @@ def _pooled(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
 
 
 def _by_features(fit: Fit, log: Log, after: Transitions, before: Transitions | None) -> np.ndarray:
-    """The mean over draws of what the features say and, where given, each person's own past."""
+    """The mean over draws of what the features and, where `before` is given, each person's own past
+    predict."""
     known, own = fit.terms(log.profiles)[after.profile], 0.0
     if before is not None:
         own = _own_counts(log, before, after)
     total = np.zeros((len(after), log.shape[0]))
     for coefficients, kappa in zip(fit.draws, fit.kappas, strict=True):
         here = coefficients[after.state, after.action]
-        logits = np.einsum("itx,ix->it", here, known)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        shape = kappa * np.maximum(odds / odds.sum(axis=1, keepdims=True), LEAST) + own
-        total += shape / shape.sum(axis=1, keepdims=True)
+        chances = softmax(np.einsum("itx,ix->it", here, known), axis=1)
+        concentration = kappa * np.maximum(chances, SMALLEST) + own
+        total += concentration / concentration.sum(axis=1, keepdims=True)
     return total / len(fit.draws)
 
 
 def _own_counts(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
-    """(transition, next state): what followed before for the same person, state and action."""
+    """(transition, next state): earlier counts for the same person, state and action."""
     n_states, n_actions, _ = log.shape
     cell = lambda it: (it.person * n_states + it.state) * n_actions + it.action  # noqa: E731
     known, place = np.unique(cell(before), return_inverse=True)
@@ -153,7 +156,7 @@ def _losses(predicted: dict[str, np.ndarray], after: Transitions) -> pl.DataFram
 
 
 def _mean_by_person(values: np.ndarray, person: np.ndarray) -> tuple[float, float]:
-    """A mean, and its standard error when only people are independent."""
+    """A mean, and its standard error clustered by person."""
     mean = float(values.mean())
     _, place = np.unique(person, return_inverse=True)
     sums = np.bincount(place, weights=values - mean)
@@ -162,7 +165,7 @@ def _mean_by_person(values: np.ndarray, person: np.ndarray) -> tuple[float, floa
 
 
 def _calibration(chances: np.ndarray, after: Transitions) -> pl.DataFrame:
-    """Every next state of every transition is one prediction; tenths of them by size."""
+    """Predicted and observed shares; every next state of every transition is one prediction."""
     came = after.following[:, None] == np.arange(chances.shape[1])
     order = np.argsort(chances, axis=None, kind="stable")
     rows = []
@@ -170,16 +173,16 @@ def _calibration(chances: np.ndarray, after: Transitions) -> pl.DataFrame:
         if not len(part):
             continue
         hits, n = came.ravel()[part].sum(), len(part)
-        low, high = wilson(int(hits), n)
+        low, high = wilson_interval(int(hits), n)
         rows.append((float(chances.ravel()[part].mean()), float(hits / n), low, high, n))
     return pl.DataFrame(rows, schema=["predicted", "observed", "low", "high", "n"], orient="row")
 
 
-def wilson(hits: int, n: int) -> tuple[float, float]:
-    """A 95 % interval for a share, by Wilson's score.
+def wilson_interval(hits: int, n: int) -> tuple[float, float]:
+    """A 95 % interval for a share, by Wilson's score (1927).
 
-    >>> from prefermab.programme.logs.heldout import wilson
-    >>> [round(end, 3) for end in wilson(5, 10)]
+    >>> from prefermab.programme.logs.holdout import wilson_interval
+    >>> [round(end, 3) for end in wilson_interval(5, 10)]
     [0.237, 0.763]
     """
     z = 1.96

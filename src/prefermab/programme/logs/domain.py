@@ -1,0 +1,232 @@
+"""The domain of a log: arms drawn from the posterior of its fit.
+
+Training sees arms of many posterior draws, so that the model learns what acting is worth on average
+over all that the log leaves open.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from prefermab.arms import Arm, Key, State
+from prefermab.domains.base import FiniteDomain
+from prefermab.errors import count, share
+from prefermab.features import FeatureMap
+from prefermab.programme.logs.fitting import Fit, Terms, fit_log, transition_tables
+from prefermab.programme.logs.reading import Log, read_log
+from prefermab.programme.logs.shrinkage import SMALLEST, dirichlet
+from prefermab.programme.logs.warnings import log_warnings
+
+DRAWS = 64
+"""Posterior draws that arms are drawn from."""
+
+MOST_ARMS, MOST_NUMBERS = 1 << 14, 1 << 24
+"""Arms that are drawn in advance, and the most numbers that their tables may have together."""
+
+ANYWHERE = 0.02
+"""Share of starts in any state, so that training meets every state."""
+
+
+class Logged(FiniteDomain):
+    """Arms that could be those of a log, made by `from_log`.
+
+    An arm is a person of the log with a transition table of their own, drawn from the posterior;
+    or, with probability `newcomers`, a new person who is like one of them and has no past. Many
+    arms are drawn in advance, the same number for each posterior draw; drawing arms resamples them.
+
+    Arms start in the last state that was seen of them, newcomers in a state in which people were
+    first seen.
+    """
+
+    table: Float[Array, "given state act state"]
+    feature_table: Float[Array, "given feat"]
+    starts: Float[Array, "given state"]
+    reward_table: Float[Array, "state"]
+    cost_table: Float[Array, "act"]
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    present: Float[Array, ""]
+    spent: Float[Array, ""]
+
+    name: ClassVar[str] = "logged"
+
+    def __init__(
+        self, log: Log, fit: Fit, seed: int = 0, newcomers: float = 0.5, draws: int = DRAWS
+    ):
+        rng = np.random.default_rng(count(seed, "seed", at_least=0))
+        draws = min(count(draws, "draws"), len(fit.draws))
+        arms = draw_posterior_arms(rng, log, fit, share(newcomers, "newcomers"), draws)
+        self.feature_map = FeatureMap("identity")
+        self.table = jnp.asarray(arms.table, jnp.float32)
+        self.feature_table = jnp.asarray(arms.features, jnp.float32)
+        self.starts = jnp.asarray(arms.starts, jnp.float32)
+        self.reward_table = jnp.asarray(log.labels.rewards, jnp.float32)
+        self.cost_table = jnp.asarray(log.labels.costs, jnp.float32)
+        self.state_names, self.action_names = log.labels.states, log.labels.actions
+        self.parameter_names = log.feature_names
+        # As arrays, so that logs that differ in these only share compiled code.
+        self.present = jnp.asarray(log.found.present, jnp.float32)
+        self.spent = jnp.asarray(log.spent, jnp.float32)
+
+    @property
+    def usual_arms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """People with a row in a round of the log."""
+        return max(1, round(float(self.present)))
+
+    @property
+    def usual_budget(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The mean cost of a round of the log."""
+        return float(self.spent)
+
+    def draw(self, key: Key) -> Arm:
+        return jax.random.randint(key, (), 0, self.table.shape[0])
+
+    def parameters(self, arm: Arm) -> Float[Array, "param"]:
+        return self.feature_table[arm]
+
+    def costs(self, arm: Arm) -> Float[Array, "act"]:
+        return self.cost_table
+
+    def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
+        return self.reward_table[state]
+
+    def start(self, key: Key, arm: Arm) -> State:
+        reached = jnp.cumsum(self.starts[arm])
+        return jnp.sum(reached <= jax.random.uniform(key) * reached[-1])
+
+    def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
+        return self.table[arm, cell, action]
+
+
+def from_log(
+    log: Any,
+    *,
+    id: str = "id",
+    time: str = "time",
+    state: str = "state",
+    action: str = "action",
+    features: Sequence[str] | None = None,
+    costs: Mapping[Any, Any] | Sequence[Any] | None = None,
+    rewards: Mapping[Any, Any] | None = None,
+    passive: Any = None,
+    available: str | None = None,
+    reached: str | None = None,
+    every: Any = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Logged:
+    """A domain whose arms are like the people of a log.
+
+    Each warning about the log is given as a Python warning (`LogWarning`) of one sentence.
+
+    Args:
+        log: A polars or pandas frame, or a CSV or Parquet file, with one row for each person and
+            round.
+        id: Column that says which person a row belongs to.
+        time: Column of whole numbers or dates.
+        state: Column of the person's state in that round.
+        action: Column of what was done in that round; it leads to the next round's state.
+        features: Columns that people are told apart by; all other columns if left out, none if
+            empty: then people differ by their state alone.
+        costs: The cost of each action, by action or in the order of their names; the one that costs
+            0 is the passive one. Left out, `passive` (or the action 0) costs 0 and the others 1.
+        rewards: The reward of each state.
+        passive: The action that means doing nothing, where the costs do not show it.
+        available: Column of true and false: who could be acted on. A column of this name is used if
+            there is one.
+        reached: Column of true and false: whom an action reached. A column of this name is used if
+            there is one.
+        every: Length of a round, such as `7d`, `2w`, `1m` or a number; the most common time between
+            two rows of a person if left out.
+        draws: Posterior draws of the fit that arms are drawn from.
+        seed: Random seed.
+
+    Returns:
+        The domain, to pretrain and to evaluate on.
+
+    >>> import prefermab as pm
+    >>> from prefermab.programme.logs.simulated import simulate_log
+    >>> log = simulate_log(pm.domains.Armman(), people=60, rounds=10, share=0.2)
+    >>> domain = pm.from_log(log, costs={"none": 0, "call": 1},
+    ...     rewards={"motivated": 1, "persuadable": 0.5, "lost cause": 0})
+    >>> domain.action_names, domain.n_cells, domain.usual_arms
+    (('none', 'call'), 3, 60)
+    """
+    checked = read_log(
+        log, id=id, time=time, state=state, action=action, features=features, costs=costs,
+        rewards=rewards, passive=passive, available=available, reached=reached, every=every,
+    )  # fmt: skip
+    for warning in log_warnings(checked):
+        warnings.warn(warning, stacklevel=2)
+    return Logged(checked, fit_log(checked, seed=seed), seed, draws=draws)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PosteriorArms:
+    """Arms: transitions (arm, state, action, next state), features (arm, feature) and probabilities
+    of the first state (arm, state). Arm i belongs to the posterior draw i modulo their number."""
+
+    table: np.ndarray
+    features: np.ndarray
+    starts: np.ndarray
+
+
+def draw_posterior_arms(
+    rng: np.random.Generator, log: Log, fit: Fit, newcomers: float, draws: int
+) -> PosteriorArms:
+    """The same number of people for each of the first posterior draws, each with a table drawn from
+    what their features, and their own past, leave open."""
+    size = max(2, min(MOST_ARMS, MOST_NUMBERS // int(np.prod(log.shape))) // draws)
+    person = rng.integers(0, len(log.features), (size, draws))
+    new = rng.random((size, draws)) < newcomers
+    noise = bandwidth(fit.terms, len(log.features))
+    features = log.features[person]
+    features = features + new[..., None] * noise * rng.standard_normal(features.shape)
+    order = np.argsort(log.transitions.person, kind="stable")
+    ends = np.searchsorted(log.transitions.person[order], np.arange(len(log.features) + 1))
+    table = np.empty((size, draws, *log.shape), np.float32)
+    for draw in range(draws):
+        chances = transition_tables(fit.draws[draw], fit.terms(features[:, draw]))
+        concentration = fit.kappas[draw] * np.maximum(chances, SMALLEST)
+        own = np.where(new[:, draw], -1, person[:, draw])
+        table[:, draw] = dirichlet(rng, concentration + _past_counts(log, own, order, ends))
+    arrivals = _state_shares(log.first_state, log.shape[0])
+    starts = np.where(new[..., None], arrivals, _starts(log.last_state, arrivals)[person])
+    parts = (table, features, starts)
+    return PosteriorArms(*(part.reshape(size * draws, *part.shape[2:]) for part in parts))
+
+
+def bandwidth(terms: Terms, people: int) -> np.ndarray:
+    """How far the numbers of a newcomer lie from those of the person they are like: the bandwidth
+    of a kernel density estimate by Scott's rule."""
+    return np.where(terms.numeric, terms.spread, 0.0) * people ** (-1 / (terms.numeric.sum() + 4))
+
+
+def _past_counts(log: Log, person: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """(arm, state, action, next state): transitions of these people, none for person -1."""
+    counts = np.zeros((len(person), *log.shape), np.float32)
+    lengths = np.where(person >= 0, ends[person + 1] - ends[person], 0)
+    arm = np.repeat(np.arange(len(person)), lengths)
+    place = np.arange(len(arm)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    event = order[ends[person[arm]] + place]
+    seen = log.transitions
+    np.add.at(counts, (arm, seen.state[event], seen.action[event], seen.following[event]), 1.0)
+    return counts
+
+
+def _state_shares(states: np.ndarray, n_states: int) -> np.ndarray:
+    known = np.bincount(states[states >= 0], minlength=n_states)
+    return (1 - ANYWHERE) * known / max(known.sum(), 1) + ANYWHERE / n_states
+
+
+def _starts(last: np.ndarray, arrivals: np.ndarray) -> np.ndarray:
+    n_states = len(arrivals)
+    here = (1 - ANYWHERE) * np.eye(n_states)[np.maximum(last, 0)] + ANYWHERE / n_states
+    return np.where(last[:, None] >= 0, here, arrivals)

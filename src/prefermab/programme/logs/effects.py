@@ -1,0 +1,150 @@
+"""What a fit says about the population: transitions, effects of actions, and for whom actions help,
+with 90 % posterior intervals."""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+from scipy.sparse import csr_array
+
+from prefermab.programme.logs.features import Column
+from prefermab.programme.logs.fitting import Fit, transition_tables
+from prefermab.programme.logs.reading import Log
+
+MOST_CHANCES, MOST_GROUP_CHANCES, LEAST_DRAWS = 1 << 26, 1 << 22, 64
+"""Probabilities that are computed, about, for the population and for groups; and the draws that are
+used at least. Where everybody is too much, figures are averaged over a random part of the
+people."""
+
+PARTS = 3
+"""Groups of about the same size that a number with more different values is cut into."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Effects:
+    """Averages over the people of the log, each with a 90 % interval from low to high.
+
+    `transitions`: state, action, next, n (seen), chance, low, high. `effects`: state, action, n,
+    the expected reward of the next state less that without acting (effect), low, high. `groups`:
+    the same for people with the same value of a feature, over the states that were seen of them:
+    feature, group, people, action, n, gain, low, high.
+    """
+
+    transitions: pl.DataFrame
+    effects: pl.DataFrame
+    groups: pl.DataFrame
+
+
+def estimate_effects(log: Log, fit: Fit) -> Effects:
+    """Transitions, effects of actions and effects by group.
+
+    >>> import prefermab as pm
+    >>> from prefermab.programme.logs.effects import estimate_effects
+    >>> from prefermab.programme.logs.fitting import fit_log
+    >>> from prefermab.programme.logs.reading import read_log
+    >>> from prefermab.programme.logs.simulated import simulate_log
+    >>> frame = simulate_log(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
+    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> estimate_effects(log, fit_log(log, draws=8)).effects["state"].to_list()
+    ['bad', 'good']
+    """
+    people, draws = _subsample(log, fit, MOST_CHANCES)
+    known = fit.terms(log.features[people])
+    chances = np.stack([transition_tables(draw, known).mean(axis=0) for draw in draws])
+    counts = np.zeros(log.shape, int)
+    seen = log.transitions
+    np.add.at(counts, (seen.state, seen.action, seen.following), 1)
+    earned = chances @ log.labels.rewards
+    gained = earned - earned[..., :1]
+    states, actions = log.labels.states, log.labels.actions
+    transitions = [
+        (states[s], actions[a], states[t], int(counts[s, a, t]), *_interval(chances[:, s, a, t]))
+        for s, a, t in np.ndindex(log.shape)
+    ]
+    effects = [
+        (states[s], actions[a], int(counts[s, a].sum()), *_interval(gained[:, s, a]))
+        for s, a in np.ndindex(log.shape[:2])
+        if a > 0
+    ]
+    names = ["state", "action", "next", "n", "chance", "low", "high"]
+    return Effects(
+        pl.DataFrame(transitions, schema=names, orient="row"),
+        pl.DataFrame(
+            effects, schema=["state", "action", "n", "effect", "low", "high"], orient="row"
+        ),
+        effects_by_group(log, fit),
+    )
+
+
+def effects_by_group(log: Log, fit: Fit) -> pl.DataFrame:
+    """What each action gains in the reward of the next state, by level of a category or third of a
+    number. Columns: those of `Effects.groups`."""
+    names, member = _groups(log)
+    n_states, n_actions, _ = log.shape
+    seen = log.transitions
+    rows, acted = np.zeros((2, len(log.features), max(n_states, n_actions)))
+    np.add.at(rows, (seen.person, seen.state), 1.0)
+    np.add.at(acted, (seen.person, seen.action), 1.0)
+    people, draws = _subsample(log, fit, MOST_GROUP_CHANCES)
+    known, weights = fit.terms(log.features[people]), rows[people, :n_states]
+    within = member[:, people]
+    total = within @ weights.sum(axis=1)
+    gains = []
+    for draw in draws:
+        earned = transition_tables(draw, known) @ log.labels.rewards
+        gained = np.einsum("ps,psa->pa", weights, earned - earned[..., :1])
+        gains.append((within @ gained) / np.maximum(total, 1)[:, None])
+    by_draw, sizes, under = np.stack(gains), member.sum(axis=1), member @ acted
+    return pl.DataFrame(
+        [
+            (*names[g], int(sizes[g]), log.labels.actions[a], int(under[g, a]),
+             *_interval(by_draw[:, g, a]))
+            for g in np.flatnonzero(total) for a in range(1, n_actions)
+        ],
+        schema=["feature", "group", "people", "action", "n", "gain", "low", "high"],
+        orient="row",
+    )  # fmt: skip
+
+
+def _subsample(log: Log, fit: Fit, numbers: int) -> tuple[np.ndarray, np.ndarray]:
+    """People, by number, and draws of coefficients that figures are averaged over."""
+    size = int(np.prod(log.shape))
+    some = max(1000, 4 * numbers // (LEAST_DRAWS * size))
+    people = np.random.default_rng(0).permutation(len(log.features))[:some]
+    return people, fit.draws[: max(LEAST_DRAWS, numbers // (len(people) * size))]
+
+
+def _interval(draws: np.ndarray) -> tuple[float, float, float]:
+    """The mean, and the ends of a 90 % interval."""
+    low, high = np.quantile(draws, [0.05, 0.95])
+    return float(draws.mean()), float(low), float(high)
+
+
+def _groups(log: Log) -> tuple[list[tuple[str, str]], csr_array]:
+    """The names (feature, group), and which people (group, person) are in each."""
+    names, place, start = [], [], 0
+    for column in log.columns:
+        size = len(column.feature_names)
+        own, each = _column_groups(column, log.features[:, start : start + size])
+        place.append(each + len(names))
+        names += [(column.name, name) for name in own]
+        start += size
+    rows, n = np.concatenate([*place, np.zeros(0, int)]), len(log.features)
+    people = np.tile(np.arange(n), len(place))
+    return names, csr_array((np.ones(len(rows)), (rows, people)), shape=(len(names), n))
+
+
+def _column_groups(column: Column, features: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The names of a column's groups, the last of them `unknown`, and each person's place among
+    them."""
+    first, unknown = features[:, 0], np.isnan(features[:, 0])
+    if column.levels is not None:
+        names, place = list(column.levels), np.nan_to_num(features).argmax(axis=1)
+    elif len(values := np.unique(first[~unknown])) <= PARTS:
+        names, place = [f"{value:g}" for value in values], np.searchsorted(values, first)
+    else:
+        cuts = np.quantile(first[~unknown], np.arange(1, PARTS) / PARTS)
+        _, place = np.unique(np.searchsorted(cuts, first), return_inverse=True)
+        parts = [first[(place == part) & ~unknown] for part in range(place.max() + 1)]
+        names = [f"{part.min():g} to {part.max():g}" if len(part) else "" for part in parts]
+    return [*names, "unknown"], np.where(unknown, len(names), place)

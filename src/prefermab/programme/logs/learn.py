@@ -1,0 +1,257 @@
+"""From a log to a model, with everything that the log shows about it."""
+
+import dataclasses
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prefermab.errors import InputError, count, number
+from prefermab.evaluation import Progress
+from prefermab.model import Model
+from prefermab.pages import write as write_pages
+from prefermab.programme.logs.domain import Logged
+from prefermab.programme.logs.effects import Effects, estimate_effects
+from prefermab.programme.logs.fitting import Fit, fit_log
+from prefermab.programme.logs.gain import Gain
+from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
+from prefermab.programme.logs.reading import Log, read_log
+from prefermab.programme.logs.report import report_blocks
+from prefermab.programme.logs.summary import first_page
+from prefermab.programme.logs.verdict import Assessment, Verdict, assess, default_rounds
+from prefermab.programme.logs.warnings import LogWarning, log_warnings
+from prefermab.training import pretrain
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class LearnResult:
+    """What `prefermab.learn` returns: the model, and what the log shows about it.
+
+    `effects` are tables of transitions and of what actions change, `held_out` says how well parts
+    of the log are predicted from the rest, and `assessment` has the gain, the placebo and who was
+    acted on.
+    """
+
+    model: Model
+    log: Log
+    fit: Fit
+    effects: Effects
+    held_out: list[HeldOut]
+    assessment: Assessment
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether a gain is shown: `shown`, `not shown` or `cannot tell`."""
+        return self.assessment.verdict
+
+    @property
+    def gain(self) -> Gain | None:
+        """The gain in reward per person over what was done before, with `estimate`, `low` and
+        `high`; None where there are too few people to measure it."""
+        comparison = self.assessment.comparison
+        return None if comparison is None else comparison.gain
+
+    @property
+    def warnings(self) -> tuple[LogWarning, ...]:
+        """What to be careful about, each with `code`, `sentence` and `spoils`."""
+        return self.assessment.warnings
+
+    @property
+    def summary(self) -> list[str]:
+        """The first page of the report, a paragraph each."""
+        return first_page(
+            self.log, self.fit, self.effects.groups, self.assessment, self.model.budget
+        )
+
+    def __repr__(self) -> str:
+        gain = self.gain
+        shown = "None" if gain is None else f"{gain.estimate:.3g} ({gain.low:.3g}, {gain.high:.3g})"
+        return f"LearnResult(verdict={self.verdict!r}, gain={shown}, warnings={len(self.warnings)})"
+
+    def report(self, path: str | Path) -> None:
+        """Writes the report.
+
+        Args:
+            path: Folder for index.html, one page that opens from disk, the same as README.md, and
+                learned.json with all figures.
+        """
+        blocks = report_blocks(
+            self.summary, self.log, self.fit, self.effects, self.held_out, self.assessment
+        )
+        data = json.dumps(self.as_data(), indent=1)
+        write_pages(Path(path), f"Learned from {self.log.where}", blocks, {"learned.json": data})
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything in the report, as JSON can hold it.
+
+        Returns:
+            The same as `prefermab learn --json` prints, without the paths.
+        """
+        model, effects, labels = self.model, self.effects, self.log.labels
+        return {
+            "summary": self.summary,
+            "verdict": self.verdict,
+            **_gain_data(self.assessment),
+            "warnings": [
+                {"code": w.code, "sentence": w.sentence, "spoils": w.spoils} for w in self.warnings
+            ],
+            "found": dataclasses.asdict(self.log.found),
+            "states": list(model.state_names),
+            "actions": list(model.action_names),
+            "features": list(model.feature_names),
+            "costs": labels.costs.tolist(),
+            "rewards": labels.rewards.tolist(),
+            "n_arms": model.n_arms,
+            "budget": model.budget,
+            "spent": self.log.spent,
+            "earned": self.log.earned,
+            "acting_matters": self.fit.acts,
+            "balance": self.assessment.allocation.balance.to_dicts(),
+            "transitions": effects.transitions.to_dicts(),
+            "effects": effects.effects.to_dicts(),
+            "groups": effects.groups.to_dicts(),
+            "held_out": [
+                {
+                    "held": each.held,
+                    "losses": each.losses.to_dicts(),
+                    "calibration": each.calibration.to_dicts(),
+                    "verdict": features_verdict(each),
+                }
+                for each in self.held_out
+            ],
+        }
+
+
+def learn(
+    log: Any,
+    *,
+    id: str = "id",
+    time: str = "time",
+    state: str = "state",
+    action: str = "action",
+    features: Sequence[str] | None = None,
+    costs: Mapping[Any, Any] | Sequence[Any] | None = None,
+    rewards: Mapping[Any, Any] | None = None,
+    passive: Any = None,
+    available: str | None = None,
+    reached: str | None = None,
+    every: Any = None,
+    n_arms: int | None = None,
+    budget: float | None = None,
+    rounds: int | None = None,
+    steps: int = 6000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> LearnResult:
+    """A model learned from a log of what was done and what came of it, and what the log shows.
+
+    Each warning about the log is also given as a Python warning (`LogWarning`) before the work
+    begins.
+
+    Args:
+        log: A polars or pandas frame, or a CSV or Parquet file, with one row for each person and
+            round.
+        id: Column that says which person a row belongs to.
+        time: Column of whole numbers or dates.
+        state: Column of the person's state in that round.
+        action: Column of what was done in that round; it leads to the next round's state.
+        features: Columns that people are told apart by; all other columns if left out, none if
+            empty.
+        costs: The cost of each action, by action or in the order of their names; the one that costs
+            0 is the passive one. Left out, `passive` (or the action 0) costs 0 and the others 1.
+        rewards: The reward of each state.
+        passive: The action that means doing nothing, where the costs do not show it.
+        available: Column of true and false: who could be acted on. A column of this name is used if
+            there is one.
+        reached: Column of true and false: whom an action reached. A column of this name is used if
+            there is one.
+        every: Length of a round, such as `7d`, `2w`, `1m` or a number; the most common time between
+            two rows of a person if left out.
+        n_arms: Number of arms the model is meant for; people in a round of the log if left out.
+        budget: What may be spent in each round; the mean cost of a round of the log if left out.
+        rounds: Rounds that the gain is counted over; half as many as the log has, at most 12, if
+            left out.
+        steps: Training steps; fewer give a first look sooner.
+        seed: Random seed; the same seed gives the same model.
+        progress: Called with the share that is done, from 0 to 1, and what is being done.
+
+    Returns:
+        A `LearnResult` with `model`, `gain`, `verdict`, `warnings` and `report(path)`.
+
+    Example::
+
+        result = pm.learn("log.csv", rewards={"engaged": 1, "silent": 0}, passive="none")
+        print(result.verdict, result.gain)
+        result.model.save("runs/mine")
+        result.report("runs/mine/report")
+    """
+    checked = read_log(
+        log, id=id, time=time, state=state, action=action, features=features, costs=costs,
+        rewards=rewards, passive=passive, available=available, reached=reached, every=every,
+    )  # fmt: skip
+    _check_budget(checked, budget)
+    rounds = default_rounds(checked) if rounds is None else count(rounds, "rounds")
+    for warning in log_warnings(checked):
+        warnings.warn(warning, stacklevel=2)
+    fit = fit_log(checked, seed=seed)
+    held_out = hold_out(checked, seed=seed)
+    model = pretrain(
+        Logged(checked, fit, seed), n_arms, budget, "exact", seed, progress=progress, steps=steps
+    )
+    assessment = assess(checked, fit, model.budget / model.n_arms, rounds, seed, progress)
+    effects = estimate_effects(checked, fit)
+    result = LearnResult(model, checked, fit, effects, held_out, assessment)
+    return dataclasses.replace(result, model=dataclasses.replace(model, card=_card(result)))
+
+
+def _check_budget(log: Log, budget: float | None) -> None:
+    """At least one action can be paid for."""
+    costs, actions = log.labels.costs[1:], log.labels.actions[1:]
+    cheapest = costs.argmin()
+    what = "the budget" if budget is not None else "what a round of the log cost"
+    amount = log.spent if budget is None else number(budget, "budget")
+    if amount < costs[cheapest]:
+        raise InputError(
+            f"{what}, {amount:g}, is below the cost of the cheapest action, '{actions[cheapest]}' "
+            f"at {costs[cheapest]:g}: nothing can be decided; give a larger budget."
+        )
+
+
+def _card(result: LearnResult) -> str:
+    """The card of the model."""
+    model = result.model
+    return (
+        f"# Learned from {result.log.where}, recipe `{model.recipe}`\n\n"
+        f"States {', '.join(model.state_names)}; actions {', '.join(model.action_names)}; "
+        f"features {', '.join(model.feature_names) or 'none'}.\n\n"
+        + "\n\n".join(result.summary)
+        + "\n"
+    )
+
+
+def _gain_data(assessment: Assessment) -> dict[str, Any]:
+    """The gain and the placebo; null where nothing could be measured."""
+    comparison = assessment.comparison
+    if comparison is None:
+        return dict.fromkeys(("gain", "placebo", "rounds", "noticed", "hidden_cause", "compared"))
+    parts = lambda gain: {"estimate": gain.estimate, "low": gain.low, "high": gain.high}  # noqa: E731
+    each = [parts(gain) for gain in assessment.placebo]
+    return {
+        "gain": parts(comparison.gain),
+        "placebo": {
+            **{name: float(np.mean([one[name] for one in each])) for name in each[0]},
+            "shuffles": len(each),
+            "shown": sum(gain.shown for gain in assessment.placebo),
+            "estimates": [one["estimate"] for one in each],
+        },
+        "rounds": comparison.rounds,
+        "noticed": comparison.detectable,
+        "hidden_cause": comparison.hidden,
+        "compared": [
+            {"policy": name, "earned": comparison.earned[name], "gain": parts(gain)}
+            for name, gain in comparison.gains.items()
+        ],
+    }

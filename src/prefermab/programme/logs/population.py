@@ -1,0 +1,263 @@
+"""Ways of choosing, played in a very large population: where people are in each round, what is done
+with them, and what that earns.
+
+With very many people a budget ties them together through a price alone. So a way of choosing is a
+probability of each action for each person and state, and what it earns is an exact sum, not a
+simulation.
+"""
+
+import dataclasses
+from typing import Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.optimize import root_scalar
+
+from prefermab.config import Exact
+from prefermab.programme.logs.fitting import Fit, Terms, transition_tables
+from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.shrinkage import (
+    SMALLEST,
+    dirichlet,
+    log_probabilities,
+    posterior_mode,
+)
+from prefermab.recipes.exact import worths
+
+TABLES = 12
+"""Posterior tables of a person that the value of acting is averaged over."""
+
+PRICES = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 11)])
+"""Prices at which the value of acting is computed, as shares of the highest."""
+
+FINER = 8
+"""Prices that are interpolated between two of them."""
+
+MOST_LOG_ODDS = 12.0
+"""By which the odds of acting are raised or lowered at most."""
+
+AT_ONCE = 1 << 15
+"""Tables that are computed together."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Population:
+    """People: probabilities (person, state, action, next state) of moving, shares (person, state)
+    of where they start, the weight of each, and the mean budget for a person and round."""
+
+    chances: np.ndarray
+    start: np.ndarray
+    weight: np.ndarray
+    rewards: np.ndarray
+    costs: np.ndarray
+    budget: float
+
+    def mean(self, each: np.ndarray) -> np.ndarray:
+        """The weighted mean over people, the first axis."""
+        return np.asarray(np.tensordot(self.weight, each, axes=(0, 0)) / self.weight.sum())
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """A way of choosing."""
+
+    def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
+        """Probabilities (person, state, action) of each action, where people are in states by these
+        shares (person, state)."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RuleValue:
+    """Some rounds under a rule: `visits` (round, person, state), `choices` (round, person, state,
+    action), `action_value` (round, person, state, action) of an action and all that follows, and
+    `value` (round, person, state), which has one round more, in which all is 0."""
+
+    visits: np.ndarray
+    choices: np.ndarray
+    action_value: np.ndarray
+    value: np.ndarray
+
+    def earned(self) -> np.ndarray:
+        """The reward of each person in all rounds."""
+        return (self.visits[0] * self.value[0]).sum(axis=1)
+
+
+def evaluate_rule(population: Population, rule: Rule, rounds: int) -> RuleValue:
+    """Forward: who is where and what is done. Backward: what that is worth."""
+    visits, choices, here = [], [], population.start
+    for _ in range(rounds):
+        chosen = rule.choices(population, here)
+        visits.append(here)
+        choices.append(chosen)
+        here = np.einsum("ps,psa,psat->pt", here, chosen, population.chances, optimize=True)
+    value, action_value = [np.zeros_like(population.start)], []
+    for chosen in reversed(choices):
+        ahead = population.rewards + value[-1]
+        action_value.append(np.einsum("psat,pt->psa", population.chances, ahead, optimize=True))
+        value.append((chosen * action_value[-1]).sum(axis=2))
+    parts = (visits, choices, action_value[::-1], value[::-1])
+    return RuleValue(*(np.stack(part) for part in parts))
+
+
+class PriceRule:
+    """As a model chooses: by the value of an action less its cost at a price, the lowest price at
+    which the budget suffices. An action that is worth nothing at price 0 is never taken.
+
+    `gains` are (person, price, state, action).
+    """
+
+    def __init__(self, gains: np.ndarray, prices: np.ndarray, costs: np.ndarray):
+        at = np.linspace(0, len(prices) - 1, FINER * (len(prices) - 1) + 1)
+        low = np.minimum(at.astype(int), len(prices) - 2)
+        share = (at - low)[:, None, None]
+        between = gains[:, low] * (1 - share) + gains[:, low + 1] * share
+        price = np.interp(at, np.arange(len(prices)), prices)
+        net = between - price[:, None, None] * costs
+        net = np.where(gains[:, :1] > 0, net, -np.inf)
+        net[..., 0] = 0.0
+        self.action = net.argmax(axis=-1)
+        self.costs = costs
+
+    def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
+        spent = population.mean(np.einsum("ps,pqs->pq", visits, self.costs[self.action]))
+        within = spent <= population.budget
+        first = int(within.argmax()) if within.any() else len(spent) - 1
+        each = np.eye(len(self.costs))
+        if first == 0:
+            return each[self.action[:, 0]]
+        # Mixes the last price that is too low with the first that is not.
+        low, high = spent[first], spent[first - 1]
+        share = np.clip((population.budget - low) / max(high - low, 1e-12), 0, 1)
+        return share * each[self.action[:, first - 1]] + (1 - share) * each[self.action[:, first]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RandomRule:
+    """At random: every action by its probabilities (person, state, action), with the odds of acting
+    raised or lowered for all alike so that the budget is spent."""
+
+    chances: np.ndarray
+
+    def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
+        def raised(by: float) -> np.ndarray:
+            odds = self.chances.copy()
+            odds[..., 1:] *= np.exp(by)
+            return odds / odds.sum(axis=-1, keepdims=True)
+
+        def overspent(by: float) -> float:
+            spent = np.einsum("ps,psa,a->p", visits, raised(by), population.costs)
+            return float(population.mean(spent)) - population.budget
+
+        if overspent(MOST_LOG_ODDS) <= 0:
+            return raised(MOST_LOG_ODDS)
+        if overspent(-MOST_LOG_ODDS) >= 0:
+            return raised(-MOST_LOG_ODDS)
+        bracket = (-MOST_LOG_ODDS, MOST_LOG_ODDS)
+        return raised(root_scalar(overspent, bracket=bracket, xtol=1e-6).root)
+
+
+@dataclasses.dataclass(frozen=True)
+class PassiveRule:
+    """Nobody is acted on."""
+
+    def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(np.eye(len(population.costs))[0], population.chances.shape[:3])
+
+
+def learned_rule(
+    fit: Fit, features: np.ndarray, rewards: np.ndarray, costs: np.ndarray, seed: int
+) -> PriceRule:
+    """The rule that the recipe `exact` learns, for people with these features: the value of acting
+    by backward induction, averaged over posterior tables. No network is trained."""
+    config, rng = Exact(), np.random.default_rng(seed)
+    ahead = (1 - config.discount**config.horizon) / (1 - config.discount)
+    prices = PRICES * np.ptp(rewards) * ahead / costs[costs > 0].min()
+    known, fixed = fit.terms(features), [jnp.asarray(x, jnp.float32) for x in (rewards, costs)]
+    fixed.append(jnp.asarray(prices, jnp.float32))
+    drawn = np.linspace(0, len(fit.draws) - 1, TABLES).astype(int)
+    parts = []
+    for first in range(0, len(known), AT_ONCE // TABLES):
+        part = known[first : first + AT_ONCE // TABLES]
+        concentration = [
+            fit.kappas[d] * np.maximum(transition_tables(fit.draws[d], part), SMALLEST)
+            for d in drawn
+        ]
+        table = jnp.asarray(dirichlet(rng, np.stack(concentration)), jnp.float32)
+        parts.append(np.asarray(_mean_gains(table, *fixed), float))
+    return PriceRule(np.concatenate(parts), prices, costs)
+
+
+@jax.jit
+def _mean_gains(
+    table: Float[Array, "draw arm state act state"],
+    rewards: Float[Array, "state"],
+    costs: Float[Array, "act"],
+    prices: Float[Array, "price"],
+) -> Float[Array, "arm price state act"]:
+    config = Exact()
+    one = lambda table: worths(config, table, rewards, costs, prices)  # noqa: E731
+    worth = jax.vmap(jax.vmap(one))(table).mean(axis=0)
+    return worth - worth[..., :1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Units:
+    """The people of a log, with what the log did. A unit is a person with one profile: most people
+    are one unit. `propensity` (unit, state, action) is the estimated probability with which the log
+    took each action."""
+
+    log: Log
+    transitions: Transitions
+    unit: np.ndarray
+    """(transition,)"""
+    person: np.ndarray
+    profile: np.ndarray
+    start: np.ndarray
+    """(unit, state): how often the unit was in each state."""
+    weight: np.ndarray
+    propensity: np.ndarray
+
+    @classmethod
+    def from_transitions(cls, log: Log, transitions: Transitions) -> "Units":
+        """The units of these transitions."""
+        n_states = log.shape[0]
+        own = transitions.person * len(log.profiles) + transitions.profile
+        which, unit = np.unique(own, return_inverse=True)
+        person, profile = np.divmod(which, len(log.profiles))
+        visits = np.zeros((len(which), n_states))
+        np.add.at(visits, (unit, transitions.state), 1.0)
+        weight = visits.sum(axis=1)
+        propensity = estimate_propensity(log, transitions)[profile]
+        start = visits / weight[:, None]
+        return cls(log, transitions, unit, person, profile, start, weight, propensity)
+
+    def population(self, chances: np.ndarray, budget: float) -> Population:
+        """The units as a population that moves by chances (profile, state, action, next state)."""
+        labels = self.log.labels
+        return Population(
+            chances[self.profile], self.start, self.weight, labels.rewards, labels.costs, budget
+        )
+
+
+def estimate_propensity(log: Log, transitions: Transitions) -> np.ndarray:
+    """(profile, state, action): the probability with which the log took each action, by logistic
+    regression on the state and the features."""
+    n_states, n_actions, _ = log.shape
+    known = Terms.from_features(log.columns, log.features, log.profiles)(log.profiles)[:, 1:]
+
+    def design(profile: np.ndarray, state: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.eye(n_states)[state], known[profile]], axis=1)
+
+    rows = design(transitions.profile, transitions.state)
+    start = np.zeros((n_actions - 1, rows.shape[1]))
+    taken = np.eye(n_actions)[transitions.action]
+    fit = posterior_mode(rows, taken, np.full(rows.shape[1], 1.0), start)
+    everybody = np.arange(len(log.profiles))
+    each = [
+        np.exp(log_probabilities(design(everybody, np.full(len(known), state)), fit.mean))
+        for state in range(n_states)
+    ]
+    return np.stack(each, axis=1)
