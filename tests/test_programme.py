@@ -18,10 +18,18 @@ from polars.testing import assert_frame_equal
 import prefermab as pm
 from prefermab.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.store import packing
 from prefermab.programme.store.database import APPLICATION
-from prefermab.programme.store.people import from_json, ids_of, kinds_of, read_details, to_json
-from prefermab.programme.store.questions import question
+from prefermab.programme.store.frames import (
+    as_ids,
+    column_kinds,
+    difference,
+    from_json,
+    pack,
+    read_details,
+    to_json,
+    unpack,
+)
+from prefermab.programme.store.request import PlanRequest
 from programmes import FirstCome
 
 PEOPLE = pl.DataFrame(
@@ -142,8 +150,8 @@ def test_what_is_known_of_people_comes_out_as_it_went_in(rows):
     went_in = pl.DataFrame(rows, schema=schema, orient="row")
     ids = pl.Series(range(len(rows)))
     details = read_details(FirstCome(), went_in, ids, "join")
-    came_out = from_json(to_json(details, len(rows)), kinds_of(details, {}, "join"))
-    assert packing.difference(went_in, came_out) is None
+    came_out = from_json(to_json(details, len(rows)), column_kinds(details, {}, "join"))
+    assert difference(went_in, came_out) is None
 
 
 def test_frames_may_come_from_pandas_and_ids_may_be_text(file):
@@ -178,7 +186,7 @@ def test_the_same_question_is_answered_once(file):
         assert len(asked) == 1
         with pytest.raises(pm.InputError, match=r"recorded already, and budget changed from 1.0"):
             programme.plan(2, round=1)
-        with pytest.raises(pm.InputError, match="the round that is on is 2"):
+        with pytest.raises(pm.InputError, match="the current round is 2"):
             programme.plan(2, round=3)
 
 
@@ -238,7 +246,7 @@ def test_a_wrong_record_is_corrected_and_what_it_was_is_kept(programme):
     programme.plan(2, rules)
     with pytest.raises(pm.InputError, match="name the round that is to be corrected"):
         programme.record(correct=True)
-    with pytest.raises(pm.InputError, match="round 2 is not recorded yet: nothing is to correct"):
+    with pytest.raises(pm.InputError, match="round 2 is not recorded yet: nothing to correct"):
         programme.record(round=2, correct=True)
     with pytest.raises(pm.InputError, match=r"cost 4, more than the budget of 2 of round 1"):
         programme.record(frame(id=[1, 2], action=["visit"] * 2), round=1, correct=True)
@@ -504,13 +512,13 @@ def test_calls_that_come_too_early_are_refused(file):
         assert programme.leave([]) == 0
         assert programme.join(frame(id=[], age=[])) == 0
     with pytest.raises(pm.InputError, match="leave: expected ids, not float"):
-        ids_of(2.5, "leave")
+        as_ids(2.5, "leave")
 
 
 def test_rules_are_rules_and_their_column_is_not_taken(programme):
     with pytest.raises(pm.InputError, match=r"rules must be pm.Rules\(...\), not dict"):
-        question(FirstCome(), 1, {"cooldown": 2}, 0, {})
-    with pytest.raises(pm.InputError, match=r"rules.last names 'age', a column that people came"):
+        PlanRequest.from_call(FirstCome(), 1, {"cooldown": 2}, 0, {})
+    with pytest.raises(pm.InputError, match=r"rules.last names 'age', a column of the people"):
         programme.plan(1, pm.Rules(cooldown=2, last="age"))
 
 
@@ -548,7 +556,7 @@ def test_a_plan_that_does_not_come_out_again_is_told(programme, file):
     stored = programme.planned().frame
     nudged = stored.with_columns(pl.col("cost") + pl.Series([0, 0, 2e-7, 0], dtype=pl.Float32))
     sql = sqlite3.connect(file)
-    sql.execute("UPDATE plans SET output = ?", (packing.pack(nudged),))
+    sql.execute("UPDATE plans SET output = ?", (pack(nudged),))
     sql.commit()
     with pytest.raises(pm.InputError, match=r"'cost' of 3 is 1.000\d+ in one and 1.0 in the other"):
         programme.replay(1)
@@ -560,13 +568,13 @@ def test_a_plan_that_does_not_come_out_again_is_told(programme, file):
 
 def test_frames_differ_where_a_bit_does():
     one = frame(id=[1, 2], x=[float("nan"), 0.0], y=["a", None])
-    assert packing.difference(one, packing.unpack(packing.pack(one))) is None
-    assert packing.difference(one, one[:1]) == "one has 2 rows and the other 1"
-    assert packing.difference(one, one.drop("y")) == "the column 'y' is in only one"
-    assert packing.difference(one, one.select("id", "y", "x")) == "the order of columns differs"
-    assert "'y' of 2 is None" in str(packing.difference(one, one.with_columns(y=pl.lit("a"))))
+    assert difference(one, unpack(pack(one))) is None
+    assert difference(one, one[:1]) == "one has 2 rows and the other 1"
+    assert difference(one, one.drop("y")) == "the column 'y' is in only one"
+    assert difference(one, one.select("id", "y", "x")) == "the order of columns differs"
+    assert "'y' of 2 is None" in str(difference(one, one.with_columns(y=pl.lit("a"))))
     other = one.with_columns(pl.col("x").cast(pl.Float32))
-    assert packing.difference(one, other) == "'x' is Float64 in one and Float32 in the other"
+    assert difference(one, other) == "'x' is Float64 in one and Float32 in the other"
 
 
 def test_a_model_plans_for_a_programme_and_its_plans_can_be_replayed(file):

@@ -1,4 +1,4 @@
-"""A running programme in one SQLite file: who is in, what was seen, planned and done."""
+"""A running programme in one SQLite file: who takes part, what was seen, planned and done."""
 
 from prefermab.programme.store.history import History
 from prefermab.programme.store.programme import Programme

@@ -1,25 +1,25 @@
-"""The file of a programme: its tables, and transactions that hold or never happened.
+"""The SQLite file of a programme: its tables, transactions and migrations.
 
-The journal is SQLite's rollback journal with synchronous=EXTRA: what was committed is on the disk,
-and between two calls the whole programme is one file that can be copied as it is. A write-ahead
-log would let more processes write at once, which a programme of a few calls a week does not need,
-and would keep its latest pages in a second file.
+The journal is SQLite's rollback journal with synchronous=EXTRA: committed data is on the disk, and
+between two calls the whole programme is one file that can be copied. A write-ahead log would let
+more processes write at once, which a programme with a few calls a week does not need, and would
+keep its latest pages in a second file.
 """
 
 import contextlib
+import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
-from prefermab.programme.store.migrations import migrate
 
 APPLICATION = 0x70726D62
-"""Marks a SQLite file as a programme."""
+"""The application id that marks a SQLite file as a programme."""
 
 VERSION = 2
-"""Of the tables; a file with a higher one was written by a later prefermab, and a file with a lower
-one is migrated when it is opened."""
+"""Version of the tables. A file with a lower version is migrated when it is opened; one with a
+higher version was written by a later prefermab."""
 
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -75,19 +75,19 @@ CREATE INDEX actions_of_round ON actions (round);
 
 
 class Database:
-    """An open file of a programme. Every change is made within `writing`."""
+    """The open file of a programme. Every change is made within `writing`."""
 
     def __init__(self, place: str | Path, wait: float, *, begin: bool = True):
-        self.path, self.wait = checked(place), wait
+        self.path, self.wait = check_path(place), wait
         if not begin and not self.path.is_file():
-            raise self._nothing_there()
+            raise self._no_programme()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.sql = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
         except OSError as error:
             raise StorageError(f"cannot open {self.path}: {error.strerror or error}.") from None
         except sqlite3.Error as error:
-            raise self._trouble(error) from None
+            raise self._readable(error) from None
         try:
             self._prepare(begin)
         except BaseException:
@@ -96,20 +96,20 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other process can write beside: all of it holds, or nothing."""
+        """A transaction that is committed as a whole or not at all; no other process can write."""
         yield from self._transaction("BEGIN IMMEDIATE")
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Everything read within is of one moment."""
+        """A transaction in which all reads see the same state of the file."""
         yield from self._transaction("BEGIN")
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         try:
             self.sql.close()
         except sqlite3.Error as error:
-            raise self._trouble(error) from None
+            raise self._readable(error) from None
 
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
         try:
@@ -121,21 +121,21 @@ class Database:
                 if self.sql.in_transaction:
                     self.sql.execute("ROLLBACK")
         except sqlite3.Error as error:
-            raise self._trouble(error) from None
+            raise self._readable(error) from None
 
     def _prepare(self, begin: bool) -> None:
         try:
             for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "foreign_keys = ON"):
                 self.sql.execute(f"PRAGMA {pragma}")
         except sqlite3.Error as error:
-            raise self._trouble(error) from None
+            raise self._readable(error) from None
         with self.writing() as sql:
             known = sql.execute("PRAGMA application_id").fetchone()[0]
             version = sql.execute("PRAGMA user_version").fetchone()[0]
             tables = sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
             if known == 0 and version == 0 and tables == 0:
                 if not begin:
-                    raise self._nothing_there()
+                    raise self._no_programme()
                 for statement in TABLES.split(";\n"):
                     sql.execute(statement)
                 sql.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -148,44 +148,65 @@ class Database:
                     f"version {VERSION}: it was written by a later one."
                 )
             elif version < VERSION:
-                migrate(sql, version)
+                for step in MIGRATIONS[version - 1 :]:
+                    step(sql)
                 sql.execute(f"PRAGMA user_version = {VERSION}")
 
-    def _nothing_there(self) -> InputError:
+    def _no_programme(self) -> InputError:
         return InputError(
             f"there is no programme at {self.path}; Programme(path, model), or `prefermab "
             "programme begin`, begins one."
         )
 
-    def _trouble(self, error: sqlite3.Error) -> PrefermabError:
-        """What SQLite complains of, as a sentence."""
-        told, code = str(error), str(getattr(error, "sqlite_errorname", ""))
-        if "same thread" in told:
+    def _readable(self, error: sqlite3.Error) -> PrefermabError:
+        """An error of SQLite as one of ours, in one sentence."""
+        text, code = str(error), str(getattr(error, "sqlite_errorname", ""))
+        if "same thread" in text:
             return InputError(
                 "a Programme belongs to the thread that opened it: open one in each thread."
             )
-        if "closed database" in told:
+        if "closed database" in text:
             return InputError("the programme is closed.")
-        if "locked" in told:
+        if "locked" in text:
             return BusyError(
                 f"{self.path} is in use by another process, which did not finish within "
                 f"{self.wait:g} seconds; nothing was changed."
             )
-        if "not a database" in told:
+        if "not a database" in text:
             return InputError(f"{self.path} is not a SQLite file; expected one of a programme.")
-        if "readonly" in told and code != "SQLITE_READONLY_DIRECTORY":
+        if "readonly" in text and code != "SQLITE_READONLY_DIRECTORY":
             return StorageError(f"{self.path} is read-only; expected a file that can be written.")
-        if "readonly" in told or "unable to open" in told:
+        if "readonly" in text or "unable to open" in text:
             return StorageError(f"{self.path} cannot be written: expected a folder that can be.")
-        if "full" in told:
+        if "full" in text:
             return StorageError(f"{self.path}: the disk is full; nothing was changed.")
-        if "malformed" in told:
+        if "malformed" in text:
             return StorageError(f"{self.path} is damaged: SQLite cannot read all of it.")
-        return StorageError(f"{self.path}: SQLite says '{told}'; nothing was changed.")
+        return StorageError(f"{self.path}: SQLite says '{text}'; nothing was changed.")
 
 
-def checked(place: str | Path) -> Path:
-    """The path of a file; an address of a database is none."""
+def check_path(place: str | Path) -> Path:
+    """The path of a file; the address of a database is refused."""
     if "://" in str(place) or str(place).startswith("sqlite:"):
         raise InputError(f"expected the path of a file, such as calls.db, not '{place}'.")
     return Path(place)
+
+
+def _add_reached(sql: sqlite3.Connection) -> None:
+    """From version 1 to 2: adds whether an action reached its person; old ones count as reached."""
+    sql.execute(
+        "ALTER TABLE actions ADD COLUMN reached INTEGER NOT NULL DEFAULT 1 "
+        "CHECK (reached IN (0, 1))"
+    )
+    stored = sql.execute("SELECT value FROM meta WHERE key = 'corrections'").fetchone()
+    if stored is None:
+        return
+    corrections = json.loads(stored[0])
+    for old in corrections:
+        old["actions"] = [[*row, 1] for row in old["actions"]]
+    sql.execute("UPDATE meta SET value = ? WHERE key = 'corrections'", (json.dumps(corrections),))
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_add_reached,)
+"""The first goes from version 1 to 2, and so on. They run in the transaction that opens the file, so
+that a process that is killed meanwhile leaves the file as it was."""

@@ -1,4 +1,4 @@
-"""Everything a programme keeps, as frames."""
+"""Everything that a programme stores, as frames."""
 
 import dataclasses
 from sqlite3 import Connection
@@ -6,9 +6,16 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.programme.store.people import from_json
-from prefermab.programme.store.queries import get_meta, known_kinds, recorded_inputs, state_names
-from prefermab.programme.store.questions import can_be_chosen
+from prefermab.programme.store.frames import from_json
+from prefermab.programme.store.models import Planner
+from prefermab.programme.store.queries import (
+    get_meta,
+    id_type,
+    known_kinds,
+    recorded_inputs,
+    state_names,
+)
+from prefermab.programme.store.request import PlanRequest
 
 PLANS = {
     "round": pl.Int64,
@@ -24,46 +31,45 @@ PLANS = {
 }
 
 OWN = ("id", "round", "time", "state", "action", "available", "reached")
-"""Columns that a log has of its own; a feature of such a name is not in it."""
+"""Columns of every log; a feature with such a name is left out."""
 
 NOW = " now"
-"""Marks what is known now, beside what was known in a round."""
+"""Suffix of details as they are known now, beside those of a past round."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class History:
-    """Everything a programme keeps, as frames."""
+    """Everything that a programme stores, as frames."""
 
     people: pl.DataFrame
-    """A row for each stay: id, joined, gone (the first round they are out), what is known."""
+    """A row for each stay: id, joined, gone (the first round without them), and details."""
     states: pl.DataFrame
     """round, id, state."""
     plans: pl.DataFrame
-    """A row for each plan, superseded ones included; `spent`, `acted_on` and `reached` say what was
-    done, on how many people it was tried, and how many of them it reached."""
+    """A row for each plan, superseded ones included; `spent`, `acted_on` and `reached` are what was
+    recorded: the costs, how many people were acted on, and how many of them were reached."""
     actions: pl.DataFrame
-    """round, id, action, cost, reached; the passive action is not kept."""
+    """round, id, action, cost, reached; the passive action is not stored."""
     corrections: pl.DataFrame
-    """round, corrected (when), id, action, cost, reached: what was recorded before it was
-    corrected; one row without an id where nothing was."""
+    """round, corrected (when), id, action, cost, reached: what was recorded before a correction; one
+    row without an id if no actions were."""
     passive: str
     """The action that means doing nothing."""
     features: tuple[str, ...]
-    """Columns that the model's features are read from, of those that are known."""
+    """The stored columns that the model's features are read from."""
     listed: pl.DataFrame
-    """round, id, available, and the features as they were known then: everyone for whom each
-    recorded round was planned. `available` is false for those whom that plan could not choose."""
+    """round, id, available and features: everyone in the plan of each recorded round, as known at
+    that time. `available` is false for people whom the plan could not choose."""
 
     @property
     def log(self) -> pl.DataFrame:
         """The programme as a log that a model can be learned from.
 
-        A row for everyone who was in, in each round: id, time (the round), the state if it was
-        seen in that round, the action, whether they could be acted on at all (`available`) and
-        whether the action reached them, and the features as they were known when the round was
-        planned. Who joined after that could not be acted on; who was acted on all the same could.
-        Of the round that is on there are the states seen in it, without actions: they say what the
-        last ones did.
+        There is a row for each person and round: id, time (the round), the state if it was seen in
+        that round, the action, whether the person could be acted on (`available`), whether the
+        action reached them, and the features as known when the round was planned. People who
+        joined after the plan count as not available, unless they were acted on. The current round
+        has states but no actions: the states show the effect of the last actions.
         """
         closed = self.plans.filter(pl.col("status") == "recorded").select("round")
         inside = self.people.select("id", "joined", "gone").join(closed, how="cross")
@@ -96,15 +102,15 @@ class History:
         )
 
 
-def read_history(sql: Connection, model: Any) -> History:
-    """All frames, of one moment."""
-    who = pl.String if get_meta(sql, "ids") == "text" else pl.Int64
+def read_history(sql: Connection, model: Planner) -> History:
+    """All frames, read in one transaction."""
+    who = id_type(sql)
     stays = sql.execute(
         "SELECT t.id, t.joined, t.gone, p.details FROM stays t JOIN people p ON p.id = t.id "
         "ORDER BY t.joined, p.number"
     ).fetchall()
-    kept = {"id": who, "joined": pl.Int64, "gone": pl.Int64, "details": pl.String}
-    people = pl.DataFrame(stays, schema=kept, orient="row")
+    schema = {"id": who, "joined": pl.Int64, "gone": pl.Int64, "details": pl.String}
+    people = pl.DataFrame(stays, schema=schema, orient="row")
     known = from_json(people["details"].to_list(), known_kinds(sql))
     done = sql.execute(
         "SELECT round, id, action, cost, reached FROM actions ORDER BY round, id"
@@ -115,7 +121,7 @@ def read_history(sql: Connection, model: Any) -> History:
         people=people.drop("details").hstack(known.get_columns()),
         states=_states(sql, model, who),
         plans=read_plans(sql),
-        actions=_deeds(done, {"round": pl.Int64, "id": who}),
+        actions=_actions(done, {"round": pl.Int64, "id": who}),
         corrections=_corrections(sql, who),
         passive=model.action_names[0],
         features=features,
@@ -124,7 +130,7 @@ def read_history(sql: Connection, model: Any) -> History:
 
 
 def read_plans(sql: Connection) -> pl.DataFrame:
-    """Every plan, and what was done of it."""
+    """Every plan, and what was recorded for it."""
     plans = sql.execute(
         "SELECT round, attempt, status, json_extract(asked, '$.budget'), total(a.cost), "
         "count(a.id), coalesce(sum(a.reached), 0), model, made, closed "
@@ -135,20 +141,19 @@ def read_plans(sql: Connection) -> pl.DataFrame:
 
 
 def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame:
-    """Everyone for whom each recorded round was planned, as they were known then."""
+    """Everyone in the plan of each recorded round, as known at that time."""
     schema = {"round": pl.Int64, "id": who, "available": pl.Boolean, **features}
     frames = [pl.DataFrame(schema=schema)]
     for round, asked, inputs in recorded_inputs(sql):
-        # A column that came in later was not known to anybody then.
+        # A column that was added later was unknown in this round.
         missing = [pl.lit(None).alias(name) for name in features if name not in inputs.columns]
-        rows = inputs.with_columns(
-            *missing, round=pl.lit(round), available=can_be_chosen(asked, inputs, f"round {round}")
-        )
+        available = PlanRequest(asked).selectable(inputs, f"round {round}")
+        rows = inputs.with_columns(*missing, round=pl.lit(round), available=available)
         frames.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     return pl.concat(frames)
 
 
-def _states(sql: Connection, model: Any, who: Any) -> pl.DataFrame:
+def _states(sql: Connection, model: Planner, who: Any) -> pl.DataFrame:
     states = sql.execute("SELECT round, id, state FROM states ORDER BY round, id").fetchall()
     rounds, ids, places = zip(*states, strict=True) if states else [()] * 3
     return pl.DataFrame(
@@ -166,11 +171,11 @@ def _corrections(sql: Connection, who: Any) -> pl.DataFrame:
         for old in get_meta(sql, "corrections") or []
         for row in old["actions"] or [(None, None, None, None)]
     ]
-    return _deeds(rows, {"round": pl.Int64, "corrected": pl.String, "id": who})
+    return _actions(rows, {"round": pl.Int64, "corrected": pl.String, "id": who})
 
 
-def _deeds(rows: list[Any], first: dict[str, Any]) -> pl.DataFrame:
-    """Actions as a frame; `reached` is kept as 0 or 1."""
+def _actions(rows: list[Any], first: dict[str, Any]) -> pl.DataFrame:
+    """Actions as a frame; the file stores `reached` as 0 or 1."""
     schema = first | {"action": pl.String, "cost": pl.Float64, "reached": pl.Int64}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     return frame.with_columns(pl.col("reached").cast(pl.Boolean))

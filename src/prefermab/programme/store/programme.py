@@ -1,4 +1,4 @@
-"""The programme: people join and leave, are observed, planned for and acted on, round by round."""
+"""A programme: people join and leave, are observed, planned for and acted on, round by round."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,29 +12,22 @@ from prefermab.programme.columns import column, state_numbers
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording
 from prefermab.programme.store.database import Database
+from prefermab.programme.store.frames import as_ids, read_details, read_ids, split_last_action
 from prefermab.programme.store.history import History, read_history, read_plans
-from prefermab.programme.store.identity import check_model, hash_of, keep_place, take_over, versions
-from prefermab.programme.store.people import acted_before, ids_of, read_details, read_ids
+from prefermab.programme.store.models import check_model, load_stored, model_hash
 from prefermab.programme.store.queries import Planned
-from prefermab.programme.store.questions import (
-    ask,
-    asked_otherwise,
-    change,
-    check_replay,
-    check_rules,
-    question,
-    since_column,
-)
+from prefermab.programme.store.request import PlanRequest, check_replay, plan_round
 from prefermab.programme.tables import as_frame, first_row, row_in
+
+MODEL_PLACE = "model_place"
 
 
 class Programme:
-    """A programme that runs for many rounds, kept in a SQLite file.
+    """A programme that runs for many rounds, stored in a SQLite file.
 
-    Each call is a transaction: when it returns, what it did is on the disk; when the process is
-    killed before, nothing of it was done. Rounds are counted from 1: `plan` plans the round that
-    is on, and `record` closes it. A Programme belongs to the thread that opened it. `where`, in
-    several calls, is what messages call the table.
+    Rounds are counted from 1: `plan` plans the current round and `record` closes it. Each call is a
+    transaction: when it returns, its changes are on the disk; if the process is killed before,
+    nothing was changed. A Programme can only be used in the thread that opened it.
 
     >>> import tempfile
     >>> import polars as pl
@@ -53,33 +46,54 @@ class Programme:
     def __init__(
         self,
         path: str | Path,
-        model: Any,
+        model: Any = None,
         *,
         change_model: bool = False,
         wait: float = 60.0,
         begin: bool = True,
     ):
-        """Begins a programme in a new file, or goes on with the one that is there.
+        """Begins a programme in a new file, or continues the one that is there.
 
-        One that was run by another model is opened with `change_model=True` only. `wait` says for
-        how many seconds another process may keep the file to itself. With `begin=False` there has
-        to be a programme.
+        Args:
+            path: The file, such as calls.db.
+            model: The model that plans. It may be left out with `begin=False` if `keep_place` (or
+                `prefermab programme begin`) stored where the model is.
+            change_model: Continue with another model than the one that ran the programme so far.
+            wait: Seconds to wait while another process holds the file.
+            begin: Whether a new file may be created; if not, the programme must exist.
         """
-        check_model(model)
-        self.model, self.hash = model, hash_of(model)
+        if model is not None or begin:
+            check_model(model)
         self._database = Database(path, number(wait, "wait"), begin=begin)
         try:
+            if model is None:
+                with self._database.reading() as sql:
+                    place = queries.get_meta(sql, MODEL_PLACE)
+                model = load_stored(place, self._database.path)
+            self.model, self.hash = check_model(model), model_hash(model)
             with self._database.writing() as sql:
-                take_over(sql, model, self._database.path, change_model)
+                queries.set_model(
+                    sql, self.model, self.hash, self._database.path, change_model=change_model
+                )
         except BaseException:
             self._database.close()
             raise
 
     @classmethod
     def open(
-        cls, path: str | Path, model: Any, *, change_model: bool = False, wait: float = 60.0
+        cls, path: str | Path, model: Any = None, *, change_model: bool = False, wait: float = 60.0
     ) -> "Programme":
-        """Goes on with the programme that is there; where there is none, nothing is begun."""
+        """Continues a programme that exists; nothing is created if there is none.
+
+        Args:
+            path: The file.
+            model: The model that plans; if left out, the one that the file names.
+            change_model: Continue with another model than the one that ran the programme so far.
+            wait: Seconds to wait while another process holds the file.
+
+        Returns:
+            The open programme.
+        """
         return cls(path, model, change_model=change_model, wait=wait, begin=False)
 
     def __enter__(self) -> "Programme":
@@ -89,82 +103,106 @@ class Programme:
         self.close()
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Closes the file."""
         self._database.close()
 
     @property
     def round(self) -> int:
-        """The round that is on."""
+        """The current round."""
         with self._database.reading() as sql:
             return queries.current_round(sql)
 
     @property
     def ids(self) -> str | None:
-        """What ids are in this programme, "whole numbers" or "text"; None before anybody joins."""
+        """The kind of ids, "whole numbers" or "text"; None before anybody joined."""
         with self._database.reading() as sql:
             return queries.get_meta(sql, "ids")
 
     def keep_place(self, name: str) -> None:
-        """Notes the folder of the model, or the name of one that ships, for the command line."""
+        """Stores where the model is, so that `Programme.open(path)` finds it.
+
+        Args:
+            name: The folder of the model, or the name of a model that ships.
+        """
+        folder = Path(name)
+        place = str(folder.resolve()) if folder.is_dir() else name
         with self._database.writing() as sql:
-            keep_place(sql, name)
+            queries.set_meta(sql, MODEL_PLACE, place)
 
     def join(self, frame: pl.DataFrame | Any, *, where: str = "join") -> int:
-        """Takes people in, and returns how many.
+        """Adds people to the programme.
 
-        `frame`, polars or pandas, has `id`, the features by name (empty where unknown), `state`
-        where it is known, and whatever else is to be kept, such as the columns that rules speak
-        of. `rounds_since_action` says when they were last acted on before they joined. Who has an
-        empty `opt_in` is out; whom no table ever gave one is in.
+        Args:
+            frame: A polars or pandas frame with `id`, the features by name (empty if unknown),
+                `state` if it is known, and any other column to store, such as those that rules
+                name. `rounds_since_action` says when people were last acted on before they joined.
+                An empty `opt_in` means opted out; without that column people are opted in.
+            where: What error messages call the frame.
+
+        Returns:
+            How many people joined.
         """
         frame = as_frame(frame)
         with self._database.writing() as sql:
             now, ids = queries.current_round(sql), read_ids(frame, where)
-            there = queries.present(sql, ids, where)
-            if there.any():
-                row = first_row(there)
+            known = queries.is_member(sql, ids, where)
+            if known.any():
+                row = first_row(known)
                 raise InputError(
                     f"{where}: {row_in(where, row)}: {ids[row]} is in the programme already."
                 )
             if not len(ids):
                 return 0
-            frame, last = acted_before(frame, ids, now, where)
-            known = self._details(sql, frame, ids, where).get_columns()
-            details = pl.DataFrame([*known, *last])
-            queries.put_details(sql, ids, details, where)
-            queries.put_stays(sql, ids, now)
+            frame, last = split_last_action(frame, ids, now, where)
+            details = self._details(sql, frame, ids, where)
+            queries.put_details(sql, ids, pl.DataFrame([*details.get_columns(), *last]), where)
+            queries.start_stays(sql, ids, now)
             if any(name.strip().lower() == "state" for name in frame.columns):
-                self._see(sql, frame, ids, now, where)
+                self._put_states(sql, frame, ids, now, where)
         return len(ids)
 
     def leave(self, ids: str | int | Iterable[Any]) -> int:
-        """Lets people go, and returns how many; they may join again."""
-        gone = ids_of(ids, "leave")
+        """Removes people from this round on; they may join again.
+
+        Args:
+            ids: One id or several.
+
+        Returns:
+            How many people left.
+        """
+        gone = as_ids(ids, "leave")
         with self._database.writing() as sql:
-            row = _first_missing(sql, gone, "leave")
+            row = _first_stranger(sql, gone, "leave")
             if row is not None:
                 raise InputError(f"leave: {gone[row]} is not in the programme.")
             queries.end_stays(sql, gone, queries.current_round(sql))
         return len(gone)
 
     def observe(self, frame: pl.DataFrame | Any, *, where: str = "observe") -> int:
-        """Notes the states seen in this round, and returns how many; an empty one is not noted.
+        """Stores the states that were seen in the current round.
 
-        `frame` has `id` and `state`; other columns replace what was known of these people. Who is
-        not observed in a round counts as in the state last seen; the column `rounds_since_seen` of
-        a plan says how long ago that was.
+        People who are not observed count as in the state last seen; the column `rounds_since_seen`
+        of a plan says how long ago that was.
+
+        Args:
+            frame: A polars or pandas frame with `id` and `state`; an empty state is not stored.
+                Other columns replace the stored details of these people.
+            where: What error messages call the frame.
+
+        Returns:
+            How many states were stored.
         """
         frame = as_frame(frame)
         with self._database.writing() as sql:
             now, ids = queries.current_round(sql), read_ids(frame, where)
-            row = _first_missing(sql, ids, where)
+            row = _first_stranger(sql, ids, where)
             if row is not None:
                 raise InputError(
                     f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme: leave the "
                     "row out, or let them join first."
                 )
             details = self._details(sql, frame, ids, where)
-            seen = self._see(sql, frame, ids, now, where)
+            seen = self._put_states(sql, frame, ids, now, where)
             if details.width and len(ids):
                 queries.put_details(sql, ids, details, where)
         return seen
@@ -179,37 +217,27 @@ class Programme:
         again: bool = False,
         **more: Any,
     ) -> Planned:
-        """Plans the round that is on for everyone who is in.
+        """Plans the current round for everyone in the programme.
 
-        The same question is answered once, and after that by what is stored. One that differs,
-        be it because somebody joined since, is refused unless `again=True`: then the new plan
-        takes the place of the old one, which is kept. No other process can change the programme
-        meanwhile. A script that names the `round` it means may be run twice. What `more` holds
-        (a seed, where a model draws lots) is kept and handed to the model's `plan` as well.
+        The same request returns the stored plan. A request that differs, also because somebody
+        joined since, is refused unless `again` is true. No other process can change the programme
+        while a plan is made.
+
+        Args:
+            budget: What the round may cost.
+            rules: Rules that the plan must keep.
+            waiting: Length of the waiting list.
+            round: The round that is meant, so that a script may run twice; the current one if None.
+            again: Replace a plan of this round; the old one is stored as superseded.
+            **more: Other arguments of the model's `plan`, such as a seed.
+
+        Returns:
+            The plan as it is stored.
         """
-        asked = question(self.model, budget, rules, waiting, more)
+        request = PlanRequest.from_call(self.model, budget, rules, waiting, more)
         with self._database.writing() as sql:
-            now = queries.current_round(sql)
-            if round is not None and count(round, "round") != now:
-                return self._planned_before(sql, count(round, "round"), now, asked)
-            inputs = self._inputs(sql, asked, now)
-            check_rules(self.model, asked, inputs, f"round {now}")
-            old = queries.get_plan(sql, now)
-            told = None if old is None else change(old, asked, inputs, self.hash)
-            if old is not None and told is None:
-                return old
-            if old is not None and not again:
-                raise InputError(
-                    f"round {now} is planned already, and {told} since: record it, or plan with "
-                    "again=True (--again) to put a new plan in its place."
-                )
-            attempt = queries.attempts(sql, now) + 1
-            frame, facts = ask(self.model, inputs, asked)
-            made = Planned(
-                now, attempt, "planned", self.hash, asked, versions(), facts, inputs, frame
-            )
-            queries.put_plan(sql, made)
-        return made
+            which = None if round is None else count(round, "round")
+            return plan_round(sql, self.model, self.hash, request, which, again=again)
 
     def record(
         self,
@@ -220,13 +248,21 @@ class Programme:
         over_budget: bool = False,
         where: str = "record",
     ) -> int:
-        """Notes what was done in the round that is on, closes it, and returns its number.
+        """Stores what was done in the current round, and closes it.
 
-        `actions` is a frame with `id` and `action`, the whole of what was done: who is not in it
-        got the passive action. Its column `reached`, if there is one, is false where an action was
-        tried and reached nobody. Without a frame all was done as planned. Recording a `round` once
-        more with the same actions changes nothing; with others it is refused, unless `correct=True`
-        says that what was recorded is wrong: then these take its place, and `history` keeps both.
+        Recording a round again with the same actions changes nothing.
+
+        Args:
+            actions: A frame with `id` and `action`: everything that was done; people who are not in
+                it got the passive action. Its column `reached`, if there is one, is false if an
+                action was tried and did not reach the person. None if all was done as planned.
+            round: The round that is meant, so that a script may run twice; the current one if None.
+            correct: Replace what was recorded for `round`; `history` has both.
+            over_budget: Accept a record that exceeds the budget.
+            where: What error messages call the frame.
+
+        Returns:
+            The round that was recorded.
         """
         if correct and round is None:
             raise InputError("record: name the round that is to be corrected, such as round=3.")
@@ -239,7 +275,15 @@ class Programme:
         return which
 
     def planned(self, round: int | None = None, attempt: int | None = None) -> Planned:
-        """A plan that was made: that of the round that is on, of another, or a superseded one."""
+        """A plan that was made before.
+
+        Args:
+            round: Its round; the current one if None.
+            attempt: Its number among the plans of that round; the valid one if None.
+
+        Returns:
+            The plan as it is stored.
+        """
         with self._database.reading() as sql:
             which = queries.current_round(sql) if round is None else count(round, "round")
             found = queries.get_plan(sql, which, attempt)
@@ -252,20 +296,28 @@ class Programme:
         return found
 
     def replay(self, round: int, attempt: int | None = None) -> Planned:
-        """Makes a plan again from what is stored, and checks that every bit of it is the same."""
+        """Makes a plan again from what is stored; raises unless every bit of it is the same.
+
+        Args:
+            round: Its round.
+            attempt: Its number among the plans of that round; the valid one if None.
+
+        Returns:
+            The stored plan.
+        """
         old = self.planned(round, attempt)
         if old.model != self.hash:
             raise InputError(
                 f"the plan of round {round} was made by the model {old.model[:12]}, but this one "
                 f"is {self.hash[:12]}: open the programme with that model to replay it."
             )
-        check_replay(old, *ask(self.model, old.inputs, old.asked))
+        check_replay(old, *PlanRequest(old.asked).make(self.model, old.inputs))
         return old
 
     def roster(self) -> pl.DataFrame:
-        """Everyone who is in, as a plan made now would see them."""
+        """Everyone in the programme, as a plan made now would see them."""
         with self._database.reading() as sql:
-            return queries.roster(sql, self.model)
+            return queries.get_members(sql, self.model)
 
     def plans(self) -> pl.DataFrame:
         """A row for each plan: its round, budget, what was spent, and how many were acted on."""
@@ -273,7 +325,7 @@ class Programme:
             return read_plans(sql)
 
     def history(self) -> History:
-        """Everything that is kept."""
+        """Everything that is stored, as frames; its `log` is a table to learn a model from."""
         with self._database.reading() as sql:
             return read_history(sql, self.model)
 
@@ -282,43 +334,16 @@ class Programme:
     ) -> pl.DataFrame:
         return read_details(self.model, frame, ids, where, queries.known_kinds(sql))
 
-    def _see(
+    def _put_states(
         self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
     ) -> int:
+        """Stores the states of a frame, and returns how many there are."""
         states = state_numbers(self.model, column(frame, "state", where), ids, where)
         queries.put_states(sql, ids, states, now)
         return len(states) - states.null_count()
 
-    def _inputs(self, sql: Connection, asked: dict[str, Any], now: int) -> pl.DataFrame:
-        """Everyone a plan is made for; who is in has to have been seen."""
-        if queries.current_model(sql) != self.hash:
-            raise InputError("another model has taken over this programme since it was opened.")
-        inputs = queries.roster(sql, self.model, since_column(asked))
-        if not inputs.height:
-            raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
-        here = pl.col("opt_in") if "opt_in" in inputs.columns else pl.lit(True)
-        unseen = inputs.filter(pl.col("state").is_null() & here)["id"]
-        if len(unseen):
-            raise InputError(
-                f"round {now} cannot be planned: the state of {unseen[0]} was never observed."
-            )
-        return inputs
 
-    def _planned_before(
-        self, sql: Connection, round: int, now: int, asked: dict[str, Any]
-    ) -> Planned:
-        """The plan of a round that is over, where the same is asked."""
-        old = queries.get_plan(sql, round) if round < now else None
-        if old is None:
-            raise InputError(f"round {round} cannot be planned: the round that is on is {now}.")
-        check_rules(self.model, asked, old.inputs, f"round {round}")
-        told = asked_otherwise(old.asked, asked)
-        if told is not None:
-            raise InputError(f"round {round} is recorded already, and {told} since.")
-        return old
-
-
-def _first_missing(sql: Connection, ids: pl.Series, where: str) -> int | None:
-    """The row of the first who is not in, or None."""
-    there = queries.present(sql, ids, where)
-    return None if there.all() else first_row(~there)
+def _first_stranger(sql: Connection, ids: pl.Series, where: str) -> int | None:
+    """The row of the first person who is not in the programme, or None."""
+    known = queries.is_member(sql, ids, where)
+    return None if known.all() else first_row(~known)

@@ -1,30 +1,32 @@
-"""What stands in a programme's file, read and written within a transaction of `database`."""
+"""Reads and writes of a programme's tables; each function runs in a transaction of `Database`."""
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from sqlite3 import Connection
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import polars as pl
 
 from prefermab.errors import InputError, StorageError
 from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.plan import Summary
-from prefermab.programme.store.packing import pack, unpack
-from prefermab.programme.store.people import (
+from prefermab.programme.store.frames import (
     BEFORE,
     SINCE_ACTION,
     SINCE_SEEN,
+    column_kinds,
     from_json,
-    kinds_of,
+    pack,
     to_json,
+    unpack,
 )
+from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import write_table
 
-IN_THE_PROGRAMME = """
+MEMBERS = """
 SELECT p.id, s.state, s.round, (SELECT max(round) FROM actions WHERE id = p.id), p.details
 FROM stays t JOIN people p ON p.id = t.id
 LEFT JOIN states s ON s.id = p.id AND s.round = (
@@ -36,57 +38,68 @@ WHERE t.gone IS NULL ORDER BY p.number
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Planned:
-    """A plan as it is kept: what was asked of which model, from what, and what came out.
-
-    `frame` is that of the model's plan, `asked` the arguments it was made with, `inputs` the people
-    it was made for, and `facts` its summary as plain values.
-    """
+    """A plan as it is stored: what was asked of which model, and the answer."""
 
     round: int
     attempt: int
+    """1 for the first plan of a round; each later plan of the same round counts on."""
     status: str
+    """planned, recorded or superseded."""
     model: str
+    """The hash of the model."""
     asked: dict[str, Any]
+    """The arguments of the plan."""
     versions: dict[str, str]
+    """The software that made it."""
     facts: dict[str, Any]
+    """The plan's summary as plain values."""
     inputs: pl.DataFrame
+    """The people it was made for, as the model saw them."""
     frame: pl.DataFrame
+    """The list: a row for each person."""
 
     @property
-    def summary(self) -> Summary:
-        """The summary as the model gave it, or what it says where its fields were others."""
-        fits = {field.name for field in dataclasses.fields(Summary)} == set(self.facts)
-        return cast(Summary, (Summary if fits else SimpleNamespace)(**self.facts))
+    def summary(self) -> Summary | SimpleNamespace:
+        """The plan's summary; a namespace if a model of your own has a summary of its own."""
+        try:
+            return Summary(**self.facts)
+        except TypeError:
+            return SimpleNamespace(**self.facts)
 
     @property
     def waiting(self) -> pl.DataFrame:
-        """The next ones, should somebody drop out."""
+        """The waiting list: who is next if somebody drops out."""
         return self.frame.filter(pl.col("list") == "waiting").sort("rank")
 
     def write(self, path: str | Path) -> None:
-        """Writes the plan's frame as CSV or Parquet, whole or not at all."""
+        """Writes the list as CSV or Parquet."""
         write_table(self.frame, Path(path))
 
 
 def current_round(sql: Connection) -> int:
-    """The round after the last that was recorded; the first is 1."""
+    """The round after the last recorded one; the first is 1."""
     last = sql.execute("SELECT max(round) FROM plans WHERE status = 'recorded'").fetchone()[0]
     return 1 + (last or 0)
 
 
 def get_meta(sql: Connection, key: str) -> Any:
-    """A fact about the whole programme, or None."""
+    """The value of a key in the table `meta`, or None."""
     found = sql.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if found is None else json.loads(found[0])
 
 
 def set_meta(sql: Connection, key: str, value: Any) -> None:
-    """Keeps a fact about the whole programme."""
+    """Stores the value of a key in the table `meta`."""
     sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
-def present(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
-    """Which of these people are in now; their ids must be of the kind that all others have."""
+def id_type(sql: Connection) -> type[pl.String] | type[pl.Int64]:
+    """The type of the ids in this programme."""
+    return pl.String if get_meta(sql, "ids") == "text" else pl.Int64
+
+
+def is_member(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
+    """Which of these people take part now; their ids must be of the same kind as all others."""
     if not len(ids):
         return pl.Series(dtype=pl.Boolean)
     kind = get_meta(sql, "ids")
@@ -95,18 +108,18 @@ def present(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
         set_meta(sql, "ids", new)
     elif kind != new:
         raise InputError(f"{where}: ids are {kind} in this programme, but {ids[0]!r} is not.")
-    inside = [row[0] for row in sql.execute("SELECT id FROM stays WHERE gone IS NULL")]
-    return ids.is_in(pl.Series(inside, dtype=ids.dtype).implode())
+    members = [row[0] for row in sql.execute("SELECT id FROM stays WHERE gone IS NULL")]
+    return ids.is_in(pl.Series(members, dtype=ids.dtype).implode())
 
 
 def known_kinds(sql: Connection) -> dict[str, str]:
-    """The columns that are kept, and what they hold."""
+    """The stored columns and their kinds."""
     return dict(sql.execute("SELECT name, kind FROM columns ORDER BY number").fetchall())
 
 
 def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> None:
-    """Keeps what is known of people; columns that are not among these stay as they were."""
-    kinds = kinds_of(details, known_kinds(sql), where)
+    """Stores details of people; columns that are not given stay as they were."""
+    kinds = column_kinds(details, known_kinds(sql), where)
     sql.executemany(
         "INSERT INTO columns (name, kind) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET kind = excluded.kind",
@@ -120,7 +133,7 @@ def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: s
 
 
 def put_states(sql: Connection, ids: pl.Series, states: pl.Series, round: int) -> None:
-    """Keeps states seen in a round; a later look in the same round replaces an earlier one."""
+    """Stores states seen in a round; a later one of the same round replaces an earlier one."""
     seen = states.is_not_null()
     rows = zip(ids.filter(seen).to_list(), states.filter(seen).to_list(), strict=True)
     sql.executemany(
@@ -130,31 +143,33 @@ def put_states(sql: Connection, ids: pl.Series, states: pl.Series, round: int) -
     )
 
 
-def roster(sql: Connection, model: Any, since: str = SINCE_ACTION) -> pl.DataFrame:
-    """Everyone who is in, in the order of joining, as a model plans for them."""
-    now, rows = current_round(sql), sql.execute(IN_THE_PROGRAMME).fetchall()
+def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> pl.DataFrame:
+    """Everyone who takes part, in the order of joining, as a model plans for them.
+
+    `since` names the column with the rounds since the last action.
+    """
+    now, rows = current_round(sql), sql.execute(MEMBERS).fetchall()
     ids, states, seen, acted, details = zip(*rows, strict=True) if rows else [()] * 5
-    id_type = pl.String if get_meta(sql, "ids") == "text" else pl.Int64
     known = from_json(details, known_kinds(sql))
     last = pl.Series("acted", acted, dtype=pl.Int64)
     if BEFORE in known.columns:
         last = pl.select(pl.max_horizontal(last, known[BEFORE])).to_series()
         known = known.drop(BEFORE)
     if "opt_in" in known.columns:
-        # Whom nobody asked is in: a newcomer's column says nothing of the others.
+        # People whose table had no such column are opted in.
         known = known.with_columns(pl.col("opt_in").fill_null(True))
     rounds = [(now - last).alias(since), (now - pl.Series(seen, dtype=pl.Int64)).alias(SINCE_SEEN)]
     if since in known.columns:
         raise InputError(
-            f"rules.last names '{since}', a column that people came with; the programme counts "
-            "the rounds since the last action itself, so name another."
+            f"rules.last names '{since}', a column of the people's table; the programme counts the "
+            "rounds since the last action itself, so name another."
         )
-    columns = [pl.Series("id", ids, dtype=id_type), state_names(model, states)]
+    columns = [pl.Series("id", ids, dtype=id_type(sql)), state_names(model, states)]
     return pl.DataFrame([*columns, *rounds, *known.get_columns()])
 
 
-def state_names(model: Any, states: Any) -> pl.Series:
-    """States as they are called, or as they are where they are numbers."""
+def state_names(model: Planner, states: Sequence[Any]) -> pl.Series:
+    """States by name, or as numbers if they are continuous."""
     if is_continuous(model):
         return pl.Series("state", states, dtype=pl.Float64)
     names = [None if place is None else model.state_names[place] for place in states]
@@ -162,7 +177,7 @@ def state_names(model: Any, states: Any) -> pl.Series:
 
 
 def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned | None:
-    """The plan of a round: the one that holds, or an earlier attempt."""
+    """The plan of a round, or None: the valid one, or that with the number `attempt`."""
     which = "status <> 'superseded'" if attempt is None else "attempt = ?"
     found = sql.execute(
         "SELECT round, attempt, status, model, asked, versions, facts, inputs, output "
@@ -178,7 +193,7 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
 
 
 def recorded_inputs(sql: Connection) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame]]:
-    """For each recorded round: its number, what was asked, and the people as they were known."""
+    """For each recorded round: its number, what was asked, and the people of its plan."""
     rows = sql.execute(
         "SELECT round, asked, inputs FROM plans WHERE status = 'recorded' ORDER BY round"
     )
@@ -187,7 +202,7 @@ def recorded_inputs(sql: Connection) -> Iterator[tuple[int, dict[str, Any], pl.D
 
 
 def _unpacked(round: int, data: bytes) -> pl.DataFrame:
-    """A frame of a plan, or a sentence that says that it is damaged."""
+    """A frame of a stored plan."""
     try:
         return unpack(data)
     except (pl.exceptions.PolarsError, OSError, ValueError):
@@ -195,7 +210,7 @@ def _unpacked(round: int, data: bytes) -> pl.DataFrame:
 
 
 def put_plan(sql: Connection, plan: Planned) -> None:
-    """Keeps a plan; one of the same round that was not recorded is superseded by it."""
+    """Stores a plan; it supersedes an earlier one of the same round."""
     sql.execute("UPDATE plans SET status = 'superseded' WHERE round = ?", (plan.round,))
     sql.execute(
         "INSERT INTO plans (round, attempt, status, model, asked, versions, facts, inputs, "
@@ -215,13 +230,13 @@ def put_plan(sql: Connection, plan: Planned) -> None:
 
 
 def get_actions(sql: Connection, round: int) -> dict[Any, tuple[str, bool]]:
-    """Who was acted on in a round, how, and whether it reached them."""
+    """Who was acted on in a round: the action, and whether it reached the person."""
     rows = sql.execute("SELECT id, action, reached FROM actions WHERE round = ?", (round,))
     return {who: (action, bool(reached)) for who, action, reached in rows}
 
 
-def put_stays(sql: Connection, ids: pl.Series, round: int) -> None:
-    """People are in from a round on; who left in that same round never did."""
+def start_stays(sql: Connection, ids: pl.Series, round: int) -> None:
+    """People take part from this round on; whoever left in the same round counts as not gone."""
     sql.executemany(
         "INSERT INTO stays VALUES (?, ?, NULL) ON CONFLICT (id, joined) DO UPDATE SET gone = NULL",
         ((who, round) for who in ids.to_list()),
@@ -229,7 +244,7 @@ def put_stays(sql: Connection, ids: pl.Series, round: int) -> None:
 
 
 def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
-    """People are out from a round on."""
+    """People do not take part from this round on."""
     sql.executemany(
         "UPDATE stays SET gone = ? WHERE id = ? AND gone IS NULL",
         ((round, who) for who in ids.to_list()),
@@ -237,7 +252,7 @@ def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
 
 
 def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
-    """Keeps what was done in the round of a plan, in the place of what was kept before."""
+    """Stores what was done in the round of a plan, and replaces what was stored before."""
     sql.execute("DELETE FROM actions WHERE round = ?", (plan.round,))
     rows = done.select("id", "action", "cost", pl.col("reached").cast(pl.Int64)).rows()
     sql.executemany(
@@ -247,7 +262,7 @@ def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
 
 
 def close_round(sql: Connection, plan: Planned) -> None:
-    """The round of a plan is over: the next one is on."""
+    """Closes the round of a plan; the next one becomes current."""
     sql.execute(
         "UPDATE plans SET status = 'recorded', closed = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') "
         "WHERE round = ? AND attempt = ?",
@@ -255,8 +270,8 @@ def close_round(sql: Connection, plan: Planned) -> None:
     )
 
 
-def note_correction(sql: Connection, round: int) -> None:
-    """Keeps what was recorded for a round, before other actions take its place."""
+def keep_old_actions(sql: Connection, round: int) -> None:
+    """Copies what was recorded for a round to the corrections, before it is replaced."""
     at = sql.execute("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')").fetchone()[0]
     rows = sql.execute(
         "SELECT id, action, cost, reached FROM actions WHERE round = ? ORDER BY id", (round,)
@@ -265,8 +280,8 @@ def note_correction(sql: Connection, round: int) -> None:
     set_meta(sql, "corrections", [*(get_meta(sql, "corrections") or []), old])
 
 
-def attempts(sql: Connection, round: int) -> int:
-    """How many plans a round has, superseded ones included."""
+def count_attempts(sql: Connection, round: int) -> int:
+    """The number of plans of a round, superseded ones included."""
     return sql.execute("SELECT count(*) FROM plans WHERE round = ?", (round,)).fetchone()[0]
 
 
@@ -276,7 +291,29 @@ def current_model(sql: Connection) -> str | None:
     return None if found is None else found[0]
 
 
-def put_model(sql: Connection, hash: str, name: str) -> None:
-    """A model takes over, from the round that is on."""
-    since = current_round(sql)
-    sql.execute("INSERT INTO models (hash, name, since) VALUES (?, ?, ?)", (hash, name, since))
+def set_model(
+    sql: Connection, model: Planner, model_hash: str, path: Path, *, change_model: bool
+) -> None:
+    """Makes this model run the programme from the current round on, if it may."""
+    running = current_model(sql)
+    if running == model_hash:
+        return
+    for key in ("state_names", "action_names"):
+        stored, names = get_meta(sql, key), list(getattr(model, key))
+        if stored is None:
+            set_meta(sql, key, names)
+        elif stored != names:
+            raise InputError(
+                f"{path}: the {key.replace('_', ' ')} of the programme are {', '.join(stored)}, "
+                f"but this model's are {', '.join(names)}."
+            )
+    if running is not None and not change_model:
+        raise InputError(
+            f"{path}: the programme is run by the model {running[:12]}, but this one is "
+            f"{model_hash[:12]}; open it with change_model=True (`programme begin` with "
+            "--change-model) to go on with this one."
+        )
+    name, since = str(getattr(model, "domain_name", "own")), current_round(sql)
+    sql.execute(
+        "INSERT INTO models (hash, name, since) VALUES (?, ?, ?)", (model_hash, name, since)
+    )

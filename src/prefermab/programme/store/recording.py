@@ -1,4 +1,4 @@
-"""What was done in a round, checked against what was planned."""
+"""What was done in a round: read from a table, checked against the plan, and stored."""
 
 from sqlite3 import Connection
 from typing import Any
@@ -9,21 +9,22 @@ from prefermab.budget import limit_of
 from prefermab.errors import InputError, unknown
 from prefermab.programme.columns import as_flags, as_labels, column
 from prefermab.programme.store import queries
-from prefermab.programme.store.people import read_ids
+from prefermab.programme.store.frames import read_ids
+from prefermab.programme.store.models import Planner
 from prefermab.programme.store.queries import Planned
 from prefermab.programme.tables import as_frame, first_row, row_in
 
 REACHED = "reached"
-NOBODY_THERE = (
+NOT_REACHED = (
     r"\b(no ?(answer|reply|response|contact|show)|(not|un|never) ?(answer|reach|home|at home)|"
     r"(missed|busy|failed|voice ?mail)\b)"
 )
-"""What is written beside somebody whom an action did not reach, as if it were another action."""
+"""Texts that staff write instead of an action when it did not reach the person."""
 
 
 def record(
     sql: Connection,
-    model: Any,
+    model: Planner,
     actions: Any,
     which: int,
     *,
@@ -31,35 +32,37 @@ def record(
     over_budget: bool,
     where: str,
 ) -> None:
-    """Notes what was done in a round. The round that is on is closed by it; one that is over stays
-    as it is, unless it is to be corrected."""
+    """Stores what was done in round `which` and closes it if it is the current one.
+
+    A recorded round may be recorded again with the same actions, or corrected with others.
+    """
     now, plan = queries.current_round(sql), queries.get_plan(sql, which)
     if plan is None or which > now:
         raise InputError(f"record: round {which} is not planned yet{_earlier(which, now)}.")
     if which == now:
         if correct:
-            raise InputError(f"record: round {which} is not recorded yet: nothing is to correct.")
-        queries.put_actions(sql, plan, done_of(model, actions, plan, over_budget, where))
+            raise InputError(f"record: round {which} is not recorded yet: nothing to correct.")
+        queries.put_actions(sql, plan, read_done(model, actions, plan, over_budget, where))
         queries.close_round(sql, plan)
         return
-    done = done_of(model, actions, plan, over_budget or not correct, where)
-    told = _differs(done, queries.get_actions(sql, which))
-    if told is None:
+    done = read_done(model, actions, plan, over_budget or not correct, where)
+    differs = _difference(done, queries.get_actions(sql, which))
+    if differs is None:
         return
     if not correct:
         raise InputError(
-            f"record: round {which} is recorded already, with {told}; add correct=True "
+            f"record: round {which} is recorded already, with {differs}; add correct=True "
             "(--correct) to put these in their place."
         )
-    queries.note_correction(sql, which)
+    queries.keep_old_actions(sql, which)
     queries.put_actions(sql, plan, done)
 
 
-def _differs(done: pl.DataFrame, kept: dict[Any, tuple[str, bool]]) -> str | None:
-    """What was recorded otherwise, in words; None if all is the same."""
-    if dict(done.select("id", "action").rows()) != {who: kept[who][0] for who in kept}:
+def _difference(done: pl.DataFrame, stored: dict[Any, tuple[str, bool]]) -> str | None:
+    """How stored actions differ from these, in words; None if they are the same."""
+    if dict(done.select("id", "action").rows()) != {who: stored[who][0] for who in stored}:
         return "other actions"
-    if dict(done.select("id", REACHED).rows()) != {who: kept[who][1] for who in kept}:
+    if dict(done.select("id", REACHED).rows()) != {who: stored[who][1] for who in stored}:
         return f"the same actions but another `{REACHED}`"
     return None
 
@@ -70,10 +73,10 @@ def _earlier(which: int, now: int) -> str:
     return f"; name round={now - 1} (--round {now - 1}) if that one is meant"
 
 
-def done_of(
-    model: Any, actions: Any, plan: Planned, over_budget: bool, where: str = "record"
+def read_done(
+    model: Planner, actions: Any, plan: Planned, over_budget: bool, where: str = "record"
 ) -> pl.DataFrame:
-    """Who was acted on: id, action, cost and whether it reached them, in the order of the plan."""
+    """Who was acted on: id, action, cost and `reached`, in the order of the plan."""
     passive = model.action_names[0]
     if actions is None:
         done = plan.frame.with_columns(pl.lit(True).alias(REACHED))
@@ -90,7 +93,7 @@ def done_of(
                 f"{plan.round}."
             )
         ids = ids.cast(plan.frame["id"].dtype)
-        done = _costed(model, plan, pl.DataFrame([ids, names, reached]))
+        done = _with_costs(model, plan, pl.DataFrame([ids, names, reached]))
     done = done.filter(pl.col("action") != passive)
     done = done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED)
     spent, budget = done["cost"].sum(), plan.asked["budget"]
@@ -102,8 +105,8 @@ def done_of(
     return done
 
 
-def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) -> pl.Series:
-    """The action of each row, by its name as the model spells it."""
+def read_actions(model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str) -> pl.Series:
+    """The action of each row, spelled as the model does."""
     given = column(frame, "action", where).cast(pl.String)
     spelled = {name.lower(): name for name in model.action_names}
     plain = given.str.strip_chars().str.to_lowercase()
@@ -113,7 +116,7 @@ def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) ->
         at = f"{where}: {row_in(where, row)}, id {ids[row]}"
         if given[row] is None:
             raise InputError(f"{at}, has no action; expected one of {', '.join(spelled)}.")
-        if plain.str.replace_all("[_-]", " ").str.contains(NOBODY_THERE)[row]:
+        if plain.str.replace_all("[_-]", " ").str.contains(NOT_REACHED)[row]:
             raise InputError(
                 f"{at}: '{given[row]}' is not an action: write the action that was tried, and "
                 f"false in the column '{REACHED}'."
@@ -125,10 +128,10 @@ def read_actions(model: Any, frame: pl.DataFrame, ids: pl.Series, where: str) ->
 def read_reached(
     frame: pl.DataFrame, actions: pl.Series, passive: str, ids: pl.Series, where: str
 ) -> pl.Series:
-    """Whether each action reached its person: true where a cell is empty or there is no column.
+    """Whether each action reached its person: true if the cell is empty or there is no column.
 
-    Beside the passive action the cell must be empty: nothing was tried, or the action that was
-    tried is not named, and then it would be lost.
+    Beside the passive action the cell must be empty: otherwise staff may have tried an action
+    without naming it, and it would be lost.
     """
     if not any(name.strip().lower() == REACHED for name in frame.columns):
         return pl.repeat(True, frame.height, eager=True).alias(REACHED)
@@ -145,8 +148,8 @@ def read_reached(
     return reached.alias(REACHED)
 
 
-def _costed(model: Any, plan: Planned, done: pl.DataFrame) -> pl.DataFrame:
-    """The cost of each action: as planned, from the person's own columns, or the model's."""
+def _with_costs(model: Planner, plan: Planned, done: pl.DataFrame) -> pl.DataFrame:
+    """Adds the cost of each action: as planned, from the person's own columns, or the model's."""
     planned = plan.frame.select("id", planned="action", then="cost")
     rows = planned.join(done, on="id", how="inner", maintain_order="left")
     rows = rows.join(plan.inputs, on="id", how="left", maintain_order="left", suffix="_known")

@@ -1,28 +1,32 @@
-"""What frames say of people: ids, states, and everything else that is known of them.
+"""Frames of people on their way into the file and out of it.
 
-What is known beyond the state is kept as JSON, a text for each person; every column has a kind
-that it keeps from its first appearance on, so that frames come out as they went in.
+Details of people (every column but id and state) are stored as one JSON text for each person. A
+column keeps the kind that it first had, so that frames come out as they went in. The inputs and the
+output of a plan are stored as bytes.
 """
 
+import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.programme.columns import as_flags, as_numbers, check_ids, column, is_whole
+from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import as_frame, first_row, row_in
 
 KINDS = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
 SINCE_ACTION, SINCE_SEEN = "rounds_since_action", "rounds_since_seen"
-"""Columns that the programme counts itself."""
+"""Columns that the programme computes itself."""
 BEFORE = "last_action_before"
-"""The round of the last action before somebody joined, 0 or less where the programme had not begun;
-kept because people came with `rounds_since_action`."""
+"""Round of the last action before a person joined, from the column `rounds_since_action` of the
+table they joined with; 0 or less if that was before the programme began."""
 
 
 def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
-    """Ids as whole numbers or text: none missing, none blank, none twice."""
+    """The ids of a frame as whole numbers or text, none of them missing, blank or duplicate."""
     ids = column(frame, "id", where).alias("id")
     if ids.dtype.is_integer() or is_whole(ids) or not len(ids):
         whole = ids.cast(pl.Int64, strict=False)
@@ -40,8 +44,8 @@ def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
     return ids
 
 
-def ids_of(given: Any, where: str) -> pl.Series:
-    """Ids as a list, as the column of a frame, or a single one."""
+def as_ids(given: Any, where: str) -> pl.Series:
+    """Ids from a list, a series, the column of a frame, or a single id."""
     if isinstance(given, str | int):
         given = [given]
     if isinstance(given, pl.Series):
@@ -57,15 +61,15 @@ def ids_of(given: Any, where: str) -> pl.Series:
 
 
 def read_details(
-    model: Any, frame: pl.DataFrame, ids: pl.Series, where: str, known: Iterable[str] = ()
+    model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str, known: Iterable[str] = ()
 ) -> pl.DataFrame:
-    """Every other column as one of the kinds that are kept: features as numbers, opt_in as truth,
-    dates as text. A column that is `known`, or that the model knows, is so in any case of letters.
+    """All columns but id and state, each as a kind that is stored: features as numbers, opt_in as
+    true and false, dates as text. Names in `known` and of the model match in any case.
     """
     costs = [f"cost_{action}" for action in model.action_names[1:]]
     heads = [name.partition("=")[0] for name in model.feature_names]
     numbers = {name for name in model.feature_names if "=" not in name}
-    names = spelled(frame, ["id", "state", "opt_in", *costs, *heads, *known], where)
+    names = match_names(frame, ["id", "state", "opt_in", *costs, *heads, *known], where)
     found = []
     for name, values in zip(names, frame.get_columns(), strict=True):
         if name in ("id", "state"):
@@ -77,21 +81,23 @@ def read_details(
         elif name in costs:
             values = _costs(values, ids, where)
         else:
-            values = _kept(values, name in numbers, where)
+            values = _stored(values, name in numbers, where)
         found.append(values.alias(name))
     return pl.DataFrame(found)
 
 
-def spelled(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[str]:
-    """The names of a frame's columns, as they are spelled elsewhere; none stands twice.
+def match_names(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[str]:
+    """The names of a frame's columns, spelled as in `known` if they match in any case.
+
+    Raises if two columns have the same name in this sense.
 
     >>> import polars as pl
-    >>> from prefermab.programme.store.people import spelled
-    >>> spelled(pl.DataFrame({"ID": [1], "Age ": [30], "Town": [""]}), ["id", "age"], "join")
+    >>> from prefermab.programme.store.frames import match_names
+    >>> match_names(pl.DataFrame({"ID": [1], "Age ": [30], "Town": [""]}), ["id", "age"], "join")
     ['id', 'age', 'Town']
     """
-    plain = {name.strip().lower(): name for name in (SINCE_ACTION, SINCE_SEEN, BEFORE, *known)}
-    names = [plain.get(name.strip().lower(), name) for name in frame.columns]
+    by_key = {name.strip().lower(): name for name in (SINCE_ACTION, SINCE_SEEN, BEFORE, *known)}
+    names = [by_key.get(name.strip().lower(), name) for name in frame.columns]
     for place, name in enumerate(names):
         if name in names[:place]:
             first = frame.columns[names.index(name)]
@@ -101,11 +107,11 @@ def spelled(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[str]:
     return names
 
 
-def acted_before(
+def split_last_action(
     frame: pl.DataFrame, ids: pl.Series, now: int, where: str
 ) -> tuple[pl.DataFrame, list[pl.Series]]:
-    """The frame without the rounds since the last action, and the round of it where they stood."""
-    names = spelled(frame, (), where)
+    """The frame without `rounds_since_action`, and that column as the round of the last action."""
+    names = match_names(frame, (), where)
     if SINCE_ACTION not in names:
         return frame, []
     given = frame[:, names.index(SINCE_ACTION)]
@@ -120,8 +126,8 @@ def acted_before(
     return frame.drop(given.name), [(now - since.cast(pl.Int64)).alias(BEFORE)]
 
 
-def kinds_of(details: pl.DataFrame, known: dict[str, str], where: str) -> dict[str, str]:
-    """The kind of each column, those known before first; one that changes is an error."""
+def column_kinds(details: pl.DataFrame, known: dict[str, str], where: str) -> dict[str, str]:
+    """The kind of each column, known ones first; a column that changes its kind is an error."""
     kinds = dict(known)
     by_type = {kind: name for name, kind in KINDS.items()}
     for name, values in zip(details.columns, details.get_columns(), strict=True):
@@ -131,29 +137,73 @@ def kinds_of(details: pl.DataFrame, known: dict[str, str], where: str) -> dict[s
         numbers = {"whole", "number"}
         if old is not None and new != old and not {new, old} <= numbers:
             raise InputError(
-                f"{where}: the column '{name}' holds {_told(new)}, but held {_told(old)} before."
+                f"{where}: the column '{name}' holds {_kind_name(new)}, but held {_kind_name(old)} before."
             )
         kinds[name] = new if old is None or old == "whole" else old
     return kinds
 
 
 def to_json(details: pl.DataFrame, height: int) -> list[str]:
-    """A text for each person."""
+    """A JSON text for each person."""
     if not details.width:
         return ["{}"] * height
     return details.select(pl.struct(pl.all()).struct.json_encode()).to_series().to_list()
 
 
 def from_json(texts: Sequence[str], kinds: dict[str, str]) -> pl.DataFrame:
-    """The columns that were kept, null where nothing is known."""
+    """The columns from the JSON texts; null where a value is unknown."""
     if not kinds:
         return pl.DataFrame(height=len(texts))
     fields = pl.Struct({name: KINDS[kind] for name, kind in kinds.items()})
     return pl.Series(texts, dtype=pl.String).str.json_decode(fields).struct.unnest()
 
 
+def pack(frame: pl.DataFrame) -> bytes:
+    """The bytes of a frame as a compressed Arrow file.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.store.frames import pack, unpack
+    >>> frame = pl.DataFrame({"id": [1, 2], "state": ["good", None]})
+    >>> unpack(pack(frame)).equals(frame)
+    True
+    """
+    out = io.BytesIO()
+    frame.rechunk().write_ipc(out, compression="zstd")
+    return out.getvalue()
+
+
+def unpack(data: bytes) -> pl.DataFrame:
+    """The frame from the bytes of `pack`."""
+    return pl.read_ipc(io.BytesIO(data))
+
+
+def difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
+    """The first difference of two frames in words; None if every bit is the same.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.store.frames import difference
+    >>> difference(pl.DataFrame({"id": [7], "x": [0.0]}), pl.DataFrame({"id": [7], "x": [-0.0]}))
+    "'x' of 7 is 0.0 in one and -0.0 in the other"
+    """
+    if one.height != other.height:
+        return f"one has {one.height} rows and the other {other.height}"
+    if one.columns != other.columns:
+        odd = sorted(set(one.columns) ^ set(other.columns))
+        return f"the column '{odd[0]}' is in only one" if odd else "the order of columns differs"
+    for name in one.columns:
+        left, right = one[name], other[name]
+        if left.dtype != right.dtype:
+            return f"'{name}' is {left.dtype} in one and {right.dtype} in the other"
+        same = _bits(left).eq_missing(_bits(right))
+        if not same.all():
+            row = first_row(~same)
+            who = one["id"][row] if "id" in one.columns else f"row {row + 1}"
+            return f"'{name}' of {who} is {left[row]} in one and {right[row]} in the other"
+    return None
+
+
 def _costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
-    """Costs of at least 0; an empty one is the model's."""
+    """Costs of at least 0; an empty cell means the model's cost."""
     costs = values.cast(pl.Float64, strict=False).fill_nan(None)
     wrong = (values.is_not_null() & costs.is_null()) | (costs < 0) | costs.is_infinite()
     if values.dtype.is_float():
@@ -167,8 +217,8 @@ def _costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
     return costs
 
 
-def _kept(values: pl.Series, is_number: bool, where: str) -> pl.Series:
-    """A column as one of the kinds that are kept."""
+def _stored(values: pl.Series, is_number: bool, where: str) -> pl.Series:
+    """A column as one of the kinds that are stored."""
     if is_number or values.dtype.is_float() or values.dtype.is_decimal():
         return as_numbers(values, where)
     if values.dtype.is_integer():
@@ -183,5 +233,13 @@ def _kept(values: pl.Series, is_number: bool, where: str) -> pl.Series:
     return values
 
 
-def _told(kind: str) -> str:
+def _kind_name(kind: str) -> str:
     return {"truth": "true and false", "text": "text"}.get(kind, "numbers")
+
+
+def _bits(values: pl.Series) -> pl.Series:
+    """Floats as their bits, so that 0.0 differs from -0.0; nulls stay null."""
+    if not values.dtype.is_float():
+        return values
+    whole = values.fill_null(0.0).to_numpy().astype(np.float64).view(np.int64)
+    return pl.Series(values.name, whole).set(values.is_null(), None)

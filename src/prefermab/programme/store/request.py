@@ -1,0 +1,232 @@
+"""A request for a plan: checked, answered, stored, and answered again by a replay."""
+
+import dataclasses
+import inspect
+import json
+from sqlite3 import Connection
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError, count, number, unknown
+from prefermab.model import Model
+from prefermab.programme.planning.roster import Roster
+from prefermab.programme.planning.rules import IN, Rules, apply, standing
+from prefermab.programme.store import queries
+from prefermab.programme.store.frames import SINCE_ACTION, difference, pack, unpack
+from prefermab.programme.store.models import Planner, software_versions
+from prefermab.programme.store.queries import Planned
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanRequest:
+    """The arguments of a plan, as JSON stores them: budget, rules, waiting and others."""
+
+    asked: dict[str, Any]
+
+    @classmethod
+    def from_call(
+        cls, model: Planner, budget: float, rules: Any, waiting: int, more: dict[str, Any]
+    ) -> "PlanRequest":
+        """Checks the arguments of a call; `more` are those that the model's `plan` also takes."""
+        if rules is not None and not isinstance(rules, Rules):
+            raise InputError(f"rules must be pm.Rules(...), not {type(rules).__name__}.")
+        taken = inspect.signature(model.plan).parameters
+        if not any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+            for name in more:
+                if name not in taken:
+                    raise unknown("argument of plan", name, [*list(taken)[1:], "round", "again"])
+        asked = {
+            "budget": number(budget, "budget"),
+            "rules": None if rules is None else dataclasses.asdict(rules),
+            "waiting": count(waiting, "waiting", at_least=0),
+            **more,
+        }
+        try:
+            return cls(json.loads(json.dumps(asked)))
+        except TypeError:
+            raise InputError("rules and other arguments must be plain values.") from None
+
+    @property
+    def rules(self) -> Rules | None:
+        """The rules as an object again."""
+        if self.asked["rules"] is None:
+            return None
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in self.asked["rules"].items()
+        }
+        return Rules(**given)
+
+    @property
+    def since_column(self) -> str:
+        """The column in which the rules look for the rounds since the last action."""
+        return SINCE_ACTION if self.rules is None else self.rules.last
+
+    def check_rules(self, model: Planner, people: pl.DataFrame, where: str) -> None:
+        """Raises if rules name columns, ids or groups that do not exist.
+
+        A model of your own reads rules in its own way, and checks them itself.
+        """
+        if self.rules is not None and isinstance(model, Model):
+            apply(self.rules, model, _roster(people), people, where)
+
+    def selectable(self, people: pl.DataFrame, where: str) -> pl.Series:
+        """Who can be chosen by a plan: not those who opted out, are excluded or in cooldown.
+
+        Rules that cannot be read are those of a model of your own: then only opt-out counts.
+        """
+        roster = _roster(people)
+        try:
+            return pl.Series(standing(self.rules or Rules(), roster, people, where) == IN)
+        except InputError:
+            return pl.Series(roster.opt_in)
+
+    def make(self, model: Planner, people: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
+        """The model's plan: its frame, and its summary as plain values.
+
+        The people go through `pack`, so that a replay starts from exactly the same bits.
+        """
+        plan = model.plan(unpack(pack(people)), **{**self.asked, "rules": self.rules})
+        facts = json.dumps(dataclasses.asdict(plan.summary), default=lambda value: value.item())
+        return plan.frame, json.loads(facts)
+
+    def changed_from(self, old: "PlanRequest") -> str | None:
+        """The first argument that differs from an old request, in words; None if none does.
+
+        >>> from prefermab.programme.store.request import PlanRequest
+        >>> PlanRequest({"rules": {"cooldown": 2}}).changed_from(PlanRequest({"rules": None}))
+        'the rule cooldown changed from 0 to 2'
+        """
+        before, after = old._flat(), self._flat()
+        for name in {**before, **after}:
+            one, other = before.get(name), after.get(name)
+            if one != other:
+                return f"{name} changed from {_value_text(one)} to {_value_text(other)}"
+        return None
+
+    def _flat(self) -> dict[str, Any]:
+        """Arguments and rules side by side; a rule that was not given has its default."""
+        rules = json.loads(json.dumps(dataclasses.asdict(self.rules or Rules())))
+        rest = {name: value for name, value in self.asked.items() if name != "rules"}
+        return {**rest, **{f"the rule {name}": value for name, value in rules.items()}}
+
+
+def plan_round(
+    sql: Connection,
+    model: Planner,
+    model_hash: str,
+    request: PlanRequest,
+    round: int | None,
+    *,
+    again: bool,
+) -> Planned:
+    """The plan of a round: the stored one if the same is requested, or else a new one."""
+    now = queries.current_round(sql)
+    if round is not None and round != now:
+        return _recorded_plan(sql, model, request, round, now)
+    people = _people(sql, model, model_hash, request, now)
+    request.check_rules(model, people, f"round {now}")
+    old = queries.get_plan(sql, now)
+    if old is not None:
+        change = _change_since(old, request, people, model_hash)
+        if change is None:
+            return old
+        if not again:
+            raise InputError(
+                f"round {now} is planned already, and {change} since: record it, or plan with "
+                "again=True (--again) to put a new plan in its place."
+            )
+    attempt = queries.count_attempts(sql, now) + 1
+    frame, facts = request.make(model, people)
+    made = Planned(
+        now, attempt, "planned", model_hash, request.asked, software_versions(), facts, people, frame
+    )
+    queries.put_plan(sql, made)
+    return made
+
+
+def _people(
+    sql: Connection, model: Planner, model_hash: str, request: PlanRequest, now: int
+) -> pl.DataFrame:
+    """Everyone a plan is made for; the state of all who are opted in must be known."""
+    if queries.current_model(sql) != model_hash:
+        raise InputError("another model has taken over this programme since it was opened.")
+    people = queries.get_members(sql, model, request.since_column)
+    if not people.height:
+        raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
+    opted_in = pl.col("opt_in") if "opt_in" in people.columns else pl.lit(True)
+    unseen = people.filter(pl.col("state").is_null() & opted_in)["id"]
+    if len(unseen):
+        raise InputError(
+            f"round {now} cannot be planned: the state of {unseen[0]} was never observed."
+        )
+    return people
+
+
+def _recorded_plan(
+    sql: Connection, model: Planner, request: PlanRequest, round: int, now: int
+) -> Planned:
+    """The plan of a recorded round, if the same is requested."""
+    old = queries.get_plan(sql, round) if round < now else None
+    if old is None:
+        raise InputError(f"round {round} cannot be planned: the current round is {now}.")
+    request.check_rules(model, old.inputs, f"round {round}")
+    change = request.changed_from(PlanRequest(old.asked))
+    if change is not None:
+        raise InputError(f"round {round} is recorded already, and {change} since.")
+    return old
+
+
+def _change_since(
+    old: Planned, request: PlanRequest, people: pl.DataFrame, model_hash: str
+) -> str | None:
+    """What changed since a plan was made, in words; None if the same plan would be made again."""
+    if old.model != model_hash:
+        return "the model changed"
+    return request.changed_from(PlanRequest(old.asked)) or _people_change(old.inputs, people)
+
+
+def check_replay(old: Planned, frame: pl.DataFrame, facts: dict[str, Any]) -> None:
+    """Raises unless a plan that was made again equals the stored one to the last bit."""
+    differs = difference(old.frame, frame)
+    if differs is None and json.dumps(facts) != json.dumps(old.facts):
+        differs = "its summary is another"
+    if differs is None:
+        return
+    now = software_versions()
+    other = [f"{name} {was}" for name, was in old.versions.items() if now.get(name) != was]
+    hint = f"; it was made with {', '.join(other)}" if other else ""
+    raise InputError(
+        f"the plan of round {old.round} does not come out as it was stored (then and now): "
+        f"{differs}{hint}."
+    )
+
+
+def _roster(people: pl.DataFrame) -> Roster:
+    """The ids and opt-ins of people: rules need no more of a roster."""
+    nothing, opt_in = np.zeros(0), np.ones(people.height, bool)
+    if "opt_in" in people.columns:
+        opt_in = people["opt_in"].fill_null(False).to_numpy()
+    return Roster(people["id"], nothing, nothing, opt_in, nothing, {})
+
+
+def _people_change(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
+    """Who left or joined, or which detail of whom changed, in words; None if nothing did."""
+    moved = []
+    for one, other, did in ((old, new, "left"), (new, old, "joined")):
+        who = one["id"].filter(~one["id"].is_in(other["id"].implode()))
+        if len(who):
+            moved.append(f"{who[0]}{f' and {len(who) - 1} more' if len(who) > 1 else ''} {did}")
+    if moved:
+        return " and ".join(moved)
+    added = [name for name in new.columns if name not in old.columns]
+    if added:
+        return f"the column '{added[0]}' came in"
+    differs = difference(old, new)
+    return None if differs is None else f"what is known of people changed ({differs})"
+
+
+def _value_text(value: Any) -> str:
+    return "nothing" if value is None or value in ([], {}, "") else str(value)
