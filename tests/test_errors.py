@@ -23,7 +23,7 @@ def test_every_error_of_ours_ends_the_command_line_with_one_sentence(kind, monke
     def fail(_):
         raise pickle.loads(pickle.dumps(kind("it went wrong.")))
 
-    monkeypatch.setattr(cli, "obey", fail)
+    monkeypatch.setattr(cli, "dispatch", fail)
     with pytest.raises(SystemExit) as end:
         cli.run(["models"])
     assert end.value.code == 2

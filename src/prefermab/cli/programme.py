@@ -93,12 +93,12 @@ class ObserveCommand:
 
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
-        from prefermab.programme.store.people import SINCE_ACTION, SINCE_SEEN, spelled
+        from prefermab.programme.store.frames import SINCE_ACTION, SINCE_SEEN, match_names
         from prefermab.programme.tables import people, source_of
 
         with open_programme(self.file) as programme:
             table, where = read_people(programme, self.seen), source_of(self.seen)
-            names = spelled(table, (), where)
+            names = match_names(table, (), where)
             own = [
                 given
                 for given, name in zip(table.columns, names, strict=True)
@@ -134,7 +134,8 @@ class PlanRoundCommand:
         """Plans the current round, writes the list and prints its summary."""
         from prefermab.cli.plan import list_order, print_list, warn_of_unused
         from prefermab.files import use_compilation_cache
-        from prefermab.programme.store.people import SINCE_SEEN
+        from prefermab.model import Model
+        from prefermab.programme.store.frames import SINCE_SEEN
         from prefermab.programme.tables import check_table_path, write_table
 
         check_table_path(self.out)
@@ -144,6 +145,7 @@ class PlanRoundCommand:
             made = programme.plan(
                 self.budget, rules, waiting=self.waiting, round=self.round, again=self.again
             )
+            assert isinstance(programme.model, Model)
             warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)
         write_table(list_order(made.frame), self.out)
         if self.json:
@@ -274,9 +276,8 @@ class ProgrammeCommand:
 def open_programme(file: str) -> "Programme":
     """The programme in a file, with its model."""
     from prefermab.programme.store import Programme
-    from prefermab.programme.store.identity import model_of
 
-    return Programme.open(file, model_of(file))
+    return Programme.open(file)
 
 
 def planned_rounds(programme: "Programme") -> "pl.DataFrame":
@@ -289,7 +290,7 @@ def planned_rounds(programme: "Programme") -> "pl.DataFrame":
 
 def count_unseen(roster: "pl.DataFrame") -> int:
     """Number of participants without a state in this round."""
-    from prefermab.programme.store.people import SINCE_SEEN
+    from prefermab.programme.store.frames import SINCE_SEEN
 
     return int((roster[SINCE_SEEN] > 0).fill_null(True).sum())
 

@@ -208,5 +208,5 @@ def _add_reached(sql: sqlite3.Connection) -> None:
 
 
 MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_add_reached,)
-"""The first goes from version 1 to 2, and so on. They run in the transaction that opens the file, so
-that a process that is killed meanwhile leaves the file as it was."""
+"""The first goes from version 1 to 2, and so on. They run in the transaction that opens the file:
+if the process is killed meanwhile, the file stays as it was."""

@@ -137,7 +137,8 @@ def column_kinds(details: pl.DataFrame, known: dict[str, str], where: str) -> di
         numbers = {"whole", "number"}
         if old is not None and new != old and not {new, old} <= numbers:
             raise InputError(
-                f"{where}: the column '{name}' holds {_kind_name(new)}, but held {_kind_name(old)} before."
+                f"{where}: the column '{name}' holds {_kind_name(new)}, but held "
+                f"{_kind_name(old)} before."
             )
         kinds[name] = new if old is None or old == "whole" else old
     return kinds

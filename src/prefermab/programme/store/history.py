@@ -51,8 +51,8 @@ class History:
     actions: pl.DataFrame
     """round, id, action, cost, reached; the passive action is not stored."""
     corrections: pl.DataFrame
-    """round, corrected (when), id, action, cost, reached: what was recorded before a correction; one
-    row without an id if no actions were."""
+    """round, corrected (when), id, action, cost, reached: what was recorded before a correction;
+    one row without an id if no actions were."""
     passive: str
     """The action that means doing nothing."""
     features: tuple[str, ...]

@@ -59,7 +59,8 @@ def model_hash(model: Planner) -> str:
         return str(own)
     if not isinstance(model, Model):
         raise InputError(
-            f"a model of your own needs a `fingerprint`, a text, but {type(model).__name__} has none."
+            "a model of your own needs a text that identifies it, but "
+            f"{type(model).__name__} has no fingerprint."
         )
     return fingerprint(model)
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
+from polars.datatypes import DataTypeClass
 
 from prefermab.errors import InputError, StorageError
 from prefermab.programme.columns import is_continuous
@@ -93,7 +94,7 @@ def set_meta(sql: Connection, key: str, value: Any) -> None:
     sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
-def id_type(sql: Connection) -> type[pl.String] | type[pl.Int64]:
+def id_type(sql: Connection) -> DataTypeClass:
     """The type of the ids in this programme."""
     return pl.String if get_meta(sql, "ids") == "text" else pl.Int64
 

@@ -141,7 +141,15 @@ def plan_round(
     attempt = queries.count_attempts(sql, now) + 1
     frame, facts = request.make(model, people)
     made = Planned(
-        now, attempt, "planned", model_hash, request.asked, software_versions(), facts, people, frame
+        now,
+        attempt,
+        "planned",
+        model_hash,
+        request.asked,
+        software_versions(),
+        facts,
+        people,
+        frame,
     )
     queries.put_plan(sql, made)
     return made
