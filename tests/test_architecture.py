@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from prefermab.paper.lab import APART
+from prefermab.paper.runner import APART
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prefermab"

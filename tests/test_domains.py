@@ -6,8 +6,8 @@ import scipy.stats
 
 import prefermab as pm
 from own_domain import Pumps, Tanks
-from prefermab.domains import checking
-from prefermab.gym.worlds import setup_of
+from prefermab.domains import validate
+from prefermab.gym.episodes import make_setup
 
 DOMAINS = [
     pm.domains.Synthetic(),
@@ -319,7 +319,7 @@ def test_all_that_computes_with_a_domain_checks_it_first():
         lambda: pm.pretrain_seeds(leaky, [0, 1]),
         lambda: pm.simulate(domain=leaky),
         lambda: pm.finetune(model, leaky, arms=arms),
-        lambda: setup_of(leaky, 3, 2.0, 5, 1.0, None),
+        lambda: make_setup(leaky, 3, 2.0, 5, 1.0, None),
     ):
         with pytest.raises(pm.InputError, match=r"adds up to 0\.75"):
             compute()
@@ -327,14 +327,14 @@ def test_all_that_computes_with_a_domain_checks_it_first():
 
 def test_a_sound_domain_is_checked_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(checking, "check", looked.append)
+    monkeypatch.setattr(validate, "check", looked.append)
     domain = Pumps()
     for _ in range(3):
-        checking.check_once(domain)
-        checking.check_once(pm.domains.Armman())
+        validate.check_once(domain)
+        validate.check_once(pm.domains.Armman())
     assert looked == [domain]
 
 
 def test_a_class_is_no_domain():
     with pytest.raises(pm.InputError, match=r"domain is a class: write Pumps\(\)"):
-        checking.check_once(Pumps)
+        validate.check_once(Pumps)

@@ -17,8 +17,7 @@ from ray import cloudpickle
 
 import prefermab as pm
 from prefermab.engines import Ray
-from prefermab.paper.lab import Result, Store, Task, run_all
-from prefermab.paper.remote import RayWorker
+from prefermab.paper.runner import RayWorker, Store, Task, TaskResult, run_all
 from prefermab.programme.bulk.driver import plan_folder
 from test_folder import in_parts, people
 
@@ -164,7 +163,7 @@ class Sum(Task):
     def needs(self) -> tuple[Task, ...]:
         return (Sum(self.number - 1, self.log),) if self.number else ()
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         if self.number == 1:
             stumble(self.log)
         before = [store.get(need)["total"] for need in self.needs()]

@@ -13,8 +13,8 @@ from prefermab import cli, domains, errors, pages, policies
 from prefermab.config import Paper
 from prefermab.evaluation import evaluate
 from prefermab.features import FeatureMap
-from prefermab.paper import claims, lab, report, results, tables, tasks, trends
-from prefermab.paper.lab import Scale, Store
+from prefermab.paper import claims, report, results, runner, tables, tasks
+from prefermab.paper.runner import Scale, Store
 from prefermab.paper.tables import Figure, Setting
 from studies.uncertainty import IDENTITY, ByBayes, blurred
 
@@ -109,15 +109,15 @@ def test_the_error_of_a_mean_counts_seeds_and_trials():
 
 def test_a_claim_holds_fails_or_is_open():
     rising = np.array([0.9, 1.1, 1.0, 1.2])
-    assert trends.trend("c", "m", rising).verdict == trends.HOLDS
-    assert trends.trend("c", "m", -rising).verdict == trends.FAILS
-    assert trends.trend("c", "m", rising - 1.0).verdict == trends.OPEN
-    assert trends.trend("c", "m", -rising, below=True).verdict == trends.HOLDS
+    assert claims.trend("c", "m", rising).verdict == claims.HOLDS
+    assert claims.trend("c", "m", -rising).verdict == claims.FAILS
+    assert claims.trend("c", "m", rising - 1.0).verdict == claims.OPEN
+    assert claims.trend("c", "m", -rising, below=True).verdict == claims.HOLDS
 
 
 def test_t_interval_by_hand():
     """Mean 2, standard deviation 1, four values: 2 ± 3.182·1/2."""
-    low, high = trends.t_interval(np.array([1.0, 1.5, 2.5, 3.0]))
+    low, high = claims.t_interval(np.array([1.0, 1.5, 2.5, 3.0]))
     spread = np.std([1.0, 1.5, 2.5, 3.0], ddof=1)
     assert (low + high) / 2 == pytest.approx(2.0)
     assert (high - low) / 2 == pytest.approx(3.1824 * spread / 2, rel=1e-4)
@@ -125,14 +125,14 @@ def test_t_interval_by_hand():
 
 def test_samples_that_are_never_enough_are_not_hidden():
     pairs = np.array([[np.inf, 100.0]] * 4)
-    found = trends.trend("c", "m", pairs, 0.125, below=True, of=claims._share_of_samples)
+    found = claims.trend("c", "m", pairs, 0.125, below=True, of=claims._share_of_samples)
     assert found.estimate == np.inf
-    assert found.verdict == trends.FAILS
+    assert found.verdict == claims.FAILS
 
 
 def test_slope_of_a_power_law():
     sizes = np.array([21.0, 63.0, 189.0])
-    assert trends.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
+    assert claims.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
 
 
 def test_a_pool_has_its_arms_and_no_others():
@@ -182,21 +182,21 @@ def test_what_is_played_is_what_the_evaluator_plays(tmp_path):
     played = tasks.Play.of("random", setting, scale).work(Store(tmp_path))["reward"]
     bounds = tasks.Bounds.of(setting, scale).work(Store(tmp_path))
     both = {"random": policies.Random(), "whittle": policies.Whittle()}
-    frame = evaluate(setting.tried_on(), both, 6, 2, 0.8, 30, seed=lab.EVALUATION_SEED)
+    frame = evaluate(setting.tried_on(), both, 6, 2, 0.8, 30, seed=runner.EVALUATION_SEED)
     mean = dict(zip(frame["policy"], frame["mean"], strict=True))
     assert played.mean() == pytest.approx(mean["random"])
     assert bounds["informed"].mean() == pytest.approx(mean["whittle"])
     assert bounds["bound"].mean() == pytest.approx(frame["bound"][0])
 
 
-def test_needs_come_first():
+def test_a_task_brings_what_it_needs():
     play = tasks.Play.of("sweep", Setting("synthetic", 6, 2), Scale(2, 20))
-    ordered = lab.in_order([play, play])
-    assert ordered == [*play.needs(), play]
+    (train,) = play.needs()
+    assert runner.task_graph([play, play]) == {train: (), play: (train,)}
 
 
 def test_comments_do_not_void_results():
-    strip = lambda text: lab.ast.dump(lab._WithoutWords().visit(lab.ast.parse(text)))  # noqa: E731
+    strip = lambda text: runner.ast.dump(runner._WithoutDocstrings().visit(runner.ast.parse(text)))  # noqa: E731
     assert strip('def f():\n    """One."""\n    return 1') == strip("def f():\n    return 1  # so")
     assert strip("x = 1") != strip("x = 2")
 

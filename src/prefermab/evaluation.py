@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 from prefermab.arms import Arms, Key, TrialKeys
 from prefermab.domains.base import Domain
-from prefermab.domains.checking import check_once
+from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
 from prefermab.oracles.lagrangian import relax

@@ -14,7 +14,7 @@ from prefermab.arms import Arms, Key
 from prefermab.config import Paper, Tuning, check_settings, recipe_config
 from prefermab.courses import TEACHERS, train_paper
 from prefermab.domains.base import Domain
-from prefermab.domains.checking import check_once
+from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_trials
 from prefermab.model import Model, Tuned

@@ -111,3 +111,8 @@ def in_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "rou
     rounds = jnp.arange(places.shape[0])[:, None]
     nobody = jnp.where(places < 0, n_people, places)
     return jnp.zeros((places.shape[0], n_people), bool).at[rounds, nobody].set(True, mode="drop")
+
+
+def joins(opt_in: Bool[Array, "round arm"]) -> Bool[Array, "round arm"]:
+    """The rounds in which an arm comes in, the first included."""
+    return opt_in & ~jnp.pad(opt_in, ((1, 0), (0, 0)))[:-1]

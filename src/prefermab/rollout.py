@@ -18,7 +18,7 @@ from prefermab.arms import (
 from prefermab.budget import cost_of
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
-from prefermab.oracles.lagrangian import joins
+from prefermab.opt_in import joins
 from prefermab.policies.base import Policy, Problem
 
 

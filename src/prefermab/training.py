@@ -16,7 +16,7 @@ from prefermab.checkpoints import Checkpoint
 from prefermab.config import recipe_config
 from prefermab.courses import COURSES, Course, Rows
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.domains.checking import check_once
+from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model

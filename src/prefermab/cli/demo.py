@@ -75,7 +75,7 @@ def ten_weeks(model: "Model", domain: "Domain", seed: int) -> "Table":
 
     from prefermab import opt_in
     from prefermab.cli.terminal import plain_table
-    from prefermab.oracles.lagrangian import joins
+    from prefermab.opt_in import joins
     from prefermab.rollout import draw_world, play
 
     key_people, key_world, key_policy = jax.random.split(jax.random.key(seed), 3)

@@ -14,7 +14,7 @@ from prefermab.cli.options import Flag, JsonFlag, Names, Whole, option
 from prefermab.errors import InputError, count, unknown
 
 if TYPE_CHECKING:
-    from prefermab.paper.lab import Scale
+    from prefermab.paper.runner import Scale
     from prefermab.paper.results import Results
 
 
@@ -61,7 +61,7 @@ class ReproduceCommand:
         from prefermab.files import use_compilation_cache
         from prefermab.pages import write as write_pages
         from prefermab.paper import report
-        from prefermab.paper.lab import Store
+        from prefermab.paper.runner import Store
         from prefermab.paper.results import Results
         from prefermab.paper.tables import chosen
 
@@ -88,8 +88,7 @@ class ReproduceCommand:
         from prefermab import engines
         from prefermab.cli.terminal import progress
         from prefermab.paper import report
-        from prefermab.paper.lab import run_all
-        from prefermab.paper.remote import RayWorker
+        from prefermab.paper.runner import RayWorker, run_all
 
         tasks = report.tasks_of(parts, results)
         try:
@@ -121,7 +120,7 @@ def chosen_recipes(name: str) -> tuple[str, ...]:
 
 def chosen_scale(options: ReproduceCommand) -> "Scale":
     """Numbers of seeds and trials."""
-    from prefermab.paper.lab import Scale
+    from prefermab.paper.runner import Scale
 
     if not options.quick:
         seeds = count(options.seeds, "seeds", at_least=2)

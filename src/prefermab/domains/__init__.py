@@ -10,12 +10,11 @@ from typing import Any
 
 from prefermab.domains.armman import Armman
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
-from prefermab.domains.checking import check
-from prefermab.domains.continuous_synthetic import ContinuousSynthetic
-from prefermab.domains.own import class_in_file, in_a_file, spelling
+from prefermab.domains.loading import class_in_file, in_a_file, spelling
 from prefermab.domains.sis import SIS, ContinuousSIS
-from prefermab.domains.synthetic import Synthetic
+from prefermab.domains.synthetic import ContinuousSynthetic, Synthetic
 from prefermab.domains.tabular import Tabular
+from prefermab.domains.validate import check
 from prefermab.errors import InputError, unknown
 
 BY_NAME: dict[str, type[Domain]] = {

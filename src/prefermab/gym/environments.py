@@ -15,8 +15,14 @@ from prefermab.arms import Arms
 from prefermab.domains import ContinuousDomain, Domain
 from prefermab.errors import InputError, count
 from prefermab.evaluation import ROUNDS
-from prefermab.gym.episodes import Setup
-from prefermab.gym.worlds import Seen, Worlds, as_actions, as_seed, setup_of
+from prefermab.gym.episodes import (
+    ObservationArrays,
+    Setup,
+    Worlds,
+    as_actions,
+    as_seed,
+    make_setup,
+)
 from prefermab.opt_in import Streaming
 
 # Bounds must be finite to pass Gymnasium's checker; features and costs have none of their own.
@@ -51,7 +57,7 @@ class AllocationEnv(gymnasium.Env):
         render_mode: str | None = None,
         **settings: Any,
     ):
-        setup = setup_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
+        setup = make_setup(domain, n_arms, budget, rounds, opt_in, arms, **settings)
         self.domain, self.render_mode = setup.domain, render_mode
         self.observation_space = observation_space(setup)
         self.action_space = action_space(setup)
@@ -59,13 +65,13 @@ class AllocationEnv(gymnasium.Env):
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Seen, dict[str, Any]]:
+    ) -> tuple[ObservationArrays, dict[str, Any]]:
         """Begins an episode: the first trial of `seed`, or the next one where it is left out."""
         seed = as_seed(seed)
         super().reset(seed=seed)
         return _first(self._worlds.reset([seed], self.np_random)), {}
 
-    def step(self, action: Any) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[ObservationArrays, float, bool, bool, dict[str, Any]]:
         """Plays a round. The info says which actions were `executed`, whether they differ from
         those asked for (`projected`), what they cost (`spent`), and the `budget`."""
         asked = as_actions(action, self._worlds.setup, ())
@@ -107,7 +113,7 @@ class AllocationVectorEnv(VectorEnv):
         render_mode: str | None = None,
         **settings: Any,
     ):
-        setup = setup_of(domain, n_arms, budget, rounds, opt_in, arms, **settings)
+        setup = make_setup(domain, n_arms, budget, rounds, opt_in, arms, **settings)
         self.domain, self.render_mode = setup.domain, render_mode
         self.num_envs = count(num_envs, "num_envs")
         self.single_observation_space = observation_space(setup)
@@ -121,7 +127,7 @@ class AllocationVectorEnv(VectorEnv):
         *,
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
-    ) -> tuple[Seen, dict[str, Any]]:
+    ) -> tuple[ObservationArrays, dict[str, Any]]:
         """Begins an episode in every world: with `seed`, `seed` + 1 and so on, or given seeds."""
         if options and "reset_mask" in options:
             raise InputError("all worlds end together: they cannot be reset one by one.")
@@ -133,7 +139,9 @@ class AllocationVectorEnv(VectorEnv):
         super().reset(seed=seeds[0])
         return self._worlds.reset(seeds, self.np_random), {}
 
-    def step(self, actions: Any) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(
+        self, actions: Any
+    ) -> tuple[ObservationArrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Plays a round in every world; the infos are those of a single one, stacked."""
         never = np.zeros(self.num_envs, bool)
         if self._worlds.over:
@@ -191,5 +199,5 @@ def register() -> None:
             )
 
 
-def _first(seen: Seen) -> Seen:
+def _first(seen: ObservationArrays) -> ObservationArrays:
     return {name: values[0] for name, values in seen.items()}

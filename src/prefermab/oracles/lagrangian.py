@@ -22,14 +22,10 @@ from jaxtyping import Array, Bool, Float, Int
 from prefermab.arms import Costs
 from prefermab.domains.tabular import check_costs, check_rewards, check_transitions
 from prefermab.errors import InputError, count, number
+from prefermab.opt_in import joins
 from prefermab.oracles.dynamic_programming import Rewards, Transitions, arms_last, expectation
 
 Prices = Float[Array, "round"]
-
-
-def joins(opt_in: Bool[Array, "round arm"]) -> Bool[Array, "round arm"]:
-    """The rounds in which an arm comes in, the first included."""
-    return opt_in & ~jnp.pad(opt_in, ((1, 0), (0, 0)))[:-1]
 
 
 def relax(

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from prefermab import plots
-from prefermab.paper.trends import interquartile_mean
+from prefermab.paper.claims import interquartile_mean
 from prefermab.plots import BLUE, GREY, INK, svg_of
 from prefermab.shaping import shaped
 

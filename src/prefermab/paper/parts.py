@@ -8,6 +8,7 @@ import numpy as np
 from prefermab.config import Paper
 from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
 from prefermab.paper import claims, figures
+from prefermab.paper.claims import FAILS, HOLDS, OPEN, Trend
 from prefermab.paper.results import LEARN_BY_SAMPLES, Mean, Results, quick_table
 from prefermab.paper.tables import (
     Figure,
@@ -18,7 +19,6 @@ from prefermab.paper.tables import (
     hyperparameters,
     tables,
 )
-from prefermab.paper.trends import FAILS, HOLDS, OPEN, Trend
 
 MARKED = {HOLDS: "better", FAILS: "worse"}
 

@@ -12,10 +12,10 @@ import prefermab
 from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.paper import claims
-from prefermab.paper.lab import EVALUATION_SEED, Task
+from prefermab.paper.claims import Trend
 from prefermab.paper.parts import Judged, claim_grid, judge, part_blocks, table_of
 from prefermab.paper.results import Results
-from prefermab.paper.trends import Trend
+from prefermab.paper.runner import EVALUATION_SEED, Task
 
 PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
 TITLE = "PreFeRMAB: published figures and ours"

@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.paper.lab import Scale, Store, Task
+from prefermab.paper.runner import Scale, Store, Task
 from prefermab.paper.tables import Figure, Row, Setting, Table
 from prefermab.paper.tasks import Bounds, Curves, Play, Topline, ZeroShot
 

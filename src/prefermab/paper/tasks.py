@@ -21,7 +21,7 @@ from prefermab.evaluation import (
 )
 from prefermab.finetuning import CURVE_SEED, ddlpo, finetune
 from prefermab.model import Model
-from prefermab.paper.lab import EVALUATION_SEED, Result, Scale, Store, Task
+from prefermab.paper.runner import EVALUATION_SEED, Scale, Store, Task, TaskResult
 from prefermab.paper.tables import Setting
 from prefermab.policies import Policy
 from prefermab.rollout import reward_per_arm
@@ -87,7 +87,7 @@ class Train(Task):
         each = {"paper": self.setting.n_arms / 21 + states / 20, "sweep": 5 + states / 5}
         return 15 + self.scale.seeds * each.get(self.recipe, 3 + states / 50)
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         """Trains and saves; the result only says that it is done."""
         hyper = self.scale.hyperparameters(self.recipe, self.setting)
         seeds, size = range(self.scale.seeds), (self.setting.n_arms, self.setting.budget)
@@ -146,7 +146,7 @@ class Play(Task):
             return ()
         return (Train.of(self.policy, self.setting, self.scale),)
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         players = players_of(self.policy, self.setting, self.scale, store)
         rewards = [earned(player, self.setting, self.scale) for player in players]
         return {"reward": np.stack(rewards)}
@@ -174,7 +174,7 @@ class Bounds(Task):
         trials = self.scale.bounded_trials_of(self.setting)
         return 3 + trials * self.setting.n_arms * states**2 / 1e6
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         domain, trials = self.setting.tried_on(), self.scale.bounded_trials_of(self.setting)
         budget, keys = jnp.float32(self.setting.budget), trial_keys(EVALUATION_SEED, trials)
         batches = batches_of(domain, self.setting.n_arms, self.setting.opt_in, keys)
@@ -205,7 +205,7 @@ class Topline(Task):
     def cost(self) -> float:
         return 20 + self.scale.seeds * self.setting.n_arms * (0.4 if self.setting.epidemic else 0.1)
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         domain, found = self.setting.tried_on(), {"best": [], "last": []}
         for seed in range(self.scale.seeds):
             arms = arms_of(domain, self.setting, seed)
@@ -237,7 +237,7 @@ class ZeroShot(Task):
     def needs(self) -> tuple[Task, ...]:
         return (Train.of(self.recipe, self.setting, self.scale),)
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         domain = self.setting.tried_on()
         players = players_of(self.recipe, self.setting, self.scale, store)
         rewards = [
@@ -268,7 +268,7 @@ class Curves(Task):
     def needs(self) -> tuple[Task, ...]:
         return () if self.recipe is None else (Train.of(self.recipe, self.setting, self.scale),)
 
-    def work(self, store: Store) -> Result:
+    def work(self, store: Store) -> TaskResult:
         domain, setting = self.setting.tried_on(), self.setting
         trials = min(CURVE_TRIALS, self.scale.trials)
         models = (

@@ -6,9 +6,8 @@
 """
 
 from prefermab.policies.base import Policy, Problem, as_policy
-from prefermab.policies.heuristics import Myopic, NoAction, Random, RoundRobin
-from prefermab.policies.lagrangian import Lagrangian
-from prefermab.policies.whittle import Whittle
+from prefermab.policies.heuristics import NoAction, Random, RoundRobin
+from prefermab.policies.informed import Lagrangian, Myopic, Whittle
 
 BY_NAME: dict[str, type[Policy]] = {
     "none": NoAction,

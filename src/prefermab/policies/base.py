@@ -13,11 +13,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from prefermab.arms import Actions, Arms, Costs, Key, Observation, States
-from prefermab.budget import by_price
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
 from prefermab.oracles.dynamic_programming import Rewards, Transitions
@@ -84,16 +82,6 @@ class Policy(eqx.Module):
         """An action for each arm, within the budget, and the memory for the next round."""
 
 
-class Informed(Policy):
-    """A policy that knows the true dynamics: a subclass gives `prepare`, and that, what acts."""
-
-    @abc.abstractmethod
-    def prepare(self, problem: Problem) -> Policy: ...
-
-    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
-        raise InputError(f"{type(self).__name__} must be prepared for a problem before it acts.")
-
-
 class Function(Policy):
     """A user's function of what is seen (and, if it takes two arguments, a key)."""
 
@@ -103,19 +91,6 @@ class Function(Policy):
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Any, Memory]:
         actions = self.function(seen, key) if self.takes_key else self.function(seen)
         return actions, memory
-
-
-class ByTable(Policy):
-    """Acts by known gains of each action over the passive one, (round or 1, arm, cell, action)."""
-
-    domain: Domain
-    gains: Float[Array, "time arm state act"]
-
-    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
-        now = self.gains[jnp.minimum(seen.round, self.gains.shape[0] - 1)]
-        cell = jax.vmap(self.domain.cell)(seen.state)
-        gains = now[jnp.arange(seen.n_arms), cell]
-        return by_price(gains, seen.costs, seen.budget, seen.opt_in), memory
 
 
 def as_policies(

@@ -6,7 +6,7 @@ from jaxtyping import Array, Int
 
 from prefermab.arms import Actions, Key, Observation
 from prefermab.budget import greedy, limit_of
-from prefermab.policies.base import ByTable, Informed, Memory, Policy, Problem
+from prefermab.policies.base import Memory, Policy
 
 
 class NoAction(Policy):
@@ -65,16 +65,3 @@ class RoundRobin(Policy):
         scores = -(turn[:, None] * seen.costs.shape[1] + dearest_first).astype(jnp.float32)
         actions = greedy(scores, seen.costs, seen.budget, seen.opt_in)
         return actions, jnp.where(actions > 0, seen.round * seen.n_arms + turn, memory)
-
-
-class Myopic(Informed):
-    """Buys the most expected reward in the next state for the budget; knows the true dynamics.
-
-    >>> import prefermab as pm
-    >>> pm.policies.Myopic()
-    Myopic()
-    """
-
-    def prepare(self, problem: Problem) -> Policy:
-        expected = jnp.einsum("isat,it->isa", problem.transitions(), problem.rewards())
-        return ByTable(problem.domain, (expected - expected[..., :1])[None])

@@ -17,7 +17,7 @@ import polars as pl
 from prefermab.arms import Actions, Key, Observation
 from prefermab.budget import greedy
 from prefermab.domains.base import Domain
-from prefermab.domains.checking import check_once
+from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Trials, batches_of, play_checked, trial_keys
 from prefermab.opt_in import Streaming

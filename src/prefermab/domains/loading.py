@@ -18,7 +18,7 @@ from prefermab.errors import InputError, unknown
 def in_a_file(name: str) -> bool:
     """Whether a name is that of a file, with or without a class.
 
-    >>> from prefermab.domains.own import in_a_file
+    >>> from prefermab.domains.loading import in_a_file
     >>> in_a_file("presses.py:Presses"), in_a_file("presses.py"), in_a_file("armman")
     (True, True, False)
     """

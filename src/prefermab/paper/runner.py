@@ -1,21 +1,23 @@
-"""The work behind the report, in tasks that are done once.
+"""Runs the tasks behind the report, each once, here or on a Ray cluster.
 
 A task is named by everything that determines its result: what it is, how thorough, the code and
-the versions it runs on. A result that is there is not worked out again, so a run that was
+the versions it runs on. A result that is there is not computed again, so a run that was
 interrupted goes on where it stopped, and tables that need the same model share it.
 """
 
 import abc
 import ast
 import dataclasses
+import functools
 import hashlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
-from multiprocessing import get_context, parent_process
+from graphlib import TopologicalSorter
+from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -29,18 +31,22 @@ from safetensors.numpy import save as pack
 import prefermab
 from prefermab.checkpoints import fingerprint
 from prefermab.config import PAPER_EXCEPTIONS
-from prefermab.errors import InputError, PrefermabError
+from prefermab.engines import Ray, answered
+from prefermab.errors import InputError
 from prefermab.evaluation import Progress
 from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.paper.tables import Setting
 
-Result = dict[str, np.ndarray]
+TaskResult = dict[str, np.ndarray]
 EVALUATION_SEED = 1
+
+TASKS_PER_PROCESS = 8
+"""A process of a cluster is replaced after these: compiled code fills up its memory maps."""
 
 APART = (
     "bench", "cli", "engines.py", "gym", "pages.py", "paper", "plots.py", "programme",
 )  # fmt: skip
-"""Source that no result depends on."""
+"""Files and folders of the package that no result depends on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +58,7 @@ class Scale:
     quick: bool = False
 
     def trials_of(self, setting: Setting) -> int:
-        """A fifth on epidemics, whose trials are dear and differ less."""
+        """A fifth on epidemics, whose trials take long and differ less."""
         return max(2, self.trials // 5) if setting.epidemic else self.trials
 
     def bounded_trials_of(self, setting: Setting) -> int:
@@ -61,16 +67,16 @@ class Scale:
         return max(2, self.trials_of(setting) // share)
 
     def hyperparameters(self, recipe: str, setting: Setting) -> dict[str, Any]:
-        """What a training departs in from the recipe's own settings."""
+        """The hyperparameters in which a training differs from its recipe's defaults."""
         own: dict[str, Any] = {}
         if recipe == "paper":
             own = {"shaping": setting.shaping, **PAPER_EXCEPTIONS.get(setting.domain, {})}
             given = {"epochs": setting.epochs, "freeze": setting.freeze}
             own |= {name: value for name, value in given.items() if value is not None}
-        return own | (QUICK[recipe] if self.quick else {})
+        return own | (QUICK_HYPERPARAMETERS[recipe] if self.quick else {})
 
 
-QUICK: dict[str, dict[str, Any]] = {
+QUICK_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
     "paper": {"epochs": 8, "rounds": 20, "passes": 4, "freeze": 4},
     "sweep": {"steps": 60, "arms": 64, "width": 16},
     "exact": {"steps": 60, "arms": 64, "width": 16},
@@ -78,14 +84,14 @@ QUICK: dict[str, dict[str, Any]] = {
 
 
 class Task(abc.ABC):
-    """A piece of work with a result; a subclass is a frozen dataclass of what determines it."""
+    """A computation with a result; a subclass is a frozen dataclass of what determines it."""
 
     setting: Setting
     scale: Scale
 
     @property
     def group(self) -> tuple[Any, ...]:
-        """Tasks with the same share compiled code."""
+        """Tasks of the same group share compiled code."""
         fixed = {key: value for key, value in self.setting.train if isinstance(value, int | str)}
         return self.setting.domain, *fixed.items()
 
@@ -97,19 +103,19 @@ class Task(abc.ABC):
     @property
     @abc.abstractmethod
     def cost(self) -> float:
-        """About how long it takes beside others."""
+        """About how long it takes, compared with other tasks."""
 
     def needs(self) -> tuple["Task", ...]:
-        """What has to be done before."""
+        """The tasks whose results it reads."""
         return ()
 
     @abc.abstractmethod
-    def work(self, store: "Store") -> Result:
-        """Does it."""
+    def work(self, store: "Store") -> TaskResult:
+        """Computes the result."""
 
 
 class Store:
-    """Results on disk, each in a file of its own that is whole or not there."""
+    """Results on disk, a file each, written whole or not at all."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -122,15 +128,15 @@ class Store:
         """Whether the result is there."""
         return self.path(task).exists()
 
-    def get(self, task: Task) -> Result:
-        """A result that is there; one that cannot be read is as good as none."""
+    def get(self, task: Task) -> TaskResult:
+        """A result that is there; a file that cannot be read is deleted."""
         try:
             return load_file(self.path(task))
         except (OSError, SafetensorError):
             self.path(task).unlink(missing_ok=True)
             raise InputError(f"{task.title}: its result is gone, run again.") from None
 
-    def put(self, task: Task, result: Result) -> None:
+    def put(self, task: Task, result: TaskResult) -> None:
         """Keeps a result."""
         plain = {name: np.ascontiguousarray(array) for name, array in result.items()}
         write_atomically(self.path(task), lambda draft: draft.write_bytes(pack(plain)))
@@ -143,41 +149,49 @@ def run_all(
     progress: Progress | None,
     hire: "Callable[[Store, int], Worker] | None" = None,
 ) -> None:
-    """Does every task and what it needs, several at once; those that are done stay done.
+    """Runs every task and what it needs, several at once; results that are there are kept.
 
     Each worker is a process of its own: computations that JAX runs side by side in one process can
     wait for each other forever. A worker stays with tasks that share compiled code.
     """
-    everything = in_order(tasks)
-    waiting = [task for task in everything if not store.has(task)]
-    needs = {task: {need for need in task.needs() if not store.has(need)} for task in waiting}
-    total, done = sum(task.cost for task in waiting), 0.0
+    graph = task_graph(tasks)
+    missing = {task: None for task in graph if not store.has(task)}
+    order = TopologicalSorter(
+        {it: [need for need in graph[it] if need in missing] for it in missing}
+    )
+    order.prepare()
+    total, done = sum(task.cost for task in missing), 0.0
+    left, ready = len(missing), []
     threads = max(1, (os.cpu_count() or 1) // workers)
-    crew = [(hire or Worker)(store, threads) for _ in range(min(workers, len(waiting)))]
+    crew = [(hire or Worker)(store, threads) for _ in range(min(workers, len(missing)))]
     try:
-        while waiting or any(worker.task for worker in crew):
-            for worker in [worker for worker in crew if worker.task is None]:
-                ready = [task for task in waiting if not needs[task]]
-                if ready:
-                    others = [it.group for it in crew if it is not worker and it.task]
-                    waiting.remove(worker.take(ready, others))
-            busy = [worker.task for worker in crew if worker.task]
+        while order.is_active():
+            ready += order.get_ready()
+            for worker in [worker for worker in crew if worker.task is None and ready]:
+                others = [it.group for it in crew if it is not worker and it.task]
+                ready.remove(worker.take(ready, others))
             if progress is not None:
-                ended = len(everything) - len(waiting) - len(busy)
-                titles = " and ".join(task.title for task in busy)
-                progress(done / total, f"{ended} of {len(everything)} tasks: {titles}")
+                titles = " and ".join(worker.task.title for worker in crew if worker.task)
+                progress(done / total, f"{len(graph) - left} of {len(graph)} tasks: {titles}")
             wait([it.future for it in crew if it.future], return_when=FIRST_COMPLETED)
             for ended in [task for worker in crew if (task := worker.collect())]:
-                done += ended.cost
-                for unmet in needs.values():
-                    unmet.discard(ended)
+                order.done(ended)
+                done, left = done + ended.cost, left - 1
     finally:
         for worker in crew:
             worker.stop()
 
 
+def task_graph(tasks: Iterable[Task]) -> dict[Task, tuple[Task, ...]]:
+    """All tasks and what they need, each with its own needs."""
+    found: dict[Task, tuple[Task, ...]] = {}
+    for task in tasks:
+        found |= {**task_graph(task.needs()), task: task.needs()}
+    return found
+
+
 class Worker:
-    """A process that does one task after the other, on so many threads."""
+    """A process that runs one task after the other, on so many threads."""
 
     def __init__(self, store: Store, threads: int):
         self.store, self.threads = store, threads
@@ -185,7 +199,7 @@ class Worker:
         self.pool = self._hire()
 
     def take(self, ready: list[Task], others: list[Any]) -> Task:
-        """Begins with a task: one like the last if there is one, else one unlike the others'."""
+        """Begins a task: one like the last if there is one, else one unlike the others'."""
         like = [task for task in ready if task.group == self.group]
         unlike = [task for task in ready if task.group not in others]
         self.task = task = (like or unlike or ready)[0]
@@ -204,67 +218,83 @@ class Worker:
 
     def stop(self) -> None:
         """Ends the process, whatever it is doing."""
-        for process in list((self.pool._processes or {}).values()):
-            process.terminate()
+        self.lifeline.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, task: Task) -> Future[Any]:
-        return self.pool.submit(do, task, self.store)
+        return self.pool.submit(run_task, task, self.store)
 
     def _end(self, task: Task, future: Future[Any]) -> None:
         try:
-            crowded = future.result()
+            to_replace = future.result()
         except BrokenProcessPool:
             raise InputError(
                 f"{task.title}: its process was ended from outside, perhaps for want of memory; "
                 "what is done is kept, run again to go on."
             ) from None
-        if crowded:
+        if to_replace:
             self.stop()
             self.pool = self._hire()
 
     def _hire(self) -> ProcessPoolExecutor:
         context = get_context("spawn")
-        return ProcessPoolExecutor(1, context, initializer=_settle_in, initargs=(self.threads,))
+        self.lifeline, worker_end = context.Pipe()
+        given = self.threads, worker_end
+        return ProcessPoolExecutor(1, context, initializer=_set_up_worker, initargs=given)
 
 
-def _settle_in(threads: int) -> None:
-    """A worker leaves Ctrl-C, which reaches every process at a terminal, to the first one, and
-    ends when that one has ended, however it did. Its threads are its own share of the machine:
-    workers that each use all of it lose time to each other."""
+class RayWorker(Worker):
+    """A core of a Ray cluster, whose machines share the folder of results. A task whose machine is
+    lost is run again on another."""
+
+    def __init__(self, engine: Ray, store: Store, threads: int):
+        self.engine, self.reference = engine, None
+        super().__init__(Store(store.folder.absolute()), threads)
+
+    def stop(self) -> None:
+        """Gives up the task that is under way."""
+        if self.task is not None and self.reference is not None:
+            self.engine.ray.cancel(self.reference, force=True)
+
+    def _begin(self, task: Task) -> Future[Any]:
+        work = functools.partial(run_task, store=self.store)
+        self.reference = self.engine.task(TASKS_PER_PROCESS).remote(work, task)
+        return self.reference.future()
+
+    def _end(self, task: Task, future: Future[Any]) -> None:
+        answered(future.result())
+
+    def _hire(self) -> Any:
+        return None
+
+
+def _set_up_worker(threads: int, lifeline: Any) -> None:
+    """Ctrl-C reaches every process at a terminal; workers leave it to the main one. A worker ends
+    when the main process closes the other end of `lifeline` or ends itself. It has so many threads:
+    workers that each use the whole machine slow each other down."""
     os.environ["PJRT_NPROC"] = str(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    first = parent_process()
-    if first is not None:
-        Thread(target=lambda: (first.join(), os._exit(1)), daemon=True).start()
+    Thread(target=lambda: (lifeline.poll(None), os._exit(1)), daemon=True).start()
 
 
-def do(task: Task, store: Store) -> bool:
-    """Does a task and says whether the process has had enough."""
+def run_task(task: Task, store: Store) -> bool:
+    """Runs a task, and returns True if the process should be replaced."""
     use_compilation_cache()
     try:
         store.put(task, task.work(store))
-    except PrefermabError as error:
-        # Only the message crosses processes, not the models that a TrainingError may carry.
-        raise type(error)(f"{task.title}: {error}") from None
-    return crowded()
+    except InputError as error:
+        # Only words travel between processes, not the models that an error may carry.
+        raise InputError(f"{task.title}: {error}") from None
+    return has_many_maps()
 
 
-def crowded() -> bool:
+def has_many_maps() -> bool:
     """Whether compiled code has used up half of the memory maps that Linux allows a process."""
     try:
         with Path("/proc/self/maps").open() as maps:
             return sum(1 for _ in maps) > 30_000
     except OSError:
         return False
-
-
-def in_order(tasks: list[Task]) -> list[Task]:
-    """All tasks and what they need, each once, needs first."""
-    found: dict[Task, None] = {}
-    for task in tasks:
-        found |= dict.fromkeys([*in_order(list(task.needs())), task])
-    return list(found)
 
 
 @cache
@@ -280,11 +310,13 @@ def _source() -> str:
     root, digest = Path(prefermab.__file__).parent, hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         if file.relative_to(root).parts[0] not in APART:
-            digest.update(ast.dump(_WithoutWords().visit(ast.parse(file.read_text()))).encode())
+            digest.update(
+                ast.dump(_WithoutDocstrings().visit(ast.parse(file.read_text()))).encode()
+            )
     return digest.hexdigest()
 
 
-class _WithoutWords(ast.NodeTransformer):
+class _WithoutDocstrings(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_text else node
