@@ -16,7 +16,7 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
-from prefermab.evaluation import batches_of, earnings_of, evaluate, limits_of, trial_keys
+from prefermab.evaluation import evaluate, trial_batches, trial_bounds, trial_keys, trial_rewards
 from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.pages import Cell, Grid, as_markdown
 from prefermab.paper.tables import Setting
@@ -114,8 +114,9 @@ def horizon() -> str:
             row = [f"{discount:g}", str(rounds)]
             for length in (9, 52):
                 frame = evaluate(
-                    domain, {str(i): m for i, m in enumerate(models)}, setting.n_arms,
-                    setting.budget, trials=trials, seed=EVALUATION_SEED, rounds=length, bound=False,
+                    domain, {str(i): m for i, m in enumerate(models)},
+                    n_arms=setting.n_arms, budget=setting.budget, trials=trials,
+                    seed=EVALUATION_SEED, rounds=length, bound=False,
                 )  # fmt: skip
                 row.append(f"{frame['mean'].to_numpy().mean() / length:.4f}")
             rows.append(row)
@@ -137,7 +138,7 @@ def uncertainty() -> str:
             seen = blurred(domain, hidden=round(share * quarters))
             compared = {f"{r} {m.config.seed}": m for r in models for m in models[r]}
             compared |= {"bayes": ByBayes(0.0)} if domain is IDENTITY else {}
-            frame = evaluate(seen, compared, 21, 7, seed=EVALUATION_SEED, bound=False)
+            frame = evaluate(seen, compared, n_arms=21, budget=7, seed=EVALUATION_SEED, bound=False)
             hidden_rows.append([title, f"{share}/4", *by_recipe(frame)])
     for noise in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
         seen = blurred(IDENTITY, noise=noise)
@@ -147,7 +148,7 @@ def uncertainty() -> str:
             for m in pretrain_seeds(seen, seeds, recipe=r)
         }
         compared |= {"bayes": ByBayes(noise), "whittle": policies.Whittle()}
-        frame = evaluate(seen, compared, 21, 7, seed=EVALUATION_SEED, bound=False)
+        frame = evaluate(seen, compared, n_arms=21, budget=7, seed=EVALUATION_SEED, bound=False)
         noise_rows.append([f"{noise:g}", *by_recipe(frame)])
     head = ["`exact`", "`sweep`", "difference", "Bayes", "Whittle"]
     svg = curves([row[1:] for row in hidden_rows[:5]], noise_rows)
@@ -178,7 +179,13 @@ def sizes() -> str:
         compared = {"shipped": shipped, "whittle": policies.Whittle()}
         compared |= {f"own {m.config.seed}": m for m in own}
         frame = evaluate(
-            domain, compared, n_arms, budget, trials=trials, seed=EVALUATION_SEED, bound=False
+            domain,
+            compared,
+            n_arms=n_arms,
+            budget=budget,
+            trials=trials,
+            seed=EVALUATION_SEED,
+            bound=False,
         )
         mean = dict(zip(frame["policy"], frame["mean"], strict=True))
         purpose = np.mean([mean[f"own {m.config.seed}"] for m in own])
@@ -227,8 +234,8 @@ def trials_of(setting: Setting) -> int:
 def earned_in(policy: policies.Policy, setting: Setting, rate: float) -> np.ndarray:
     """What a policy earns in every trial."""
     domain, trials = setting.tried_on(), trials_of(setting)
-    batches = batches_of(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
-    return earnings_of(policy, domain, batches, jnp.float32(setting.budget), trials)
+    batches = trial_batches(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
+    return trial_rewards(policy, domain, batches, jnp.float32(setting.budget), trials)
 
 
 def informed_in(setting: Setting, rate: float) -> np.ndarray:
@@ -237,9 +244,9 @@ def informed_in(setting: Setting, rate: float) -> np.ndarray:
     if setting.knows == "whittle":
         return earned_in(knows, setting, rate)
     domain, trials, budget = setting.tried_on(), trials_of(setting), jnp.float32(setting.budget)
-    batches = batches_of(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
-    _, prices = limits_of(domain, batches, budget, trials)
-    return earnings_of(knows, domain, batches, budget, trials, prices)
+    batches = trial_batches(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
+    _, prices = trial_bounds(domain, batches, budget, trials)
+    return trial_rewards(knows, domain, batches, budget, trials, prices)
 
 
 def by_recipe(frame: pl.DataFrame) -> list[str]:

@@ -77,7 +77,13 @@ def one_log(
 def earned(domain, policy, n_arms: int, budget: float) -> float:
     """Mean reward per arm in the same thousand trials for everyone."""
     frame = evaluate(
-        domain, {"it": policy}, n_arms, budget, trials=1000, seed=EVALUATION_SEED, bound=False
+        domain,
+        {"it": policy},
+        n_arms=n_arms,
+        budget=budget,
+        trials=1000,
+        seed=EVALUATION_SEED,
+        bound=False,
     )
     return float(frame["mean"][0])
 

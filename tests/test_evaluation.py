@@ -37,7 +37,7 @@ def test_no_action_and_random_earn_what_an_independent_simulation_found(
     domain, n_arms, budget, none, random, sd0, sd1
 ):
     policies = {"none": P.NoAction(), "random": P.Random()}
-    frame = pm.evaluate(domain, policies, n_arms, budget, trials=1000, bound=False)
+    frame = pm.evaluate(domain, policies, n_arms=n_arms, budget=budget, trials=1000, bound=False)
     for name, expected, sd in (("none", none, sd0), ("random", random, sd1)):
         row = frame.filter(frame["policy"] == name).row(0, named=True)
         assert row["sd"] == pytest.approx(sd, rel=0.35)
@@ -68,7 +68,7 @@ def test_index_and_bound_are_within_one_percent_of_those_found_before(
 ):
     rates = [rate for rate, bound in zip((0.8, 0.9, 1.0), bounds, strict=True) if bound]
     policies = {"none": P.NoAction()} if name is None else {name: P.BY_NAME[name]()}
-    frame = pm.evaluate(domain, policies, n_arms, budget, opt_in=rates, trials=trials)
+    frame = pm.evaluate(domain, policies, n_arms=n_arms, budget=budget, opt_in=rates, trials=trials)
     for rate, bound in zip((0.8, 0.9, 1.0), bounds, strict=True):
         if bound:
             found = frame.filter(frame["opt_in"] == rate)["bound"][0]
@@ -137,7 +137,9 @@ def test_a_streaming_programme_is_evaluated_per_person_present():
     table = np.tile(np.array([[0.5, 0.5], [0.5, 0.5]]), (3, 2, 1, 1))
     domain = D.Tabular(table, [1, 1], [0, 1])
     process = pm.opt_in.Streaming(stay=0.7, newcomers=2.0)
-    frame = pm.evaluate(domain, {"none": P.NoAction()}, 8, 2, opt_in=(1.0, process), trials=20)
+    frame = pm.evaluate(
+        domain, {"none": P.NoAction()}, n_arms=8, budget=2, opt_in=(1.0, process), trials=20
+    )
     np.testing.assert_allclose(frame["mean"], 9.0, rtol=1e-5)
     np.testing.assert_allclose(frame["bound"], 9.0, rtol=1e-4)
     assert frame["opt_in"].to_list() == ["1", "stay 0.7, 2 join"]
@@ -145,7 +147,7 @@ def test_a_streaming_programme_is_evaluated_per_person_present():
 
 @given(n_arms=st.sampled_from([1, 2]), budget=st.sampled_from([0.0, 1.0, 1e6]))
 def test_small_and_extreme_settings(n_arms, budget):
-    frame = pm.evaluate(D.Armman(), {"w": P.Whittle()}, n_arms, budget, trials=20)
+    frame = pm.evaluate(D.Armman(), {"w": P.Whittle()}, n_arms=n_arms, budget=budget, trials=20)
     assert np.isfinite(frame["mean"][0])
 
 

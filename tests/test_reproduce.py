@@ -182,7 +182,15 @@ def test_what_is_played_is_what_the_evaluator_plays(tmp_path):
     played = tasks.Play.of("random", setting, scale).work(Store(tmp_path))["reward"]
     bounds = tasks.Bounds.of(setting, scale).work(Store(tmp_path))
     both = {"random": policies.Random(), "whittle": policies.Whittle()}
-    frame = evaluate(setting.tried_on(), both, 6, 2, 0.8, 30, seed=runner.EVALUATION_SEED)
+    frame = evaluate(
+        setting.tried_on(),
+        both,
+        n_arms=6,
+        budget=2,
+        opt_in=0.8,
+        trials=30,
+        seed=runner.EVALUATION_SEED,
+    )
     mean = dict(zip(frame["policy"], frame["mean"], strict=True))
     assert played.mean() == pytest.approx(mean["random"])
     assert bounds["informed"].mean() == pytest.approx(mean["whittle"])
@@ -217,7 +225,7 @@ def test_pages_are_escaped_and_marked():
 
 def test_bayes_with_everything_seen_is_nearly_whittle():
     compared = {"bayes": ByBayes(0.0), "whittle": policies.Whittle()}
-    frame = evaluate(blurred(IDENTITY), compared, 21, 7, trials=60, bound=False)
+    frame = evaluate(blurred(IDENTITY), compared, n_arms=21, budget=7, trials=60, bound=False)
     assert frame["of_best"].to_numpy().min() > 0.995
 
 

@@ -244,5 +244,5 @@ def test_a_shipped_model_is_rebuilt_from_its_recorded_seed():
     if all(np.array_equal(ours[name], theirs[name]) for name in ours):
         return
     compared = {"shipped": shipped, "again": again}
-    frame = pm.evaluate(shipped.domain, compared, 21, 7, trials=300, bound=False)
+    frame = pm.evaluate(shipped.domain, compared, n_arms=21, budget=7, trials=300, bound=False)
     assert frame["of_best"].min() > 0.98

@@ -97,7 +97,13 @@ def test_shipped_models_reach_99_percent_of_the_policy_that_knows_the_dynamics(n
     model = pm.load(name)
     compared = {"model": model, "whittle": P.Whittle()}
     frame = pm.evaluate(
-        model.domain, compared, model.n_arms, model.budget, (0.8, 1.0), trials=300, bound=False
+        model.domain,
+        compared,
+        n_arms=model.n_arms,
+        budget=model.budget,
+        opt_in=(0.8, 1.0),
+        trials=300,
+        bound=False,
     )
     for rate in (0.8, 1.0):
         rows = frame.filter(frame["opt_in"] == rate)

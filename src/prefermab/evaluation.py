@@ -1,8 +1,8 @@
-"""Comparison of policies on the same arms, starts, opt-ins and luck.
+"""Paired comparison of policies: the same arms, starts, opt-ins and luck for each.
 
-The spread between draws of arms is larger than the difference between good policies, so each
-trial's world is drawn once, from a stream of its own, and every policy is played in it. What a
-policy earns depends on the seed and on itself, not on which others it is compared with.
+The spread between draws of arms is larger than the difference between good policies. So each
+trial's world is drawn once, from a random stream of its own, and every policy is played in it. What
+a policy earns depends on the seed and on itself, not on the policies it is compared with.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,47 +21,59 @@ from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
 from prefermab.oracles.lagrangian import relax
-from prefermab.policies.base import Policy, as_policies
+from prefermab.policies.base import Policy, Problem, as_policies
 from prefermab.rollout import NotActionsError, Played, draw_world, play, reward_per_arm
 
 ROUNDS = 9
 """Decisions in a trial: the paper's ten states."""
 
 TABLE_BYTES = 1 << 27
-"""How much memory the transition tables of the trials that run at once may take."""
+"""Memory for the transition tables of the trials that run at once."""
 
 CACHED_BYTES = 1 << 23
-"""How much of it a CPU has close at hand: a bound reads every table hundreds of times."""
+"""The part of it that stays in a CPU's cache: a bound reads every table hundreds of times."""
 
 Progress = Callable[[float, str], None]
-"""Told after every piece of work which share of all is done, and what was."""
+"""Called after every piece of work with the share of all work that is done, and what was done."""
 
 
 def evaluate(
     domain: Domain,
     policies: Mapping[str, Any],
+    *,
     n_arms: int | None = None,
     budget: float | None = None,
     opt_in: float | Streaming | Sequence[float | Streaming] = 1.0,
     trials: int = 1000,
     seed: int = 0,
-    *,
     rounds: int = ROUNDS,
     bound: bool | int = True,
     arms: Arms | None = None,
     progress: Progress | None = None,
 ) -> pl.DataFrame:
-    """One row for each policy and opt-in rate, best first.
+    """Compares policies on the same arms, starts, opt-ins and luck.
 
-    Every trial draws new arms, or plays these `arms` where they are given.
+    Args:
+        domain: Where the arms come from.
+        policies: Policies by name: a `Policy`, a `Model`, or a function of an `Observation`.
+        n_arms: Number of arms in a trial; by default the paper's for the domain.
+        budget: Budget of a round; by default the paper's for the domain.
+        opt_in: Share of arms that are in, a `Streaming` process, or a sequence of these.
+        trials: Number of trials.
+        seed: Random seed.
+        rounds: Number of decisions in a trial.
+        bound: Whether to compute the Lagrangian upper bound, which knows the dynamics. It takes
+            long where there are many states: a number such as 200 computes it for so many trials.
+        arms: Arms to play in every trial; by default each trial draws new ones.
+        progress: Called with the share of the work that is done and what was done.
 
-    `mean` is the reward of a trial per opted-in arm, `sd` its standard deviation over trials,
-    `stderr` its standard error. `of_best` is the share of the best policy's mean; `difference`
-    and `difference_stderr` are of the paired differences to it. `bound` is the mean Lagrangian
-    upper bound with known dynamics and `of_bound` the share of it, both empty with bound=False.
-    It takes long where there are many states: `bound=200` works it out for the first 200 trials
-    only, `of_bound` is then of what was earned in these, and `bound_trials` says how many they
-    are. `spent` is the mean spending a round.
+    Returns:
+        One row for each policy and opt-in rate, best first. `mean` is the reward of a trial per
+        opted-in arm, `sd` its standard deviation over trials, `stderr` its standard error.
+        `of_best` is the share of the best policy's mean; `difference` and `difference_stderr` are
+        of the paired differences to it. `bound` is the mean bound of the first `bound_trials`
+        trials, and `of_bound` the share of it that the policy earns in these; both are null with
+        bound=False. `spent` is the mean spending of a round.
 
     >>> import prefermab as pm
     >>> frame = pm.evaluate(pm.domains.Armman(), {"none": pm.policies.NoAction(),
@@ -77,7 +89,6 @@ def evaluate(
     money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
     keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
     n_rounds = count(rounds, "rounds")
-
     rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
     if not rates:
         raise InputError("opt_in must name at least one rate.")
@@ -87,28 +98,39 @@ def evaluate(
     for rate in rates:
         if arms is not None and isinstance(rate, Streaming):
             raise InputError("people come and go in a stream: it cannot be played with given arms.")
-        batches = batches_of(domain, n_arms, rate, keys, n_rounds, arms)
-        limits, prices = np.zeros(0), [None] * len(batches)
-        if bounded:
-            first = report.each(_first(batches, bounded), "bound")
-            limits, found = limits_of(domain, first, money, bounded)
-            prices = found if bounded == len(keys) else prices
-        earned, spent = {}, {}
-        for name, policy in players.items():
-            each = report.each(list(zip(batches, prices, strict=True)), name)
-            played = [
-                play_checked(name, policy, domain, batch, money, price) for batch, price in each
-            ]
-            earned[name] = _joined([reward_per_arm(p) for p in played], len(keys))
-            spent[name] = float(_joined([p.spent for p in played], len(keys)).mean())
-        rows += _rows(_label(rate, rates), earned, spent, limits)
+        batches = trial_batches(domain, n_arms, rate, keys, n_rounds, arms)
+        played = _play_all(domain, players, batches, money, len(keys), bounded, report)
+        rows += _rows(_label(rate, rates), *played)
     return pl.DataFrame(rows)
 
 
+def _play_all(
+    domain: Domain,
+    players: dict[str, Policy],
+    batches: "list[Trials]",
+    budget: Float[Array, ""],
+    n_trials: int,
+    bounded: int,
+    report: "_Counted",
+) -> tuple[dict[str, np.ndarray], dict[str, float], np.ndarray]:
+    """What each policy earns and spends in the trials, and the bounds of the first `bounded`."""
+    bounds, prices = np.zeros(0), [None] * len(batches)
+    if bounded:
+        first = report.each(_first(batches, bounded), "bound")
+        bounds, found = trial_bounds(domain, first, budget, bounded)
+        prices = found if bounded == n_trials else prices
+    earned, spent = {}, {}
+    for name, policy in players.items():
+        each = report.each(list(zip(batches, prices, strict=True)), name)
+        played = [play_checked(name, policy, domain, batch, budget, price) for batch, price in each]
+        earned[name] = _joined([reward_per_arm(p) for p in played], n_trials)
+        spent[name] = float(_joined([p.spent for p in played], n_trials).mean())
+    return earned, spent, bounds
+
+
 class Trials(eqx.Module):
-    """Trials before their worlds are drawn: a key each, who is in when, and, where all trials
-    have the same arms, those.
-    """
+    """Trials before their worlds are drawn: a key each, who is in when, and the arms where all
+    trials have the same."""
 
     keys: TrialKeys
     opt_in: Bool[Array, "trial round arm"]
@@ -124,17 +146,17 @@ def how_many(arms: Arms) -> int:
 
 
 def everyone_in(seed: int, trials: int, n_arms: int, arms: Arms, rounds: int = ROUNDS) -> Trials:
-    """Trials of these very arms, all of them in throughout."""
+    """Trials of these arms, all of which are in throughout."""
     return Trials(trial_keys(seed, trials), jnp.ones((trials, rounds, n_arms), bool), arms)
 
 
 def trial_keys(seed: int, trials: int) -> TrialKeys:
-    """A key a trial; the first trials are the same however many there are."""
+    """One key for each trial; the first trials do not depend on how many there are."""
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(trials))
 
 
 def opt_in_key(key: Key) -> Key:
-    """The stream of a trial that decides who is in; its world has `key` itself."""
+    """The random stream that decides who is in a trial; its world uses `key` itself."""
     return jax.random.fold_in(key, 1)
 
 
@@ -154,7 +176,7 @@ def _schedules(
     return jnp.broadcast_to(shares[:, None], (len(keys), n_rounds, n_arms))
 
 
-def batches_of(
+def trial_batches(
     domain: Domain,
     n_arms: int,
     rate: float | Streaming,
@@ -163,8 +185,8 @@ def batches_of(
     arms: Arms | None = None,
     largest: int | None = None,
 ) -> list[Trials]:
-    """Trials in equal batches (the last filled up) whose transition tables fit in memory, of at
-    most `largest` trials."""
+    """Trials in batches of equal size, at most `largest`, whose transition tables fit in memory.
+    The last batch is filled up with the first trials."""
     opt_in = _schedules(keys, rate, n_arms, n_rounds)
     fitting = TABLE_BYTES // table_bytes(domain, opt_in)
     size = max(1, min(len(keys), fitting, largest or len(keys)))
@@ -173,7 +195,7 @@ def batches_of(
 
 
 def _first(batches: list[Trials], n_trials: int) -> list[Trials]:
-    """The batches that hold the first trials; of a batch that alone holds more, only those."""
+    """The batches that hold the first trials; the first batch is cut if it alone holds more."""
     one = batches[0]
     if n_trials < len(one.keys):
         return [Trials(one.keys[:n_trials], one.opt_in[:n_trials], one.arms)]
@@ -181,19 +203,20 @@ def _first(batches: list[Trials], n_trials: int) -> list[Trials]:
 
 
 def table_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
-    """Size of a trial's transition tables."""
+    """Size of the transition tables of one trial."""
     return 4 * opt_in.shape[2] * domain.n_cells**2 * domain.n_actions
 
 
-def limits_of(
+def trial_bounds(
     domain: Domain, batches: Iterable[Trials], budget: Float[Array, ""], n_trials: int
 ) -> tuple[np.ndarray, list[Float[Array, "trial round"]]]:
-    """The bound per opted-in arm of every trial, and the prices of every batch."""
-    found = [_relax(domain, batch, budget) for batch in batches]
-    return _joined([limit for limit, _ in found], n_trials), [price for _, price in found]
+    """The bound per opted-in arm of each trial, and the prices of each batch."""
+    # Waits for each batch, so that progress is reported when the work is done.
+    found = [jax.block_until_ready(_relax_trials(domain, batch, budget)) for batch in batches]
+    return _joined([bound for bound, _ in found], n_trials), [price for _, price in found]
 
 
-def earnings_of(
+def trial_rewards(
     policy: Policy,
     domain: Domain,
     batches: Sequence[Trials],
@@ -201,7 +224,7 @@ def earnings_of(
     n_trials: int,
     prices: Sequence[Float[Array, "trial round"] | None] | None = None,
 ) -> np.ndarray:
-    """What a policy earns per opted-in arm in every trial."""
+    """What a policy earns per opted-in arm in each trial."""
     priced = zip(batches, prices or [None] * len(batches), strict=True)
     played = [play_trials(policy, domain, batch, budget, price) for batch, price in priced]
     return _joined([reward_per_arm(p) for p in played], n_trials)
@@ -218,27 +241,14 @@ def _relax_trials(
     def one_trial(trial):
         key, opt_in = trial
         world = draw_world(key, domain, opt_in, trials.arms)
-        value, prices = relax(
-            jax.vmap(domain.transitions)(world.arms),
-            jax.vmap(domain.rewards)(world.arms),
-            jax.vmap(domain.costs)(world.arms),
-            budget,
-            jax.vmap(domain.cell)(world.start),
-            opt_in,
-        )
+        it = Problem(domain, world.arms, world.start, opt_in, budget)
+        start = jax.vmap(domain.cell)(world.start)
+        value, prices = relax(it.transitions(), it.rewards(), it.costs(), budget, start, opt_in)
         return value * opt_in.shape[0] / jnp.sum(opt_in), prices
 
-    together = len(trials.keys)
-    if jax.default_backend() == "cpu":
-        together = max(1, CACHED_BYTES // table_bytes(domain, trials.opt_in))
+    fitting = max(1, CACHED_BYTES // table_bytes(domain, trials.opt_in))
+    together = fitting if jax.default_backend() == "cpu" else len(trials.keys)
     return jax.lax.map(one_trial, (trials.keys, trials.opt_in), batch_size=together)
-
-
-def _relax(
-    domain: Domain, trials: Trials, budget: Float[Array, ""]
-) -> tuple[Float[Array, "trial"], Float[Array, "trial round"]]:
-    """The bound per opted-in arm and the prices; waits, so that progress is honest."""
-    return jax.block_until_ready(_relax_trials(domain, trials, budget))
 
 
 @eqx.filter_jit
@@ -266,7 +276,7 @@ def play_checked(
     budget: Float[Array, ""],
     prices: Float[Array, "trial round"] | None = None,
 ) -> Played:
-    """Plays a policy in every trial; what it may not do is an error that names it."""
+    """Plays a policy in every trial; an action that is not allowed is an error that names it."""
     try:
         played = play_trials(policy, domain, trials, budget, prices)
     except NotActionsError as error:
@@ -285,12 +295,14 @@ def play_checked(
 
 
 def _rows(
-    label: float | str, earned: dict[str, np.ndarray], spent: dict[str, float], limits: np.ndarray
+    label: float | str, earned: dict[str, np.ndarray], spent: dict[str, float], bounds: np.ndarray
 ) -> list[dict[str, Any]]:
-    best = max(earned, key=lambda name: earned[name].mean())
-    limit = float(limits.mean()) if limits.size else None
+    by_mean = sorted(earned, key=lambda name: -earned[name].mean())
+    best = by_mean[0]
+    mean_bound = float(bounds.mean()) if bounds.size else None
+    bounded = mean_bound is not None and mean_bound > 0
     rows = []
-    for name in sorted(earned, key=lambda name: -earned[name].mean()):
+    for name in by_mean:
         own, behind = earned[name], earned[name] - earned[best]
         rows.append(
             {
@@ -299,14 +311,14 @@ def _rows(
                 "mean": own.mean(),
                 "sd": _spread(own),
                 "stderr": _spread(own) / np.sqrt(own.size),
-                "of_bound": own[: limits.size].mean() / limit if limit and limit > 0 else None,
+                "of_bound": own[: bounds.size].mean() / mean_bound if bounded else None,
                 "of_best": own.mean() / earned[best].mean() if earned[best].mean() > 0 else None,
                 "difference": behind.mean(),
                 "difference_stderr": _spread(behind) / np.sqrt(own.size),
-                "bound": limit,
+                "bound": mean_bound,
                 "spent": spent[name],
                 "trials": own.size,
-                "bound_trials": limits.size,
+                "bound_trials": bounds.size,
             }
         )
     return rows
@@ -317,7 +329,7 @@ def _spread(values: np.ndarray) -> float:
 
 
 def _label(rate: float | Streaming, rates: Sequence[float | Streaming]) -> float | str:
-    """A number, unless a stream stands among the rates: a column has one type."""
+    """A number, or text if any of the rates is a stream, because a column has one type."""
     if not any(isinstance(other, Streaming) for other in rates):
         return float(rate)  # pyright: ignore[reportArgumentType]
     if isinstance(rate, Streaming):

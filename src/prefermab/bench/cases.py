@@ -134,7 +134,7 @@ def evaluation() -> Iterator[Case]:
             "decisions",
             25 * 9 * trials,
             lambda p=policy: evaluate(
-                domains.Armman(), {"it": p}, 25, 7, trials=trials, bound=False
+                domains.Armman(), {"it": p}, n_arms=25, budget=7, trials=trials, bound=False
             )["mean"].to_list(),
         )
 

@@ -12,12 +12,12 @@ from prefermab import domains, policies
 from prefermab.arms import Arm, Arms, Key
 from prefermab.domains import Domain
 from prefermab.evaluation import (
-    batches_of,
-    earnings_of,
     everyone_in,
-    limits_of,
     play_trials,
+    trial_batches,
+    trial_bounds,
     trial_keys,
+    trial_rewards,
 )
 from prefermab.finetuning import CURVE_SEED, ddlpo, finetune
 from prefermab.model import Model
@@ -177,10 +177,10 @@ class Bounds(Task):
     def work(self, store: Store) -> TaskResult:
         domain, trials = self.setting.tried_on(), self.scale.bounded_trials_of(self.setting)
         budget, keys = jnp.float32(self.setting.budget), trial_keys(EVALUATION_SEED, trials)
-        batches = batches_of(domain, self.setting.n_arms, self.setting.opt_in, keys)
-        limits, prices = limits_of(domain, batches, budget, trials)
+        batches = trial_batches(domain, self.setting.n_arms, self.setting.opt_in, keys)
+        limits, prices = trial_bounds(domain, batches, budget, trials)
         knows = policies.BY_NAME[self.setting.knows]()
-        informed = earnings_of(knows, domain, batches, budget, trials, prices)
+        informed = trial_rewards(knows, domain, batches, budget, trials, prices)
         return {"bound": limits, "informed": informed}
 
 
@@ -335,8 +335,8 @@ def earned(policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = N
     """Reward per opted-in arm in every trial of a setting, on new arms or these."""
     domain, trials = setting.tried_on(), scale.trials_of(setting)
     keys = trial_keys(EVALUATION_SEED, trials)
-    batches = batches_of(domain, setting.n_arms, setting.opt_in, keys, arms=arms)
-    return earnings_of(policy, domain, batches, jnp.float32(setting.budget), trials)
+    batches = trial_batches(domain, setting.n_arms, setting.opt_in, keys, arms=arms)
+    return trial_rewards(policy, domain, batches, jnp.float32(setting.budget), trials)
 
 
 def on_curve_trials(

@@ -19,7 +19,7 @@ from prefermab.budget import greedy
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.evaluation import Trials, batches_of, play_checked, trial_keys
+from prefermab.evaluation import Trials, play_checked, trial_batches, trial_keys
 from prefermab.opt_in import Streaming
 from prefermab.policies import NoAction, Policy, RoundRobin
 from prefermab.policies.base import as_policies
@@ -95,7 +95,7 @@ def programmes(
     n_trials = count(trials, "trials")
     keys = trial_keys(count(seed, "seed", at_least=0), n_trials)
     stream = Streaming(stay=0.9, newcomers=3.0) if process is None else process
-    batches = batches_of(
+    batches = trial_batches(
         domain, places, stream, keys, count(rounds, "rounds"), largest=-(-n_trials // PIECES)
     )
     tally = Tally(n_trials, {})
