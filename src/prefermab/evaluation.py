@@ -88,7 +88,6 @@ def evaluate(
         n_arms = how_many(arms)
     money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
     keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
-    n_rounds = count(rounds, "rounds")
     rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
     if not rates:
         raise InputError("opt_in must name at least one rate.")
@@ -98,7 +97,7 @@ def evaluate(
     for rate in rates:
         if arms is not None and isinstance(rate, Streaming):
             raise InputError("people come and go in a stream: it cannot be played with given arms.")
-        batches = trial_batches(domain, n_arms, rate, keys, n_rounds, arms)
+        batches = trial_batches(domain, n_arms, rate, keys, count(rounds, "rounds"), arms)
         played = _play_all(domain, players, batches, money, len(keys), bounded, report)
         rows += _rows(_label(rate, rates), *played)
     return pl.DataFrame(rows)
@@ -188,8 +187,7 @@ def trial_batches(
     """Trials in batches of equal size, at most `largest`, whose transition tables fit in memory.
     The last batch is filled up with the first trials."""
     opt_in = _schedules(keys, rate, n_arms, n_rounds)
-    fitting = TABLE_BYTES // table_bytes(domain, opt_in)
-    size = max(1, min(len(keys), fitting, largest or len(keys)))
+    size = max(1, min(len(keys), TABLE_BYTES // table_bytes(domain, opt_in), largest or len(keys)))
     padded = np.arange(-(-len(keys) // size) * size) % len(keys)
     return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
 

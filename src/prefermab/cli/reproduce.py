@@ -14,8 +14,8 @@ from prefermab.cli.options import Flag, JsonFlag, Names, Whole, option
 from prefermab.errors import InputError, count, unknown
 
 if TYPE_CHECKING:
-    from prefermab.paper.runner import Scale
     from prefermab.paper.results import Results
+    from prefermab.paper.runner import Scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +61,8 @@ class ReproduceCommand:
         from prefermab.files import use_compilation_cache
         from prefermab.pages import write as write_pages
         from prefermab.paper import report
-        from prefermab.paper.runner import Store
         from prefermab.paper.results import Results
+        from prefermab.paper.runner import Store
         from prefermab.paper.tables import chosen
 
         use_compilation_cache()
