@@ -34,23 +34,28 @@ class Entry(NamedTuple):
     """First line of that dataclass's docstring."""
 
 
-COMMANDS = {
-    "demo": Entry("demo", "DemoCommand", "See it work in a minute, on a made-up health programme."),
-    "models": Entry("models", "ModelsCommand", "List the models in the package, or describe one."),
-    "example": Entry("learn", "ExampleCommand", "Write the tables of a made-up programme to try."),
-    "learn": Entry("learn", "LearnCommand", "Learn a model from a log of past actions."),
-    "plan": Entry("plan", "PlanCommand", "Decide whom to act on this round, from a table."),
-    "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),
-    "programme": Entry("programme", "ProgrammeCommand", "Run a programme round by round."),
-    "simulate": Entry("simulate", "SimulateCommand", "Simulate a programme over many rounds."),
-    "pretrain": Entry("train", "PretrainCommand", "Train a model on a domain."),
-    "finetune": Entry("train", "FinetuneCommand", "Train a model further on given arms."),
-    "evaluate": Entry("models", "EvaluateCommand", "Compare a model with other policies."),
-    "reproduce": Entry(
-        "reproduce", "ReproduceCommand", "Reproduce the paper's tables and figures."
-    ),
-    "bench": Entry("bench", "BenchCommand", "Measure how fast this machine trains and decides."),
+GROUPS = {
+    "to try it": {
+        "demo": Entry("demo", "DemoCommand", "See it work on a health programme, in a minute."),
+        "models": Entry("models", "ModelsCommand", "List the trained models, or describe one."),
+        "example": Entry("learn", "ExampleCommand", "Write example tables: people and a log."),
+    },
+    "for your programme": {
+        "learn": Entry("learn", "LearnCommand", "Learn a model from a log of past actions."),
+        "plan": Entry("plan", "PlanCommand", "Choose whom to act on in this round, from a table."),
+        "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),
+        "programme": Entry("programme", "ProgrammeCommand", "Run a programme round after round."),
+        "simulate": Entry("simulate", "SimulateCommand", "Simulate a programme over many rounds."),
+    },
+    "for research": {
+        "pretrain": Entry("train", "PretrainCommand", "Train a model on a domain."),
+        "finetune": Entry("train", "FinetuneCommand", "Train a model further on given arms."),
+        "evaluate": Entry("models", "EvaluateCommand", "Compare a model with other policies."),
+        "reproduce": Entry("reproduce", "ReproduceCommand", "Reproduce the paper's results."),
+        "bench": Entry("bench", "BenchCommand", "Measure the speed of this machine."),
+    },
 }
+COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 def main() -> None:
@@ -100,7 +105,7 @@ def dispatch(typed: list[str]) -> None:
     """Parses the arguments and runs the command.
 
     >>> from prefermab.cli import dispatch
-    >>> dispatch(["--version"]) #doctest: +ELLIPSIS
+    >>> dispatch(["--version"])  # doctest: +ELLIPSIS
     prefermab ...
     """
     name, *arguments = typed or ["--help"]
@@ -114,14 +119,16 @@ def dispatch(typed: list[str]) -> None:
 
 def help_text() -> str:
     """The list of commands."""
-    lines = [f"  {name:<11}{entry.summary}" for name, entry in COMMANDS.items()]
+    lines = [
+        "usage: prefermab COMMAND [OPTIONS]",
+        "",
+        "Give a limited resource, round after round, to some of many.",
+    ]
+    for heading, group in GROUPS.items():
+        lines += ["", f"{heading}:"]
+        lines += [f"  {name:<11}{entry.summary}" for name, entry in group.items()]
     return "\n".join(
         [
-            "usage: prefermab COMMAND ...",
-            "",
-            "Give a limited resource, round after round, to some of many. "
-            "Begin with: prefermab demo",
-            "",
             *lines,
             "",
             "Options of a command: prefermab COMMAND --help",

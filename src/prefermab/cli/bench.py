@@ -19,9 +19,9 @@ HEADINGS = ("", "case", "first run", "then", "spread", "a second", "of limit")
 
 @dataclasses.dataclass(frozen=True)
 class BenchCommand:
-    """Measure how fast this machine trains and decides.
+    """Measure the speed of this machine.
 
-    Each figure stands beside what the machine could do at most.
+    How fast it trains, evaluates, decides and plans, as a share of what it could do at most.
     """
 
     only: Names = ()

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoCommand:
-    """See it work in a minute, on a made-up health programme.
+    """See it work on a health programme, in a minute.
 
-    Ten weeks of the programme, then a comparison with other policies.
+    Ten weeks of a simulated programme, then a comparison with other policies.
     """
 
     out: Path = Path("prefermab-demo.png")

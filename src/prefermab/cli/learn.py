@@ -22,7 +22,10 @@ ALL = ("*",)
 
 @dataclasses.dataclass(frozen=True)
 class ExampleCommand:
-    """Write the tables of a made-up programme to try."""
+    """Write example tables: people and a log.
+
+    They are of a made-up programme; `learn` and `plan` can be tried on them.
+    """
 
     out: Annotated[Positional[Path], arg(metavar="FOLDER")]
     """Folder to write people.csv and log.csv to."""
@@ -70,8 +73,8 @@ class LearnCommand:
     action: str = "action"
     """Column of the action in that week; it affects the next week's state."""
     features: Annotated[tuple[str, ...], option("COLUMN ...")] = ALL
-    """Columns that describe people. Default: all other columns; give the option without a name to
-    use none."""
+    """Columns that describe people.
+    Default: all other columns; give the option without any name to use none."""
     available: Annotated[str, option("COLUMN")] = ""
     """Column of true and false: who could be acted on. Default: `available` if there is one."""
     reached: Annotated[str, option("COLUMN")] = ""

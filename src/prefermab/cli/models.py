@@ -35,9 +35,9 @@ that it is computed for."""
 
 @dataclasses.dataclass(frozen=True)
 class ModelsCommand:
-    """List the models in the package, or describe one."""
+    """List the trained models, or describe one."""
 
-    name: Annotated[Positional[str | None], option("MODEL")] = None
+    name: Annotated[Positional[str | None], option("[MODEL]")] = None
     """A model in the package, or a model's folder: print its card."""
     json: JsonFlag = False
 
@@ -76,8 +76,8 @@ class EvaluateCommand:
 
     model: ModelOrDomain
     against: Names = ()
-    """none, random, round-robin, myopic, whittle, lagrangian. Default: all that fit the domain,
-    lagrangian only if there are few states."""
+    """none, random, round-robin, myopic, whittle, lagrangian.
+    Default: all that fit the domain; lagrangian only if there are few states."""
     n_arms: Whole = None
     """Number of arms. Default: the model's, or the paper's for the domain."""
     budget: Amount = None
@@ -93,8 +93,8 @@ class EvaluateCommand:
     domain: OtherDomain = None
     settings: SettingsOption = ()
     bound: bool = True
-    """Compute the upper bound that no policy passes on average; with very many states, as in sis,
-    for a fifth of the trials only, because it takes longer than all the rest."""
+    """Compute the upper bound that no policy passes on average.
+    With very many states, as in sis, for a fifth of the trials only: it takes long."""
     json: JsonFlag = False
     plot: PlotFile = None
 

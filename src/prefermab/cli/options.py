@@ -53,6 +53,7 @@ JsonFlag = Annotated[
 Column = Annotated[str | None, option("COLUMN")]
 Whole = Annotated[int | None, option("N")]
 Amount = Annotated[float | None, option("AMOUNT")]
+RequiredAmount = Annotated[float, arg(metavar="AMOUNT")]
 Names = Annotated[tuple[str, ...], option("NAME ...")]
 
 
@@ -75,9 +76,9 @@ class RuleOptions:
     group: Column = None
     """Column of groups, for --min-share and --max-share."""
     min_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
-    """Smallest share of the chosen people that come from a group, such as north=0.3."""
+    """Smallest share of the chosen people who must come from a group, such as north=0.3."""
     max_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
-    """Largest share of the chosen people that come from a group."""
+    """Largest share of the chosen people who may come from a group."""
     worker: Column = None
     """Column of workers or regions that have their own budgets."""
     budgets: Annotated[tuple[str, ...], option("WORKER=BUDGET ...", name="worker-budgets")] = ()

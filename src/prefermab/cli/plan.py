@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from prefermab.cli.options import JsonFlag, ModelName, PlotFile, RuleOptions, Whole
+from prefermab.cli.options import JsonFlag, ModelName, PlotFile, RequiredAmount, RuleOptions, Whole
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,15 +28,15 @@ NO_CONTACT = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class PlanCommand:
-    """Decide whom to act on this round, from a table.
+    """Choose whom to act on in this round, from a table.
 
-    The list says who gets which action and why, and who is next if somebody cannot be reached.
+    The list says who gets which action and why, and who is next on the waiting list.
     """
 
     model: ModelName
     arms: Path
     """Table of people, CSV or Parquet; or a folder of Parquet files for very many people."""
-    budget: float
+    budget: RequiredAmount
     """Budget of this round."""
     out: Path
     """File to write the list to (.csv or .parquet); a new folder if --arms is a folder."""
@@ -127,7 +127,7 @@ class WhatIfCommand:
     model: ModelName
     arms: Path
     """Table of people, CSV or Parquet."""
-    budgets: str
+    budgets: Annotated[str, arg(metavar="AMOUNTS")]
     """first:last:step, such as 100:2000:100, or budgets separated by commas."""
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plan must follow."""

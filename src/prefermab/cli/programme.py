@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from prefermab.cli.options import Flag, JsonFlag, RuleOptions, option
+from prefermab.cli.options import Flag, JsonFlag, RequiredAmount, RuleOptions, option
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ProgrammeFile = Annotated[
 TableFile = Annotated[Positional[Path], arg(metavar="TABLE")]
 RoundNumber = Annotated[
     int | None,
-    option("N", "Number of the round, so that running a command twice does no harm."),
+    option("N", "Number of the current round; with it, running the command twice does no harm."),
 ]
 
 
@@ -114,10 +114,10 @@ class ObserveCommand:
 
 @dataclasses.dataclass(frozen=True)
 class PlanRoundCommand:
-    """Decide whom to act on this round, among all participants."""
+    """Choose whom to act on in this round, among all participants."""
 
     file: ProgrammeFile
-    budget: float
+    budget: RequiredAmount
     """Budget of this round."""
     out: Path
     """File to write the list to (.csv or .parquet)."""
@@ -162,8 +162,8 @@ class RecordCommand:
 
     file: ProgrammeFile
     done: Annotated[Positional[Path | None], option("[TABLE]")] = None
-    """CSV or Parquet: id and action of all who were acted on. Default: as planned. A column
-    `reached` may say false where an action was tried and reached nobody."""
+    """CSV or Parquet: id and action of all who were acted on. Default: as planned.
+    A column `reached` may say false: the action was tried and reached nobody."""
     round: RoundNumber = None
     correct: Annotated[int | None, option("ROUND")] = None
     """A past round that was recorded wrongly: replace its record by the table."""
@@ -250,9 +250,9 @@ class LogCommand:
 
 @dataclasses.dataclass(frozen=True)
 class ProgrammeCommand:
-    """Run a programme round by round.
+    """Run a programme round after round.
 
-    Everything about it is kept in one file.
+    Participants, plans and records are kept in one file.
     """
 
     action: Annotated[

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class ReproduceCommand:
-    """Reproduce the paper's tables and figures.
+    """Reproduce the paper's results.
 
-    The report shows each beside the published one.
+    The report shows every table and figure beside the published one.
     """
 
     out: Path = Path("report")
@@ -38,8 +38,8 @@ class ReproduceCommand:
     quick: Flag = False
     """A small version of everything, to see that it works."""
     cache: Annotated[Path | None, option("PATH")] = None
-    """Folder that keeps finished work, so that a second run continues. Default: the user's cache
-    folder."""
+    """Folder that keeps finished work, so that a second run continues.
+    Default: the user's cache folder."""
     engine: str = "local"
     """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
     workers: Whole = None

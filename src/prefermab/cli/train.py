@@ -20,7 +20,7 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.config import RECIPES, Exact, Paper, Sweep, Tuning
+from prefermab.config import RECIPES, Tuning
 from prefermab.errors import InputError, count, unknown
 
 if TYPE_CHECKING:
@@ -29,25 +29,27 @@ if TYPE_CHECKING:
     from prefermab.model import Model
 
 
-@dataclasses.dataclass(frozen=True)
-class SweepOptions(Sweep):
-    """Hyperparameters of the recipe sweep."""
-
-    seed: Annotated[int, Suppress] = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class ExactOptions(Exact):
-    """Hyperparameters of the recipe exact."""
-
-    seed: Annotated[int, Suppress] = 0
+def _without_seed(name: str, recipe: type) -> type:
+    """The recipe's hyperparameters as options; the seed is an option of the command itself."""
+    return dataclasses.make_dataclass(
+        f"{recipe.__name__}Options",
+        [("seed", Annotated[int, Suppress], 0)],
+        bases=(recipe,),
+        namespace={"__doc__": f"Hyperparameters of the recipe {name}."},
+        frozen=True,
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class PaperOptions(Paper):
-    """Hyperparameters of the recipe paper."""
-
-    seed: Annotated[int, Suppress] = 0
+RecipeOptions = dataclasses.make_dataclass(
+    "RecipeOptions",
+    [
+        (name, kind, dataclasses.field(default_factory=kind))
+        for name, recipe in RECIPES.items()
+        for kind in [_without_seed(name, recipe)]
+    ],
+    namespace={"__doc__": "Hyperparameters of every recipe, each under the recipe's name."},
+    frozen=True,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,15 +57,16 @@ class PretrainCommand:
     """Train a model on a domain."""
 
     domain: Annotated[Positional[str], arg(metavar="DOMAIN")]
-    """synthetic, armman, sis, continuous-synthetic, continuous-sis, or a domain of your own such as
-    presses.py:Presses (the file is executed: name only files that you trust)."""
+    """synthetic, armman, sis, continuous-synthetic, continuous-sis,
+    or a domain of your own such as presses.py:Presses.
+    The file is executed: name only files that you trust."""
     out: Path
     """Folder to write the model to; with --seeds, it gets one folder for each model."""
     n_arms: Whole = None
     """Number of arms the model is meant for. Default: the paper's for the domain."""
     budget: Amount = None
     """Budget of each round. Default: the paper's for the domain."""
-    recipe: str = "exact"
+    recipe: Annotated[str, arg(metavar=f"{{{','.join(RECIPES)}}}")] = "exact"
     """How to train: exact; sweep, if dynamics can only be sampled; or paper, Algorithm 1."""
     seed: int = 0
     """Random seed; the same seed gives the same model."""
@@ -76,12 +79,10 @@ class PretrainCommand:
     tensorboard: Annotated[Path | None, option("PATH")] = None
     """Also write TensorBoard event files to this folder."""
     settings: SettingsOption = ()
-    sweep: SweepOptions = dataclasses.field(default_factory=SweepOptions)
-    """Hyperparameters of the recipe sweep."""
-    exact: ExactOptions = dataclasses.field(default_factory=ExactOptions)
-    """Hyperparameters of the recipe exact."""
-    paper: PaperOptions = dataclasses.field(default_factory=PaperOptions)
-    """Hyperparameters of the recipe paper."""
+    recipes: Annotated[object, arg(name="", constructor=RecipeOptions)] = dataclasses.field(
+        default_factory=RecipeOptions
+    )
+    """Hyperparameters of the recipes."""
 
     def run(self) -> None:
         """Trains and saves; an interrupted training can be resumed."""
@@ -141,7 +142,6 @@ class FinetuneCommand:
     """Budget of each round. Default: the model's."""
     domain: OtherDomain = None
     settings: SettingsOption = ()
-    """Settings of the domain that the arms come from, such as shift=0.1, if they differ."""
     tuning: Annotated[Tuning, arg(name="")] = dataclasses.field(default_factory=Tuning)
     """How to learn."""
 
@@ -176,13 +176,13 @@ def hyperparameters(options: PretrainCommand) -> dict[str, Any]:
     if options.recipe not in RECIPES:
         raise unknown("recipe", options.recipe, RECIPES)
     for name in RECIPES:
-        given = getattr(options, name)
+        given = getattr(options.recipes, name)
         if name != options.recipe and given != type(given)():
             raise InputError(
                 f"--{name}... sets the recipe {name}, but the recipe is {options.recipe}: add "
                 f"--recipe {name}."
             )
-    hyper = dataclasses.asdict(getattr(options, options.recipe))
+    hyper = dataclasses.asdict(getattr(options.recipes, options.recipe))
     del hyper["seed"]  # each model has its own
     return hyper
 
