@@ -1,70 +1,132 @@
+"""The command line. Most tests run it in this process; some need a process of their own: signals,
+pipes, exit status, and what is imported."""
+
+import dataclasses
 import io
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import jax
 import pytest
 from rich.console import Console
 
 import prefermab as pm
+from prefermab import cli
 from prefermab.cli.terminal import progress, progress_bar, shortened
 from prefermab.cli.train import FinetuneCommand, PretrainCommand, check_folder
+from prefermab.files import use_compilation_cache
+
+PUMPS = f"{Path(__file__).parent / 'own_domain.py'}:Pumps"
+"""A domain of three actions, without a model."""
+
+NEEDS_JAX = ("pretrain", "finetune")
+"""Commands whose options are the hyperparameters of recipes."""
 
 
-def prefermab(*arguments, folder=None, **environment):
+@pytest.fixture
+def prefermab(capsys):
+    """Runs the command line in this process; returns status, standard output and error."""
+
+    def typed(*arguments):
+        capsys.readouterr()
+        status = 0
+        try:
+            cli.run([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return typed
+
+
+def process(*arguments, **environment):
+    """Runs the command line in a process of its own."""
+    return python("-m", "prefermab", *arguments, **environment)
+
+
+def python(*arguments, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "prefermab", *arguments],
+        [sys.executable, *arguments],
         capture_output=True,
         text=True,
-        cwd=folder,
         env={**os.environ, **environment},
         check=False,
         timeout=300,
     )
 
 
-def test_help_does_not_import_jax():
+def test_the_list_of_commands_is_printed_without_importing_any():
     code = (
-        "import sys, prefermab.cli\n"
-        "sys.argv = ['prefermab', '--help']\n"
-        "try: prefermab.cli.main()\n"
-        "except SystemExit as stop: assert stop.code == 0\n"
-        "assert 'jax' not in sys.modules and 'polars' not in sys.modules"
+        "import sys, prefermab.cli as cli\n"
+        "cli.run(sys.argv[1:])\n"
+        "heavy = {'jax', 'polars', 'numpy', 'tyro', 'rich', 'prefermab.errors'}\n"
+        "assert not heavy & set(sys.modules)\n"
+        "assert [m for m in sys.modules if m.startswith('prefermab.')] == ['prefermab.cli']"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    for asked in ([], ["--help"], ["-h"]):
+        ran = python("-c", code, *asked)
+        assert ran.returncode == 0, ran.stderr
+        assert all(f"\n  {name} " in ran.stdout for name in cli.COMMANDS)
+
+
+def test_help_of_a_command_imports_neither_jax_nor_polars():
+    code = (
+        "import sys, prefermab.cli as cli\n"
+        "for name in sys.argv[1:]:\n"
+        "    try: cli.run([*name.split(), '--help'])\n"
+        "    except SystemExit as end: assert end.code == 0\n"
+        "assert not {'jax', 'polars'} & set(sys.modules)"
+    )
+    light = [name for name in cli.COMMANDS if name not in NEEDS_JAX]
+    ran = python("-c", code, *light, "programme plan")
     assert ran.returncode == 0, ran.stderr
-    assert "evaluate" in ran.stdout
+    assert "waiting list" in ran.stdout
 
 
-def test_no_arguments_show_the_help():
-    ran = prefermab()
-    assert ran.returncode == 0
-    assert "demo" in ran.stdout
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_is_listed_with_the_first_line_of_its_help(name):
+    command = cli.load_command(name)
+    assert dataclasses.is_dataclass(command)
+    assert cli.COMMANDS[name].summary == (command.__doc__ or "").splitlines()[0]
 
 
-def test_the_version_is_told():
-    assert prefermab("--version").stdout == f"prefermab {pm.__version__}\n"
+def test_the_version_is_printed():
+    assert process("--version").stdout == f"prefermab {pm.__version__}\n"
 
 
-def test_a_misspelt_verb_is_put_right():
-    ran = prefermab("pla", "armman")
+def test_a_misspelt_command_is_corrected():
+    ran = process("pla", "armman")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == "prefermab: unknown command 'pla': did you mean 'plan'?\n"
 
 
-def test_a_misspelt_option_is_answered_with_those_of_its_verb():
-    ran = prefermab("models", "--seeed", "3")
-    assert ran.returncode == 2
-    assert "prefermab models --help" in ran.stderr
-    assert not any(other in ran.stderr for other in ("--seeds", "--arms-seed", "evaluate"))
+def test_an_option_without_a_command_is_an_error(prefermab):
+    message = "prefermab: expected a command before --json: see prefermab --help.\n"
+    assert prefermab("--json") == (2, "", message)
+
+
+def test_a_misspelt_option_is_answered_with_those_of_its_command(prefermab):
+    status, _, errors = prefermab("models", "--seeed", "3")
+    assert status == 2
+    assert "prefermab models --help" in errors
+    assert not any(other in errors for other in ("--seeds", "--arms-seed", "evaluate"))
+
+
+def test_every_recipe_has_its_own_options(prefermab):
+    status, printed, _ = prefermab("pretrain", "--help")
+    assert status == 0
+    for option in ("--exact.horizon", "--sweep.steps", "--paper.epochs", "--paper.price-rate"):
+        assert option in printed
+    assert ".seed" not in printed
 
 
 @pytest.mark.parametrize("arguments", ["plan --help", "--help", "--version", "models", "pla"])
-def test_a_reader_who_has_gone_ends_it_quietly(arguments):
+def test_a_broken_pipe_ends_it_quietly(arguments):
     reader, writer = os.pipe()
     os.close(reader)
     ran = subprocess.run(
@@ -82,7 +144,7 @@ def test_a_reader_who_has_gone_ends_it_quietly(arguments):
 
 
 @pytest.mark.parametrize("arguments", ["--help", "models --json"])
-def test_a_disk_that_takes_no_more_is_told_in_one_sentence(arguments, tmp_path):
+def test_a_full_disk_is_reported_in_one_sentence(arguments, tmp_path):
     code = (
         "import resource, sys, prefermab.cli as cli\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"
@@ -102,63 +164,99 @@ def test_a_disk_that_takes_no_more_is_told_in_one_sentence(arguments, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
-def test_a_signal_is_understood_before_anything_heavy_is_imported(number, status):
+def test_a_signal_is_handled_before_anything_heavy_is_imported(number, status):
     code = (
         "import os, signal, sys, prefermab.cli as cli\n"
         "assert not {'tyro', 'numpy', 'rich', 'prefermab.errors'} & set(sys.modules)\n"
         f"cli.dispatch = lambda _: os.kill(os.getpid(), signal.{number})\n"
         "cli.main()"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ran = python("-c", code)
     assert (ran.returncode, ran.stderr) == (status, "prefermab: interrupted.\n")
 
 
-def test_evaluate_prints_json_and_nothing_else(tmp_path):
+def test_ctrl_c_while_jax_works_ends_with_130_and_no_traceback():
+    with subprocess.Popen(
+        [sys.executable, "-m", "prefermab", "evaluate", "sis", "--trials", "5000"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JAX_LOG_COMPILES": "1"},
+    ) as running:
+        assert running.stderr is not None
+        assert any("compil" in line for line in running.stderr), "it ended before JAX worked"
+        running.send_signal(signal.SIGINT)
+        errors = running.stderr.read()
+    assert running.returncode == 130
+    assert errors.endswith("prefermab: interrupted.\n")
+    assert "Traceback" not in errors
+
+
+def test_a_process_prints_json_only_and_keeps_compiled_code_in_the_users_cache(tmp_path):
+    options = "--trials 10 --against none --no-bound --json"
+    ran = process("evaluate", PUMPS, *options.split(), XDG_CACHE_HOME=str(tmp_path))
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["domain"] == "pumps"
+    assert list((tmp_path / "prefermab" / "jax").iterdir())
+
+
+def test_a_cache_folder_that_cannot_be_written_is_not_used(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    before = jax.config.jax_compilation_cache_dir  # pyright: ignore[reportAttributeAccessIssue]
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        use_compilation_cache()
+        assert jax.config.jax_compilation_cache_dir is None  # pyright: ignore
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+
+
+def test_evaluate_prints_json_and_nothing_else(prefermab, tmp_path):
     picture = tmp_path / "new folder" / "c.svg"
     options = "--n-arms 5 --budget 2 --trials 40 --opt-in 0.6 1.0 --json --against none random"
-    ran = prefermab("evaluate", "synthetic", *options.split(), "--plot", str(picture))
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert (told["domain"], told["n_arms"], told["budget"]) == ("synthetic", 5, 2)
-    assert [row["policy"] for row in told["rows"]].count("random") == 2
+    status, printed, errors = prefermab(
+        "evaluate", "synthetic", *options.split(), "--plot", picture
+    )
+    assert status == 0, errors
+    facts = json.loads(printed)
+    assert (facts["domain"], facts["n_arms"], facts["budget"]) == ("synthetic", 5, 2)
+    assert [row["policy"] for row in facts["rows"]].count("random") == 2
     assert picture.read_text().startswith("<?xml")
     assert [path.name for path in picture.parent.iterdir()] == ["c.svg"]
 
 
-def test_evaluate_prints_a_table():
-    ran = prefermab(
-        "evaluate", "synthetic", "--set", "shift=0.1", "--trials", "5", "--against", "none"
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert "mean ± stderr" in ran.stdout
-    assert "of bound" in ran.stdout
-    assert "Traceback" not in ran.stderr
+def test_evaluate_prints_a_table(prefermab):
+    status, printed, errors = prefermab(*EVALUATE, "--set", "shift=0.1")
+    assert status == 0, errors
+    assert "mean ± stderr" in printed
+    assert "of bound" in printed
 
 
-def test_a_model_is_trained_saved_and_evaluated(tmp_path):
-    out = str(tmp_path / "runs" / "mine")
+def test_a_model_is_trained_saved_and_evaluated(prefermab, tmp_path):
+    out = tmp_path / "runs" / "mine"
     small = "--exact.steps 10 --exact.arms 16 --set mix=0.4,0.2,0.4 --n-arms 6 --budget 2"
-    ran = prefermab("pretrain", "armman", "--out", out, *small.split())
-    assert ran.returncode == 0, ran.stderr
-    ran = prefermab("evaluate", out, "--trials", "20", "--no-bound", "--against", "none", "--json")
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
-    assert (told["n_arms"], told["budget"]) == (6, 2)
-    assert {row["policy"] for row in told["rows"]} == {"mine", "none"}
-    assert told["model"] == "mine"
-    for again in (
-        PretrainCommand("armman", out=Path(out)),
-        FinetuneCommand("armman", out=Path(out)),
-    ):
+    status, printed, errors = prefermab("pretrain", "armman", "--out", out, *small.split())
+    assert status == 0, errors
+    assert printed == f"saved {out}\nSee how good it is: prefermab evaluate {out}\n"
+    small = "--trials 20 --no-bound --against none --json"
+    status, printed, errors = prefermab("evaluate", out, *small.split())
+    assert status == 0, errors
+    facts = json.loads(printed)
+    assert (facts["n_arms"], facts["budget"]) == (6, 2)
+    assert {row["policy"] for row in facts["rows"]} == {"mine", "none"}
+    assert facts["model"] == "mine"
+    for again in (PretrainCommand("armman", out=out), FinetuneCommand("armman", out=out)):
         with pytest.raises(pm.InputError, match="mine holds a model already: add --overwrite"):
             again.run()
-    check_folder(Path(out), overwrite=True)
+    check_folder(out, overwrite=True)
 
 
-def test_models_lists_what_ships_and_prints_cards():
-    listed = prefermab("models", "--json")
-    assert set(json.loads(listed.stdout)) >= set(pm.domains.BY_NAME)
-    assert "of bound" in prefermab("models", "armman").stdout
+def test_models_lists_the_models_and_prints_cards(prefermab):
+    status, printed, _ = prefermab("models", "--json")
+    assert status == 0
+    assert set(json.loads(printed)) >= set(pm.domains.BY_NAME)
+    assert "of bound" in prefermab("models", "armman")[1]
 
 
 @pytest.mark.parametrize(
@@ -180,26 +278,29 @@ def test_models_lists_what_ships_and_prints_cards():
         ("evaluate armman --set mix", "--set takes name=value"),
         ("evaluate armman --set mix=1,1,1", "add up to 1"),
         ("evaluate armman --plot picture.bmp", "must end in .png, .svg, .pdf"),
-        ("evaluate sis --against whittle --trials 2 --no-bound", "use Lagrangian"),
+        (f"evaluate {PUMPS} --against whittle --trials 2 --no-bound", "use Lagrangian"),
         ("demo --out nowhere.txt", "must end in .png"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_status_2(arguments, message):
-    ran = prefermab(*arguments.split())
-    assert ran.returncode == 2
-    assert ran.stdout == ""
-    assert message in ran.stderr
-    assert len(ran.stderr.strip().splitlines()) == 1
+def test_bad_input_is_one_sentence_and_exit_status_2(
+    arguments, message, prefermab, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "something").write_text("")
+    status, printed, errors = prefermab(*arguments.split())
+    assert (status, printed) == (2, "")
+    assert errors.startswith("prefermab: ")
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 
-def test_a_picture_that_cannot_be_written_is_said(tmp_path):
+def test_a_picture_that_cannot_be_written_is_reported(prefermab, tmp_path):
     (tmp_path / "file").write_text("")
-    ran = prefermab(
-        "evaluate", "synthetic", "--trials", "3", "--against", "none", "--no-bound",
-        "--plot", str(tmp_path / "file" / "p.png"),
-    )  # fmt: skip
-    assert ran.returncode == 2
-    assert "cannot write" in ran.stderr
+    picture = tmp_path / "file" / "p.png"
+    status, _, errors = prefermab(*EVALUATE, "--no-bound", "--plot", picture)
+    assert status == 2
+    assert "cannot write" in errors
 
 
 def test_an_existing_picture_survives_a_failed_one(tmp_path):
@@ -218,21 +319,7 @@ def test_an_existing_picture_survives_a_failed_one(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["p.txt"]
 
 
-def test_ctrl_c_ends_with_130_and_no_traceback():
-    running = subprocess.Popen(
-        [sys.executable, "-m", "prefermab", "evaluate", "sis", "--trials", "5000"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(3)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=120)
-    assert running.returncode == 130
-    assert "Traceback" not in errors
-
-
-def test_where_nobody_watches_a_line_is_printed_now_and_then(capsys):
+def test_without_a_terminal_a_line_is_printed_every_few_seconds(capsys):
     times = iter([0.0, 3.0, 10.0, 10.0, 12.0, 19.9, 25.0, 25.0])
     with progress(clock=lambda: next(times)) as report:
         for done, what in ((0.1, "a"), (0.2, "b"), (0.3, "c"), (0.4, "d"), (0.5, "e")):
@@ -255,20 +342,6 @@ def test_a_long_text_does_not_push_the_bar_off_the_terminal(width):
     assert "-:--:-- 12 of 99 tasks" in line
     assert line.endswith("…")
     assert len(line) == width - 2  # more than ten hours have a digit more
-
-
-def test_compiled_code_is_kept_in_the_users_cache_folder(tmp_path):
-    options = ["evaluate", "synthetic", "--trials", "10", "--against", "none", "--no-bound"]
-    ran = prefermab(*options, XDG_CACHE_HOME=str(tmp_path))
-    assert ran.returncode == 0, ran.stderr
-    assert list((tmp_path / "prefermab" / "jax").iterdir())
-
-
-def test_an_unwritable_cache_folder_is_no_matter(tmp_path):
-    (tmp_path / "file").write_text("")
-    options = ["evaluate", "synthetic", "--trials", "10", "--against", "none", "--no-bound"]
-    ran = prefermab(*options, XDG_CACHE_HOME=str(tmp_path / "file"))
-    assert ran.returncode == 0, ran.stderr
 
 
 def test_every_public_name_is_there_and_says_what_it_is():
