@@ -212,12 +212,13 @@ def test_a_cache_folder_that_cannot_be_written_is_not_used(tmp_path, monkeypatch
         jax.config.update("jax_compilation_cache_dir", before)
 
 
+EVALUATE = "evaluate synthetic --n-arms 5 --budget 2 --trials 40 --against none"
+
+
 def test_evaluate_prints_json_and_nothing_else(prefermab, tmp_path):
     picture = tmp_path / "new folder" / "c.svg"
-    options = "--n-arms 5 --budget 2 --trials 40 --opt-in 0.6 1.0 --json --against none random"
-    status, printed, errors = prefermab(
-        "evaluate", "synthetic", *options.split(), "--plot", picture
-    )
+    options = ["random", "--opt-in", "0.6", "1.0", "--no-bound", "--json", "--plot"]
+    status, printed, errors = prefermab(*EVALUATE.split(), *options, picture)
     assert status == 0, errors
     facts = json.loads(printed)
     assert (facts["domain"], facts["n_arms"], facts["budget"]) == ("synthetic", 5, 2)
@@ -227,7 +228,7 @@ def test_evaluate_prints_json_and_nothing_else(prefermab, tmp_path):
 
 
 def test_evaluate_prints_a_table(prefermab):
-    status, printed, errors = prefermab(*EVALUATE, "--set", "shift=0.1")
+    status, printed, errors = prefermab(*EVALUATE.split(), "--set", "shift=0.1")
     assert status == 0, errors
     assert "mean ± stderr" in printed
     assert "of bound" in printed
@@ -278,7 +279,7 @@ def test_models_lists_the_models_and_prints_cards(prefermab):
         ("evaluate armman --set mix", "--set takes name=value"),
         ("evaluate armman --set mix=1,1,1", "add up to 1"),
         ("evaluate armman --plot picture.bmp", "must end in .png, .svg, .pdf"),
-        (f"evaluate {PUMPS} --against whittle --trials 2 --no-bound", "use Lagrangian"),
+        ("evaluate PUMPS --against whittle --trials 2 --no-bound", "use Lagrangian"),
         ("demo --out nowhere.txt", "must end in .png"),
     ],
 )
@@ -287,7 +288,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "something").write_text("")
-    status, printed, errors = prefermab(*arguments.split())
+    status, printed, errors = prefermab(*arguments.replace("PUMPS", PUMPS).split())
     assert (status, printed) == (2, "")
     assert errors.startswith("prefermab: ")
     assert message in errors
@@ -298,7 +299,7 @@ def test_bad_input_is_one_sentence_and_exit_status_2(
 def test_a_picture_that_cannot_be_written_is_reported(prefermab, tmp_path):
     (tmp_path / "file").write_text("")
     picture = tmp_path / "file" / "p.png"
-    status, _, errors = prefermab(*EVALUATE, "--no-bound", "--plot", picture)
+    status, _, errors = prefermab(*EVALUATE.split(), "--no-bound", "--plot", picture)
     assert status == 2
     assert "cannot write" in errors
 
