@@ -1,5 +1,6 @@
 """Columns of a table as numbers, labels, flags, ids or states; errors name table and row."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
@@ -91,6 +92,30 @@ def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
             f"{row_in(where, row)} holds '{values[row]}'."
         )
     return text.is_in(TRUE).fill_null(unknown)
+
+
+def level_feature(column: str, level: str) -> str:
+    """The feature of one level of a category: 1 where the column holds this level, else 0.
+
+    >>> from prefermab.programme.columns import level_feature
+    >>> level_feature("region", "north")
+    'region=north'
+    """
+    return f"{column}={level}"
+
+
+def source_columns(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
+    """The columns that features are read from: None for a number, else the levels of a category.
+
+    >>> from prefermab.programme.columns import source_columns
+    >>> source_columns(["age", "region=north", "region=south"])
+    {'age': None, 'region': ('north', 'south')}
+    """
+    columns: dict[str, tuple[str, ...] | None] = {}
+    for name in feature_names:
+        column, equals, level = name.partition("=")
+        columns[column] = (*(columns.get(column) or ()), level) if equals else None
+    return columns
 
 
 def is_whole(values: pl.Series) -> bool:

@@ -13,8 +13,7 @@ import polars as pl
 from prefermab.engines import Engine
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.columns import column
-from prefermab.programme.planning.roster import columns_of
+from prefermab.programme.columns import column, source_columns
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.tables import Source, row_in
 
@@ -135,7 +134,7 @@ def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
         )
         if name
     }  # fmt: skip
-    may = {"opt_in", *columns_of(model.feature_names)}
+    may = {"opt_in", *source_columns(model.feature_names)}
     may |= {f"cost_{action}" for action in model.action_names}
     found = {name: name.strip().lower() for name in pl.read_parquet_schema(file)}
     if not must <= set(found.values()):

@@ -53,13 +53,13 @@ class Allocation:
 def check_allocation(log: Log, fit: Fit) -> Allocation:
     """How those acted on differ from others, and whether that leaves traces.
 
-    >>> import prefermab as pm
     >>> from prefermab.programme.logs.allocation import check_allocation
-    >>> from prefermab.programme.logs.simulated import simulate_log
+    >>> from prefermab.programme.logs.simulated import example_tables
     >>> from prefermab.programme.logs.fitting import fit_log
     >>> from prefermab.programme.logs.reading import read_log
-    >>> frame = simulate_log(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
-    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> frame = example_tables(people=60, weeks=10)[1]
+    >>> log = read_log(frame, time="week", passive="none",
+    ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})
     >>> check_allocation(log, fit_log(log, draws=8)).warnings("week")  # chosen at random
     []
     """

@@ -215,7 +215,7 @@ def find_sentinels(values: np.ndarray) -> list[float]:
     only negative one, or further from all others than these are from each other.
 
     >>> import numpy as np
-    >>> from prefermab.programme.logs.signs import find_sentinels
+    >>> from prefermab.programme.logs.diagnostics import find_sentinels
     >>> find_sentinels(np.array([-9.0, 18.0, 30.0, 45.0, 999.0]))
     [-9.0, 999.0]
     >>> find_sentinels(np.array([-1.0, 0.0, 1.0]))

@@ -152,12 +152,12 @@ def from_log(
         The domain, to pretrain and to evaluate on.
 
     >>> import prefermab as pm
-    >>> from prefermab.programme.logs.simulated import simulate_log
-    >>> log = simulate_log(pm.domains.Armman(), people=60, rounds=10, share=0.2)
-    >>> domain = pm.from_log(log, costs={"none": 0, "call": 1},
-    ...     rewards={"motivated": 1, "persuadable": 0.5, "lost cause": 0})
+    >>> from prefermab.programme.logs.simulated import example_tables
+    >>> people, log = example_tables(people=60, weeks=10)
+    >>> domain = pm.from_log(log, time="week", costs={"none": 0, "call": 1},
+    ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})
     >>> domain.action_names, domain.n_cells, domain.usual_arms
-    (('none', 'call'), 3, 60)
+    (('none', 'call'), 3, 44)
     """
     checked = read_log(
         log, id=id, time=time, state=state, action=action, features=features, costs=costs,

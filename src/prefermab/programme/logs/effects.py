@@ -38,15 +38,15 @@ class Effects:
 def estimate_effects(log: Log, fit: Fit) -> Effects:
     """Transitions, effects of actions and effects by group.
 
-    >>> import prefermab as pm
     >>> from prefermab.programme.logs.effects import estimate_effects
     >>> from prefermab.programme.logs.fitting import fit_log
     >>> from prefermab.programme.logs.reading import read_log
-    >>> from prefermab.programme.logs.simulated import simulate_log
-    >>> frame = simulate_log(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
-    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> from prefermab.programme.logs.simulated import example_tables
+    >>> frame = example_tables(people=60, weeks=10)[1]
+    >>> log = read_log(frame, time="week", passive="none",
+    ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})
     >>> estimate_effects(log, fit_log(log, draws=8)).effects["state"].to_list()
-    ['bad', 'good']
+    ['engaged', 'drifting', 'silent']
     """
     people, draws = _subsample(log, fit, MOST_CHANCES)
     known = fit.terms(log.features[people])

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_labels, as_numbers
+from prefermab.programme.columns import as_labels, as_numbers, level_feature
 from prefermab.programme.logs.labels import distinct_labels
 from prefermab.programme.tables import first_row, row_in
 
@@ -36,7 +36,7 @@ class Column:
         """The column's own name, or `name=level` for each level."""
         if self.levels is None:
             return (self.name,)
-        return tuple(f"{self.name}={level}" for level in self.levels)
+        return tuple(level_feature(self.name, level) for level in self.levels)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

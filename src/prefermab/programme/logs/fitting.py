@@ -115,14 +115,14 @@ def fit_log(
 ) -> Fit:
     """The fit to a log, or to some of its transitions.
 
-    >>> import prefermab as pm
     >>> from prefermab.programme.logs.fitting import fit_log
     >>> from prefermab.programme.logs.reading import read_log
-    >>> from prefermab.programme.logs.simulated import simulate_log
-    >>> frame = simulate_log(pm.domains.Synthetic(), people=50, rounds=10, share=0.2)
-    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> from prefermab.programme.logs.simulated import example_tables
+    >>> frame = example_tables(people=60, weeks=10)[1]
+    >>> log = read_log(frame, time="week", passive="none",
+    ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})
     >>> fit_log(log, draws=8).draws.shape  # (draw, state, action, next state, term)
-    (8, 2, 2, 2, 5)
+    (8, 3, 2, 3, 7)
     """
     number = count(draws, "draws")
     terms = Terms.from_features(log.columns, log.features, log.profiles)

@@ -43,14 +43,14 @@ class LogWarning(UserWarning):
 def log_warnings(log: Log) -> list[LogWarning]:
     """All warnings about a log, before any gain is measured.
 
-    >>> import prefermab as pm
-    >>> from prefermab.programme.logs.simulated import simulate_log
+    >>> from prefermab.programme.logs.simulated import example_tables
     >>> from prefermab.programme.logs.reading import read_log
     >>> from prefermab.programme.logs.warnings import log_warnings
-    >>> frame = simulate_log(pm.domains.Synthetic(), people=20, rounds=30, share=0.2)
-    >>> log = read_log(frame, passive="none", rewards={"bad": 0, "good": 1})
+    >>> frame = example_tables(people=20, weeks=26)[1]
+    >>> log = read_log(frame, time="week", passive="none",
+    ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})
     >>> [warning.code for warning in log_warnings(log)]
-    ['few_people']
+    ['few_people', 'few_actions']
     """
     return [warning for check in CHECKS for warning in check(log)]
 

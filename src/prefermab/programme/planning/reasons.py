@@ -4,7 +4,8 @@ import numpy as np
 import polars as pl
 
 from prefermab.model import Model
-from prefermab.programme.planning.roster import Roster, columns_of
+from prefermab.programme.columns import source_columns
+from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
 from prefermab.programme.planning.scoring import gains_of
 
@@ -82,7 +83,7 @@ def effects(
         states = np.full(roster.size, point, roster.states.dtype)
         elsewhere += gains_of(model, states, roster.features, price, wide)[each, action]
     found = {"state": own - elsewhere / len(points)}
-    for name in columns_of(model.feature_names):
+    for name in source_columns(model.feature_names):
         columns = [
             i
             for i, feature in enumerate(model.feature_names)

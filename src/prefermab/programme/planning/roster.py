@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
@@ -17,6 +16,8 @@ from prefermab.programme.columns import (
     column,
     expected_state,
     is_continuous,
+    level_feature,
+    source_columns,
     state_numbers,
 )
 from prefermab.programme.tables import first_row, row_in
@@ -43,25 +44,6 @@ class Roster:
     def incomplete(self) -> int:
         """People of whom some feature is unknown."""
         return int(np.isnan(self.features).any(axis=1).sum())
-
-
-def columns_of(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
-    """The columns that features are read from: None for a number, else the categories it knows.
-
-    A feature called `region=north` is 1 where the column `region` says north.
-
-    >>> from prefermab.programme.planning.roster import columns_of
-    >>> columns_of(["age", "region=north", "region=south"])
-    {'age': None, 'region': ('north', 'south')}
-    """
-    categories: dict[str, list[str] | None] = {}
-    for name in feature_names:
-        head, equals, category = name.partition("=")
-        if not equals:
-            categories[name] = None
-        else:
-            categories[head] = [*(categories.get(head) or []), category]
-    return {name: None if known is None else tuple(known) for name, known in categories.items()}
 
 
 def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
@@ -98,7 +80,7 @@ def read_features(
     model: Model, frame: pl.DataFrame, where: str, unknown: dict[str, int]
 ) -> np.ndarray:
     """Features by name, NaN where unknown; a column that is not there is unknown for everyone."""
-    wanted = columns_of(model.feature_names)
+    wanted = source_columns(model.feature_names)
     if wanted and not any(name in frame.columns for name in wanted):
         raise InputError(
             f"{where}: none of the model's features is among the columns; expected "
@@ -120,7 +102,7 @@ def read_features(
         unknown[name] += int(strange.sum())
         for category in known:
             is_it = (text == category.lower()).fill_null(False).to_numpy()
-            found[:, place[f"{name}={category}"]] = np.where(strange, np.nan, is_it)
+            found[:, place[level_feature(name, category)]] = np.where(strange, np.nan, is_it)
     for name in [name for name, times in unknown.items() if not times]:
         del unknown[name]
     return found

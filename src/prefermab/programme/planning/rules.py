@@ -8,8 +8,8 @@ import polars as pl
 
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
-from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column
-from prefermab.programme.planning.roster import Roster, columns_of
+from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
+from prefermab.programme.planning.roster import Roster
 from prefermab.programme.tables import first_row, row_in
 
 
@@ -233,7 +233,7 @@ def table(
 
 def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
     """Columns of a table that neither the model nor a rule looks at."""
-    looked_at = {"id", "state", "opt_in", *columns_of(model.feature_names)}
+    looked_at = {"id", "state", "opt_in", *source_columns(model.feature_names)}
     looked_at |= {f"cost_{action}" for action in model.action_names}
     named = (rules.exclude, rules.lock, rules.group, rules.worker, rules.last)
     looked_at |= {name.strip().lower() for name in named if name}

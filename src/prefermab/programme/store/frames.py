@@ -13,7 +13,14 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_flags, as_numbers, check_ids, column, is_whole
+from prefermab.programme.columns import (
+    as_flags,
+    as_numbers,
+    check_ids,
+    column,
+    is_whole,
+    source_columns,
+)
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import as_frame, first_row, row_in
 
@@ -67,9 +74,9 @@ def read_details(
     true and false, dates as text. Names in `known` and of the model match in any case.
     """
     costs = [f"cost_{action}" for action in model.action_names[1:]]
-    heads = [name.partition("=")[0] for name in model.feature_names]
-    numbers = {name for name in model.feature_names if "=" not in name}
-    names = match_names(frame, ["id", "state", "opt_in", *costs, *heads, *known], where)
+    columns = source_columns(model.feature_names)
+    numbers = {name for name, levels in columns.items() if levels is None}
+    names = match_names(frame, ["id", "state", "opt_in", *costs, *columns, *known], where)
     found = []
     for name, values in zip(names, frame.get_columns(), strict=True):
         if name in ("id", "state"):

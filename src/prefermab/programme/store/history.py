@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from prefermab.programme.columns import source_columns
 from prefermab.programme.store.frames import from_json
 from prefermab.programme.store.models import Planner
 from prefermab.programme.store.queries import (
@@ -115,8 +116,8 @@ def read_history(sql: Connection, model: Planner) -> History:
     done = sql.execute(
         "SELECT round, id, action, cost, reached FROM actions ORDER BY round, id"
     ).fetchall()
-    heads = dict.fromkeys(name.partition("=")[0] for name in model.feature_names)
-    features = tuple(name for name in heads if name in known.columns and name not in OWN)
+    columns = source_columns(model.feature_names)
+    features = tuple(name for name in columns if name in known.columns and name not in OWN)
     return History(
         people=people.drop("details").hstack(known.get_columns()),
         states=_states(sql, model, who),
