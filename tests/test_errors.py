@@ -1,10 +1,15 @@
+import contextlib
+import errno
 import pickle
+import subprocess
+import sys
 
 import pytest
 
 import prefermab as pm
 from prefermab import cli
 from prefermab.errors import Busy, BusyError, StorageError
+from prefermab.files import locked
 
 OTHERS = [pm.TrainingError, BusyError, StorageError]
 
@@ -28,3 +33,43 @@ def test_every_error_of_ours_ends_the_command_line_with_one_sentence(kind, monke
         cli.run(["models"])
     assert end.value.code == 2
     assert capsys.readouterr().err == "prefermab: it went wrong.\n"
+
+
+HOLD = """
+import pathlib, sys
+from prefermab.files import locked
+with locked(pathlib.Path(sys.argv[1]), ""):
+    print(flush=True)
+    input()
+"""
+
+
+def test_a_lock_is_released_when_its_process_is_killed(tmp_path):
+    path = tmp_path / "new" / "lock"
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout is not None
+    other.stdout.readline()
+    with pytest.raises(BusyError, match="taken"), locked(path, "taken."):
+        pass
+    other.kill()
+    other.communicate()
+    with locked(path, "taken."):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome"),
+    [
+        (errno.ENOLCK, contextlib.nullcontext()),
+        (errno.EROFS, pytest.raises(StorageError, match="cannot write")),
+    ],
+)
+def test_a_folder_without_locks_is_no_error(tmp_path, monkeypatch, number, outcome):
+    def fail(*_):
+        raise OSError(number, "no")
+
+    monkeypatch.setattr("prefermab.files.FileLock.acquire", fail)
+    with outcome, locked(tmp_path / "lock", "taken."):
+        pass

@@ -1,21 +1,21 @@
-"""Files that are whole or not there: nothing already written is lost or half-written."""
+"""Safe writing and locking of files, and where compiled code is cached."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from prefermab.errors import BusyError, InputError, StorageError
+from filelock import FileLock, Timeout
 
-try:
-    import fcntl
-except ImportError:  # Windows, which has no such locks
-    fcntl = None
+from prefermab.errors import BusyError, InputError, StorageError
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Calls `write` on a temporary file beside `path`, then puts it in its place.
+    """Calls `write` on a temporary file beside `path`, then renames it to `path`.
+
+    A reader sees the old file or the new one, never half of it.
 
     >>> import tempfile, pathlib
     >>> from prefermab.files import write_atomically
@@ -46,10 +46,10 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, otherwise: str) -> Iterator[None]:
-    """Keeps `path` locked; where another process does, `BusyError` with the words `otherwise`.
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Holds a lock on `path`; raises `BusyError` with the message `busy` if another process does.
 
-    The lock ends with the process, however that ends. Where the system has no locks there is none.
+    The operating system releases the lock when the process ends, even if it is killed.
 
     >>> import tempfile, pathlib
     >>> from prefermab.files import locked
@@ -60,25 +60,20 @@ def locked(path: Path, otherwise: str) -> Iterator[None]:
         ...
     prefermab.errors.BusyError: taken.
     """
-    if fcntl is None:
-        yield
-        return
+    lock = FileLock(path, timeout=0)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
+        lock.acquire()
+    except Timeout:
+        raise BusyError(busy) from None
     except OSError as error:
-        raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BusyError(otherwise) from None
-        except OSError:
-            pass  # a shared folder without locks
-        # Whoever had it may have removed the file in between, and a third may have made a new one.
-        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(file.fileno())):
-            raise BusyError(otherwise)
+        # Some shared folders have no locks: two processes there are not kept apart.
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
+            raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def use_compilation_cache() -> None:
