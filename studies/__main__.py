@@ -175,7 +175,7 @@ def sizes() -> str:
     shipped, domain = load("armman"), domains.Armman()
     rows = []
     for n_arms, budget, trials in ((10, 3, 1000), (50, 10, 1000), (250, 70, 300), (2000, 300, 60)):
-        own = pretrain_seeds(domain, (101, 102, 103), n_arms, budget)
+        own = pretrain_seeds(domain, (101, 102, 103), n_arms=n_arms, budget=budget)
         compared = {"shipped": shipped, "whittle": policies.Whittle()}
         compared |= {f"own {m.config.seed}": m for m in own}
         frame = evaluate(
@@ -214,7 +214,8 @@ def speed() -> str:
             took = []
             for _ in range(2):
                 begun = time.perf_counter()
-                pretrain_seeds(setting.tried_on(), [0], setting.n_arms, setting.budget, recipe)
+                size = {"n_arms": setting.n_arms, "budget": setting.budget}
+                pretrain_seeds(setting.tried_on(), [0], recipe, **size)
                 took.append(time.perf_counter() - begun)
             row.append(f"{took[0]:.1f} / {took[1]:.1f}")
         rows.append(row)

@@ -36,7 +36,7 @@ def log() -> str:
         seen = domains.get(name)
         given = domains.get(name, feature_map=FeatureMap("identity"))
         assert isinstance(seen, FiniteDomain)
-        top = earned(given, pretrain(given, n_arms, budget), n_arms, budget)
+        top = earned(given, pretrain(given, n_arms=n_arms, budget=budget), n_arms, budget)
         nothing = earned(given, NoAction(), n_arms, budget)
         curves[name] = []
         for people in PEOPLE:
@@ -68,7 +68,7 @@ def one_log(
         rewards=dict(zip(domain.state_names, np.asarray(rewards).tolist(), strict=True)),
     )  # fmt: skip
     fit = fit_log(known, seed=seed)
-    model = pretrain(Logged(known, fit, seed), n_arms, budget)
+    model = pretrain(Logged(known, fit, seed), n_arms=n_arms, budget=budget)
     truth = np.asarray(jax.vmap(domain.transitions)(arms)).mean(axis=0)
     acted = int((known.transitions.action > 0).sum())
     return earned(domain, model, n_arms, budget), acted, covered(known, fit, truth)

@@ -18,13 +18,12 @@ from jaxtyping import Array, Float, Int
 from prefermab import plots
 from prefermab.arms import Actions, Arm, Key, Observation, State
 from prefermab.budget import by_price, cost_of, lowest_price, preferred
-from prefermab.config import Exact
 from prefermab.domains import Domain, Synthetic
 from prefermab.domains.base import FiniteDomain, bounds
 from prefermab.features import FeatureMap
 from prefermab.plots import svg_of
 from prefermab.policies.base import Memory, Policy
-from prefermab.recipes.exact import worths_of_arm
+from prefermab.recipes import Exact
 
 DRAWS = 64
 HIGHEST_PRICE = 5.0
@@ -114,7 +113,7 @@ class ByBayes(Policy):
 
     def gain(self, arm: Arm, state: State, price: Float[Array, ""]) -> Float[Array, "act"]:
         """What acting is worth over waiting if the arm were this one."""
-        worth = worths_of_arm(self.config, IDENTITY, arm, price[None])[0, state]
+        worth = self.config.worths_of_arm(IDENTITY, arm, price[None])[0, state]
         return worth - worth[0]
 
 

@@ -11,8 +11,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.cli.train import write_events
-from prefermab.courses import PaperCourse, RegressionCourse
-from prefermab.storage import named_arrays
+from prefermab.modelfile import named_arrays
 
 SWEEP = {"steps": 900, "arms": 16, "width": 8}
 PAPER = {"recipe": "paper", "epochs": 11, "rounds": 10, "freeze": 0}
@@ -45,11 +44,15 @@ def same(one, other):
 )
 def test_a_training_cut_in_two_is_the_same_training(domain, settings, tmp_path):
     file = tmp_path / "x.checkpoint"
-    whole = pm.pretrain(domain, 6, 2, seed=4, **settings)
+    whole = pm.pretrain(domain, n_arms=6, budget=2, seed=4, **settings)
     with pytest.raises(KeyboardInterrupt):
-        pm.pretrain(domain, 6, 2, seed=4, checkpoint=file, progress=stop_after(1), **settings)
+        pm.pretrain(
+            domain, n_arms=6, budget=2, seed=4, checkpoint=file, progress=stop_after(1), **settings
+        )
     assert file.exists()
-    resumed = pm.pretrain(domain, 6, 2, seed=4, checkpoint=file, resume=True, **settings)
+    resumed = pm.pretrain(
+        domain, n_arms=6, budget=2, seed=4, checkpoint=file, resume=True, **settings
+    )
     same(whole, resumed)
     assert whole.history is not None
     assert resumed.history is not None
@@ -102,14 +105,14 @@ def test_a_killed_training_resumes_to_identical_weights(tmp_path):
 
 def test_a_loss_that_is_not_a_number_names_the_epoch():
     with pytest.raises(pm.TrainingError, match=r"seed 2 broke down by epoch \d"):
-        pm.pretrain(pm.domains.Synthetic(), 6, 2, seed=2, **{**PAPER, "critic_rate": 1e30})
+        pm.pretrain(pm.domains.Synthetic(), seed=2, **{**PAPER, "critic_rate": 1e30})
 
 
 def test_a_collapsed_policy_names_the_epoch_and_spares_the_others(monkeypatch):
-    since = {0: 7, 1: None}
-    monkeypatch.setattr(PaperCourse, "collapsed", lambda *given: since[given[2]])
+    found = iter((7, None))
+    monkeypatch.setattr(pm.recipes.Paper, "collapsed", lambda *_: next(found))
     with pytest.raises(pm.TrainingError, match="seed 2 since epoch 7") as caught:
-        pm.pretrain_seeds(pm.domains.Synthetic(), [2, 3], 6, 2, **PAPER)
+        pm.pretrain_seeds(pm.domains.Synthetic(), [2, 3], n_arms=6, budget=2, **PAPER)
     assert [model.config.seed for model in caught.value.sound] == [3]
 
 
@@ -124,25 +127,23 @@ def test_a_collapsed_policy_names_the_epoch_and_spares_the_others(monkeypatch):
     ],
 )
 def test_collapse_is_the_same_action_for_everyone_to_the_end(acted, spending, since):
-    config = pm.config.Paper(epochs=7)
-    course = PaperCourse(config, pm.domains.Synthetic(), n_arms=6, budget=2.0)
+    config = pm.recipes.Paper(epochs=7)
     rows = {
         "epoch": np.arange(1, 8),
-        "acted": np.array([acted]),
-        "spending": np.full((1, 7), spending),
+        "acted": np.array(acted),
+        "spending": np.full(7, spending),
     }
-    assert course.collapsed(rows, 0) == since
-    nothing = PaperCourse(config, pm.domains.Synthetic(), n_arms=6, budget=0.0)
+    assert config.collapsed(rows, budget=2.0) == since
     if since is not None and acted[-1] == 0:
-        assert nothing.collapsed(rows, 0) is None
+        assert config.collapsed(rows, budget=0.0) is None
 
 
 def test_the_history_counts_every_step_and_says_what_was_spent():
-    model = pm.pretrain(pm.domains.Armman(), 8, 3, steps=700, arms=32, width=8)
+    model = pm.pretrain(pm.domains.Armman(), n_arms=8, budget=3, steps=700, arms=32, width=8)
     assert model.history is not None
     assert model.history["step"].to_list() == [300, 600, 700]
     assert (model.history["spending"] <= 3.00001).all()
-    assert RegressionCourse(pm.config.Sweep(steps=700), pm.domains.Armman(), 8, 3).pieces == 3
+    assert pm.recipes.Sweep(steps=700).pieces == (300, 300, 100)
 
 
 def test_metrics_are_written_as_tensorboard_events(tmp_path):

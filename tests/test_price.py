@@ -32,8 +32,8 @@ def expected_costs(transitions, rewards, costs, start, price):
 @pytest.mark.parametrize(("domain", "budget"), [("synthetic", 4), ("synthetic", 5), ("armman", 3)])
 def test_price_updates_converge_to_the_price_of_the_linear_program(domain, budget):
     domain, n_arms = pm.domains.get(domain), 12
-    config = pm.config.Paper(price_rate=4e-3, price_decay=0.985, epochs=10**6)
-    learner = eqx.filter_jit(paper.start)(config, domain, n_arms, jax.random.key(1))
+    config = pm.recipes.Paper(price_rate=4e-3, price_decay=0.985, epochs=10**6)
+    learner = eqx.filter_jit(config.init)(domain, n_arms, jax.random.key(1))
     arms = learner.arms
     transitions = jax.vmap(domain.transitions)(arms)
     rewards, costs = jax.vmap(domain.rewards)(arms), jax.vmap(domain.costs)(arms)
@@ -50,7 +50,7 @@ def test_price_updates_converge_to_the_price_of_the_linear_program(domain, budge
         seen = paper.Trajectory(
             states, nothing.astype(int), nothing, spent, start, features, learner.opt_in, price
         )
-        learner = paper.update_price(config, jnp.asarray(float(budget)), learner, seen)
+        learner = config.update_price(jnp.asarray(float(budget)), learner, seen)
         return eqx.tree_at(lambda it: it.epoch, learner, learner.epoch + config.subepochs), price
 
     learner, price = update(learner)

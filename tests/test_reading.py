@@ -19,7 +19,6 @@ from prefermab.programme.logs.holdout import features_verdict, hold_out
 from prefermab.programme.logs.learn import LearnResult, _card
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.logs.warnings import log_warnings
-from prefermab.storage import save
 from test_evidence import assessment
 from test_logs import REWARDS, TINY, tiny, two_regions, walked
 
@@ -122,7 +121,7 @@ def by_state():
     frame = walked(two_regions(40, rng)[0], {}, 8, 0.3, rng)
     log = read_log(frame, rewards={0: 0, 1: 1})
     fit = fit_log(log, draws=8)
-    return log, fit, pm.pretrain(Logged(log, fit), 6, 2, "exact", steps=20)
+    return log, fit, pm.pretrain(Logged(log, fit), n_arms=6, budget=2, steps=20)
 
 
 def test_a_log_without_features_gives_a_model_by_state(by_state, tmp_path):
@@ -136,7 +135,7 @@ def test_a_log_without_features_gives_a_model_by_state(by_state, tmp_path):
         "state and action",
     ]
     assert features_verdict(held[0]).startswith("The log has no features")
-    save(model, tmp_path / "m")
+    model.save(tmp_path / "m")
     loaded = pm.load(tmp_path / "m")
     assert loaded.feature_names == ()
     nothing = np.zeros((4, 0))

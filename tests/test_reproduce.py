@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from prefermab import cli, domains, errors, pages, policies
-from prefermab.config import Paper
 from prefermab.evaluation import evaluate
 from prefermab.features import FeatureMap
 from prefermab.paper import claims, report, results, runner, tables, tasks
 from prefermab.paper.runner import Scale, Store
 from prefermab.paper.tables import Figure, Setting
+from prefermab.recipes import Paper
 from studies.uncertainty import IDENTITY, ByBayes, blurred
 
 CELLS = {

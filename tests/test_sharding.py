@@ -12,7 +12,7 @@ RUN = """
 import json, sys
 import jax, numpy as np
 import prefermab as pm
-from prefermab import courses
+from prefermab import training
 from prefermab.sharding import everywhere
 
 domain, found = pm.domains.Armman(), {"devices": len(jax.devices())}
@@ -21,16 +21,16 @@ for recipe, given in (
     ("exact", {"steps": 20, "arms": 64, "width": 16}),
     ("paper", {"epochs": 8, "rounds": 10, "passes": 4, "freeze": 4}),
 ):
-    network = pm.pretrain(domain, 24, 7, recipe, **given).network
+    network = pm.pretrain(domain, recipe, n_arms=24, budget=7, **given).network
     layers = network.actor if recipe == "paper" else network.layers
     found[recipe] = [layer.weight.tolist() for layer in layers.layers]
 
-course = courses.RegressionCourse(pm.config.Sweep(arms=64, width=16), domain, 24, 7.0)
+sweep = pm.recipes.Sweep(arms=64, width=16)
 keys = jax.random.split(jax.random.key(0), 1)
 with everywhere():
-    compiled = courses._train.lower(
-        course.config, domain, course.start(keys), keys, jax.numpy.asarray(1)
-    ).compile()
+    state = training._init(sweep, domain, 24, keys)
+    budget = jax.numpy.asarray(7.0)
+    compiled = training._step.lower(sweep, domain, 24, budget, 1, state, keys).compile()
 found["gradients cross"] = "all-reduce" in compiled.compiled.as_text()
 
 rng = np.random.default_rng(0)

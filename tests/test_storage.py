@@ -14,8 +14,8 @@ from safetensors.numpy import load as parse
 from safetensors.numpy import save as pack
 
 import prefermab as pm
-from prefermab import storage
-from prefermab.storage import named_arrays
+from prefermab import modelfile, storage
+from prefermab.modelfile import named_arrays
 
 STATES, FEATURES = [0, 1, 2, 1, 0, 2], np.linspace(-1, 1, 36).reshape(6, 6)
 
@@ -116,8 +116,8 @@ def forge(folder, target, change_tensors=None, change_config=None):
         change_config(config)
     data = pack(tensors)
     (target / "model.safetensors").write_bytes(data)
-    config["weights_sha256"] = storage.hashlib.sha256(data).hexdigest()
-    config["checksum"] = storage._checksum(config)
+    config["weights_sha256"] = modelfile.digest(data)
+    config["checksum"] = modelfile._checksum(config)
     (target / "config.json").write_text(json.dumps(config))
 
 

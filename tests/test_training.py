@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 
 import prefermab as pm
+from prefermab.modelfile import named_arrays
 from prefermab.networks import Perception, PriceNetwork, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.recipes import exact, paper
-from prefermab.storage import named_arrays
+from prefermab.recipes import paper
 
 P = pm.policies
-start = eqx.filter_jit(paper.start)
-collect = eqx.filter_jit(paper.collect)
-improve = eqx.filter_jit(paper.improve)
-update_price = eqx.filter_jit(paper.update_price)
+start = eqx.filter_jit(paper.Paper.init)
+collect = eqx.filter_jit(paper.Paper.collect)
+improve = eqx.filter_jit(paper.Paper.improve)
+update_price = eqx.filter_jit(paper.Paper.update_price)
 
 
 def lifted_or_not():
@@ -63,9 +63,9 @@ def test_exact_learns_the_mean_over_arms_that_look_alike():
 def test_exact_worths_are_those_of_backward_induction():
     domain, price, rounds = pm.domains.Armman(), 0.4, 6
     arms = domain.draw_arms(jax.random.key(0), 3)
-    config = pm.config.Exact(horizon=rounds, discount=1.0)
-    each = jax.vmap(exact.worths_of_arm, in_axes=(None, None, 0, None))
-    worth = each(config, domain, arms, jnp.array([price]))[:, 0]
+    config = pm.recipes.Exact(horizon=rounds, discount=1.0)
+    each = jax.vmap(config.worths_of_arm, in_axes=(None, 0, None))
+    worth = each(domain, arms, jnp.array([price]))[:, 0]
     transitions, costs = jax.vmap(domain.transitions)(arms), jax.vmap(domain.costs)(arms)
     prices, everyone = jnp.full(rounds, price), jnp.ones((rounds, 3), bool)
     rewards = jax.vmap(domain.rewards)(arms)
@@ -166,7 +166,7 @@ def test_the_price_network_takes_any_number_of_arms_in_any_order():
 def test_the_price_falls_under_budget_and_rises_over_it():
     """Prop. 2 with the sign of its proof."""
     domain = pm.domains.Synthetic()
-    config = pm.config.Paper()
+    config = pm.recipes.Paper()
     learner = start(config, domain, 21, jax.random.key(0))
     seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
 
@@ -180,7 +180,7 @@ def test_the_price_falls_under_budget_and_rises_over_it():
 
 
 def test_the_price_stays_in_the_last_epochs():
-    domain, config = pm.domains.Synthetic(), pm.config.Paper(epochs=40, freeze=20)
+    domain, config = pm.domains.Synthetic(), pm.recipes.Paper(epochs=40, freeze=20)
     learner = start(config, domain, 5, jax.random.key(0))
     seen = collect(config, domain, learner, jax.random.key(1), jax.random.key(2))
     for epoch, moves in ((20, True), (24, False), (40, False)):
@@ -191,8 +191,8 @@ def test_the_price_stays_in_the_last_epochs():
 
 
 def test_entropy_cools_over_training_and_within_a_block():
-    config = pm.config.Paper(epochs=100, subepochs=4, entropy_start=0.5, entropy_end=0.0)
-    weights = [float(paper.entropy_weight(config, jnp.asarray(e))) for e in (0, 1, 3, 4, 96, 99)]
+    config = pm.recipes.Paper(epochs=100, subepochs=4, entropy_start=0.5, entropy_end=0.0)
+    weights = [float(config.entropy_weight(jnp.asarray(e))) for e in (0, 1, 3, 4, 96, 99)]
     np.testing.assert_allclose(
         weights,
         [0.5, 0.5 * 98 / 99 * 3 / 4, 0.5 * 96 / 99 / 4, 0.5 * 95 / 99, 0.5 * 3 / 99, 0],
@@ -201,7 +201,7 @@ def test_entropy_cools_over_training_and_within_a_block():
 
 
 def test_opted_out_arms_are_in_no_loss():
-    domain, config = pm.domains.Synthetic(), pm.config.Paper(rounds=10, passes=2)
+    domain, config = pm.domains.Synthetic(), pm.recipes.Paper(rounds=10, passes=2)
     learner = start(config, domain, 6, jax.random.key(0))
     opt_in = jnp.array([True, True, False, True, False, True])
     learner = eqx.tree_at(lambda it: it.opt_in, learner, opt_in)
@@ -217,7 +217,7 @@ def test_opted_out_arms_are_in_no_loss():
 
 def test_greedy_proba_still_orders_actions_whose_probability_rounds_to_one():
     domain = lifted_or_not()
-    learner = start(pm.config.Paper(), domain, 3, jax.random.key(0))
+    learner = start(pm.recipes.Paper(), domain, 3, jax.random.key(0))
     net = learner.network
 
     class Sure(type(net)):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import prefermab as pm
+from prefermab.modelfile import named_arrays
 from prefermab.networks import OwnNetworks
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.storage import named_arrays
 
 SMALL = {"epochs": 3, "rounds": 10, "trials": 60}
 
@@ -67,7 +67,7 @@ def test_what_tuning_found_is_saved_with_the_model(synthetic, tmp_path):
 
 def test_a_paper_model_is_tuned_by_its_own_recipe():
     domain = pm.domains.Synthetic()
-    model = pm.pretrain(domain, 6, 2, "paper", epochs=4, rounds=10, freeze=0)
+    model = pm.pretrain(domain, "paper", n_arms=6, budget=2, epochs=4, rounds=10, freeze=0)
     arms = domain.draw_arms(jax.random.key(0), 6)
     tuned = pm.finetune(model, domain, arms=arms, epochs=6, rounds=10, trials=30)
     assert tuned.tuned is not None
@@ -115,7 +115,7 @@ def test_each_arm_has_networks_of_its_own():
         ({"epochs": 0}, "epochs must be"),
         ({"epoch": 3}, "did you mean 'epochs'?"),
         ({"budget": -1}, "budget must be"),
-        ({"domain": pm.domains.Armman()}, "the model was trained on 2, 4 and 2"),
+        ({"domain": pm.domains.Armman()}, "the model knows 2 states"),
     ],
 )
 def test_bad_tuning_gets_one_clear_sentence(synthetic, change, message):

@@ -12,11 +12,11 @@ import polars as pl
 import prefermab
 from prefermab import domains, policies
 from prefermab.cli.terminal import progress
-from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.errors import unknown
 from prefermab.evaluation import evaluate
 from prefermab.files import use_compilation_cache
 from prefermab.model import Model
+from prefermab.paper.tables import PAPER_EXCEPTIONS
 from prefermab.training import pretrain
 
 OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prefermab import budget, config, domains, opt_in, oracles, policies
+    from prefermab import budget, domains, opt_in, oracles, policies, recipes
     from prefermab.arms import Observation
     from prefermab.errors import InputError, PrefermabError
     from prefermab.evaluation import evaluate
@@ -33,11 +33,11 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "budget": "budget",
-    "config": "config",
     "domains": "domains",
     "opt_in": "opt_in",
     "oracles": "oracles",
     "policies": "policies",
+    "recipes": "recipes",
     "tables": "programme.tables",
 }
 _NAMES = {
@@ -73,7 +73,6 @@ __all__ = [
     "Rules",
     "TrainingError",
     "budget",
-    "config",
     "ddlpo",
     "domains",
     "evaluate",
@@ -87,6 +86,7 @@ __all__ = [
     "policies",
     "pretrain",
     "pretrain_seeds",
+    "recipes",
     "simulate",
     "tables",
 ]

@@ -6,9 +6,13 @@ same pytree with a leading `arm` axis. Code is written for one arm and vmapped.
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from jaxtyping import Key as KeyArray
+
+from prefermab.errors import InputError
 
 Arm = PyTree
 """One arm, as its domain draws it."""
@@ -24,6 +28,7 @@ Features = Float[Array, "arm feat"]
 Actions = Int[Array, "arm"]
 OptIn = Bool[Array, "arm"]
 Costs = Float[Array, "arm act"]
+Budget = Float[Array, ""]
 
 
 class Observation(eqx.Module):
@@ -45,7 +50,7 @@ class Observation(eqx.Module):
     features: Features
     opt_in: OptIn
     costs: Costs
-    budget: Float[Array, ""]
+    budget: Budget
     round: Int[Array, ""]
 
     @property
@@ -62,3 +67,11 @@ def hide_opted_out(opt_in: OptIn, state: States, features: Features) -> tuple[St
 def reward_of_opted_in(opt_in: OptIn, rewards: Float[Array, "arm"]) -> Float[Array, ""]:
     """Sum of the rewards of those who are in: an arm that is out earns nothing."""
     return jnp.sum(jnp.where(opt_in, rewards, 0.0))
+
+
+def number_of_arms(arms: Arms) -> int:
+    """How many arms a tree of arms holds."""
+    lengths = {leaf.shape[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(arms)}
+    if len(lengths) != 1 or 0 in lengths:
+        raise InputError("arms must be as domain.draw_arms draws them, at least one.")
+    return int(lengths.pop())

@@ -1,7 +1,7 @@
 """Checkpoints: a training written down between two pieces, in one file that is whole or not there.
 
-The file is safetensors: the learner's arrays, the metrics so far, and what the course carries. Its
-header names the training it belongs to, so that no other one goes on with it.
+The file is safetensors: the arrays of the recipe's state and the metrics so far. Its header names
+the training it belongs to, so that no other one goes on with it.
 """
 
 import hashlib
@@ -18,18 +18,17 @@ from safetensors.numpy import save as pack_tensors
 
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
-from prefermab.storage import named_arrays, with_arrays
+from prefermab.modelfile import named_arrays, with_arrays
 
-FORMAT = "1"
+FORMAT = "2"
 
 
 class Checkpoint(NamedTuple):
     """Where a training stands: after how many pieces, and with what."""
 
     pieces: int
-    learner: Any
+    state: Any
     rows: dict[str, np.ndarray]
-    kept: dict[str, np.ndarray]
 
 
 def fingerprint(*parts: Any) -> str:
@@ -51,9 +50,8 @@ def fingerprint(*parts: Any) -> str:
 
 def save(path: Path, training: str, at: Checkpoint) -> None:
     """Writes the checkpoint in place of an older one."""
-    tensors = {f"learner.{name}": array for name, array in named_arrays(at.learner).items()}
+    tensors = {f"state.{name}": array for name, array in named_arrays(at.state).items()}
     tensors |= {f"rows.{name}": array for name, array in at.rows.items()}
-    tensors |= {f"kept.{name}": array for name, array in at.kept.items()}
     plain = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     header = {"format": FORMAT, "training": training, "pieces": json.dumps(at.pieces)}
     packed = pack_tensors(plain, metadata=header)
@@ -61,7 +59,7 @@ def save(path: Path, training: str, at: Checkpoint) -> None:
 
 
 def load(path: Path, training: str, untrained: Any) -> Checkpoint:
-    """Reads a checkpoint of this very training; `untrained` gives the learner's structure."""
+    """Reads a checkpoint of this very training; `untrained` gives the state's structure."""
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
@@ -71,12 +69,12 @@ def load(path: Path, training: str, untrained: Any) -> Checkpoint:
                 f"{path} belongs to another training (other domain, settings, seeds or version): "
                 "ask for the same again, or delete it to start anew."
             )
-        groups = {"learner": {}, "rows": {}, "kept": {}}
+        groups = {"state": {}, "rows": {}}
         for name, array in tensors.items():
             group, _, rest = name.partition(".")
             groups[group][rest] = array
-        learner = with_arrays(untrained, groups["learner"])
-        return Checkpoint(json.loads(header["pieces"]), learner, groups["rows"], groups["kept"])
+        state = with_arrays(untrained, groups["state"])
+        return Checkpoint(json.loads(header["pieces"]), state, groups["rows"])
     except InputError:
         raise
     except (SafetensorError, OSError, KeyError, ValueError) as error:

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Bool, Float
 
-from prefermab.arms import Arms, Key, TrialKeys
+from prefermab.arms import Arms, Key, TrialKeys, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
@@ -85,7 +85,7 @@ def evaluate(
     players = as_policies(policies, domain)
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     if arms is not None:
-        n_arms = how_many(arms)
+        n_arms = number_of_arms(arms)
     money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
     keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
     rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
@@ -134,14 +134,6 @@ class Trials(eqx.Module):
     keys: TrialKeys
     opt_in: Bool[Array, "trial round arm"]
     arms: Arms | None = None
-
-
-def how_many(arms: Arms) -> int:
-    """The number of arms in a tree of them."""
-    lengths = {leaf.shape[0] if np.ndim(leaf) else 0 for leaf in jax.tree.leaves(arms)}
-    if len(lengths) != 1 or 0 in lengths:
-        raise InputError("arms must be as domain.draw_arms draws them, at least one.")
-    return int(lengths.pop())
 
 
 def everyone_in(seed: int, trials: int, n_arms: int, arms: Arms, rounds: int = ROUNDS) -> Trials:

@@ -10,19 +10,17 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Key
-from prefermab.config import Paper, Tuning, check_settings, recipe_config
-from prefermab.courses import TEACHERS, train_paper
+from prefermab.arms import Arms, Budget, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.evaluation import Progress, Trials, everyone_in, how_many, play_trials
-from prefermab.model import Model, Tuned
-from prefermab.networks import ActorCritic, Worth, at_place
+from prefermab.evaluation import Progress, Trials, everyone_in, play_trials
+from prefermab.model import Model
+from prefermab.networks import Network, at_place
 from prefermab.policies.base import Policy
-from prefermab.policies.learned import ByGreedyProba, policy_of
+from prefermab.recipes import Paper, Tuned, Tuning
 from prefermab.recipes import ddlpo as own_networks
-from prefermab.recipes import paper, regression
+from prefermab.recipes.base import check_settings, make
 from prefermab.rollout import reward_per_arm
 
 CURVE_SEED, JUDGING_SEED = 10_001, 20_001
@@ -32,9 +30,9 @@ CURVE_SEED, JUDGING_SEED = 10_001, 20_001
 def finetune(
     model: Model,
     domain: Domain | None = None,
+    *,
     arms: Arms = None,
     budget: float | None = None,
-    *,
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
@@ -43,10 +41,21 @@ def finetune(
     Of the networks after each epoch the one that earns most on a first set of trials is compared
     with the model it comes from on a second. Only if it earns more there, by more than the
     standard error of the paired difference, is it returned; else the model is returned as it
-    was. `Model.tuned` says what was used and found. `settings` are the fields of `config.Tuning`.
+    was. `Model.tuned` says what was used and found.
 
     Models of the recipes `sweep` and `paper` learn from sampled steps of the arms; one of `exact`
     from their dynamics, which it then has to be given.
+
+    Args:
+        model: A pretrained model.
+        domain: The domain of the arms; the model's if left out.
+        arms: Those to learn from, as `domain.draw_arms` draws them.
+        budget: Budget of a round; the model's if left out.
+        progress: Called with the share that is done and a line of text.
+        **settings: Fields of `pm.recipes.Tuning`, such as `epochs` and `seed`.
+
+    Returns:
+        The tuned model, or the model as it was where tuning does not help.
 
     >>> import jax
     >>> import prefermab as pm
@@ -57,14 +66,15 @@ def finetune(
     40
     """
     domain, n_arms = _checked(model, domain, arms)
-    tuning = _tuning(settings)
+    check_settings(Tuning, "of fine-tuning", settings)
+    tuning, recipe = Tuning(**settings), model.config
     money = jnp.asarray(number(model.budget if budget is None else budget, "budget"), jnp.float32)
 
     report = _Report(progress)
     report(0.0, "learning")
     key = jax.random.key(tuning.seed)
-    networks = _networks(model, tuning, domain, arms, n_arms, money, key)
-    policies = policy_of(networks)
+    networks = recipe.finetune(tuning, domain, model.network, arms, money, key)
+    policies = recipe.policy(networks)
     # Three worlds apart: one to learn in (above), one to choose the epoch in, one to judge in.
     choosing, judging = (
         everyone_in(tuning.seed + shift, tuning.trials, n_arms, arms)
@@ -99,8 +109,8 @@ class Topline:
 def ddlpo(
     domain: Domain,
     arms: Arms,
-    budget: float | None = None,
     *,
+    budget: float | None = None,
     with_features: bool = True,
     trials: int = 50,
     seed: int = 0,
@@ -121,50 +131,29 @@ def ddlpo(
     [100, 200, 300, 400]
     """
     check_once(domain)
-    config = recipe_config("paper", {"opt_in": 1.0, **settings})
+    recipe = make("paper", {"opt_in": 1.0, **settings})
+    assert isinstance(recipe, Paper)
     money = jnp.asarray(
         number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32
     )
-    n_arms, n_trials = how_many(arms), count(trials, "trials")
+    n_arms, n_trials = number_of_arms(arms), count(trials, "trials")
     key = jax.random.key(count(seed, "seed", at_least=0))
-    learner = _start_own(config, domain, arms, n_arms, with_features, key)
-    networks = learn_on(config, domain, money, learner, key, progress)
-    policies = ByGreedyProba(networks)
+    learner = own_networks.start(recipe, domain, arms, n_arms, with_features, key)
+    networks = recipe.learn_on(domain, money, learner, key, progress)
+    policies = recipe.policy(networks)
     tests = everyone_in(seed + CURVE_SEED, n_trials, n_arms, arms)
     earned = np.asarray(earned_each(policies, domain, tests, money)).mean(axis=1)
-    epochs = 1 + np.arange(config.epochs)
+    epochs = 1 + np.arange(recipe.epochs)
     history = pl.DataFrame(
-        {"epoch": epochs, "samples_per_arm": epochs * config.rounds, "mean": earned}
+        {"epoch": epochs, "samples_per_arm": epochs * recipe.rounds, "mean": earned}
     )
-    best, last = int(earned.argmax()), config.epochs - 1
+    best, last = int(earned.argmax()), recipe.epochs - 1
     return Topline(at_place(policies, best), at_place(policies, last), history)
-
-
-def learn_on(
-    config: Paper,
-    domain: Domain,
-    budget: Float[Array, ""],
-    learner: paper.Learner,
-    key: Key,
-    progress: Progress | None = None,
-) -> ActorCritic:
-    """Algorithm 1 on fixed arms; the networks after each epoch, stacked."""
-    arrays, fixed = eqx.partition(learner, eqx.is_array)
-    learners = eqx.combine(jax.tree.map(_alone, arrays), fixed)
-    blocks = []
-    for done in range(0, config.epochs, config.subepochs):
-        epochs = min(config.subepochs, config.epochs - done)
-        learners, came = train_paper(config, domain, budget, epochs, learners, key[None])
-        blocks.append(eqx.filter(came.networks, eqx.is_array))
-        if progress is not None:
-            progress((done + epochs) / config.epochs, f"epoch {done + epochs}")
-    joined = jax.tree.map(_joined, *blocks)
-    return eqx.combine(joined, eqx.filter(learner.network, eqx.is_array, inverse=True))
 
 
 @eqx.filter_jit
 def earned_each(
-    policies: Policy, domain: Domain, trials: Trials, budget: Float[Array, ""]
+    policies: Policy, domain: Domain, trials: Trials, budget: Budget
 ) -> Float[Array, "policy trial"]:
     """Reward per arm in every trial under each of several policies, stacked in one."""
     arrays, fixed = eqx.partition(policies, eqx.is_array)
@@ -176,34 +165,24 @@ def earned_each(
     return jax.lax.map(one_policy, arrays)
 
 
-def _tuning(settings: dict[str, Any]) -> Tuning:
-    check_settings(Tuning, "of fine-tuning", settings)
-    tuning = Tuning(**settings)
-    for name, least in (("epochs", 1), ("rounds", 1), ("passes", 1), ("trials", 2)):
-        count(getattr(tuning, name), name, at_least=least)
-    count(tuning.seed, "seed", at_least=0)
-    return tuning
-
-
 def _judged(
     model: Model,
-    network: Worth | ActorCritic,
+    network: Network,
     tuning: Tuning,
     domain: Domain,
     trials: Trials,
-    budget: Float[Array, ""],
+    budget: Budget,
 ) -> Tuned:
     """What a network earns on trials of its own beside the model that it comes from."""
     before, after = (
         np.asarray(reward_per_arm(play_trials(policy, domain, trials, budget)))
-        for policy in (model.policy, policy_of(network))
+        for policy in (model.policy, model.config.policy(network))
     )
     gain = after - before
     stderr = float(gain.std(ddof=1) / np.sqrt(gain.size))
-    # Of a round: what the policy did, or every action once, or nothing where dynamics are known.
-    samples = {"paper": 1, "sweep": domain.n_actions, "exact": 0}[model.recipe]
+    samples = model.config.samples_per_round(domain)
     return Tuned(
-        n_arms=how_many(trials.arms),
+        n_arms=number_of_arms(trials.arms),
         samples_per_arm=tuning.epochs * tuning.rounds * samples,
         trials=tuning.trials,
         before=float(before.mean()),
@@ -211,40 +190,6 @@ def _judged(
         stderr=stderr,
         kept=bool(gain.mean() > stderr),
     )
-
-
-def _networks(
-    model: Model,
-    tuning: Tuning,
-    domain: Domain,
-    arms: Arms,
-    n_arms: int,
-    budget: Float[Array, ""],
-    key: Key,
-) -> Worth | ActorCritic:
-    """The model's network after each epoch of learning from the arms, stacked."""
-    network = model.network
-    if isinstance(network, ActorCritic):
-        config = dataclasses.replace(
-            model.config,
-            epochs=tuning.epochs,
-            rounds=tuning.rounds,
-            passes=tuning.passes,
-            actor_rate=tuning.learning_rate,
-            critic_rate=tuning.learning_rate,
-            entropy_start=0.0,
-            opt_in=1.0,
-            freeze=0,
-        )
-        learner = paper.learner_of(config, network, arms, n_arms)
-        return learn_on(config, domain, budget, learner, key)
-    steps = tuning.epochs * tuning.passes
-    config = dataclasses.replace(model.config, steps=steps, learning_rate=tuning.learning_rate)
-    return _tune(TEACHERS[type(config)], config, tuning, domain, network, arms, n_arms, key)
-
-
-_tune = eqx.filter_jit(regression.tune)
-_start_own = eqx.filter_jit(own_networks.start)
 
 
 class _Report:
@@ -258,15 +203,6 @@ class _Report:
             self.progress(share, what)
 
 
-def _alone(array: Array) -> Array:
-    return jnp.asarray(np.asarray(array)[None])
-
-
-def _joined(*parts: Array) -> Array:
-    """Blocks of one learner's epochs in a row. NumPy does it: JAX would compile for each shape."""
-    return jnp.asarray(np.concatenate([np.asarray(part)[0] for part in parts]))
-
-
 def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, int]:
     if not isinstance(model, Model):
         raise InputError(f"model must be a Model, as pm.load returns, not {type(model).__name__}.")
@@ -276,11 +212,5 @@ def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, i
     check_once(own)
     if arms is None:
         raise InputError("arms must be given: those to learn from, as domain.draw_arms draws them.")
-    expected = (len(model.action_names), len(model.feature_names), len(model.state_names))
-    found = (own.n_actions, len(own.feature_names), len(own.state_names))
-    if expected != found:
-        raise InputError(
-            f"the domain has {found[0]} actions, {found[1]} features and {found[2]} states, "
-            f"but the model was trained on {expected[0]}, {expected[1]} and {expected[2]}."
-        )
-    return own, how_many(arms)
+    model.check_fits(own)
+    return own, number_of_arms(arms)

@@ -1,8 +1,15 @@
 """PPO's pieces as pure functions of arrays. Time runs along the first axis."""
 
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+T = TypeVar("T")
 
 
 def advantages(
@@ -70,3 +77,29 @@ def price_slope(
     """
     weights = discount ** jnp.arange(spending.shape[0])
     return budget / (1 - discount) - jnp.sum(weights * spending)
+
+
+def descend(
+    loss: Callable[[T], Float[Array, ""]], part: T, state: optax.OptState, rate: float, passes: int
+) -> tuple[T, optax.OptState, Float[Array, ""]]:
+    """Several steps of Adam on one loss; the part of a network that is changed, Adam's state and
+    the last loss."""
+    adam = optax.adam(rate)
+    arrays, fixed = eqx.partition(part, eqx.is_array)
+
+    def one_pass(carry, _):
+        arrays, state = carry
+        value, slope = jax.value_and_grad(lambda a: loss(eqx.combine(a, fixed)))(arrays)
+        update, state = adam.update(slope, state)
+        return (optax.apply_updates(arrays, update), state), value
+
+    (arrays, state), values = jax.lax.scan(one_pass, (arrays, state), None, length=passes)
+    return cast(T, eqx.combine(arrays, fixed)), state, values[-1]
+
+
+def running_mean(mean: T, new: T, epochs: Int[Array, ""]) -> T:
+    """The mean of a network over the last so many epochs; before them, the network itself."""
+    many = jnp.maximum(epochs, 1)
+    return jax.tree.map(
+        lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new
+    )

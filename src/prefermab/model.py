@@ -12,40 +12,20 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Int
 
+import prefermab
+from prefermab import domains
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, number, reals
-from prefermab.networks import ActorCritic, Worth
-from prefermab.policies.learned import Learned, policy_of
+from prefermab.modelfile import Stored, named_arrays, write_folder
+from prefermab.networks import Network
+from prefermab.policies.learned import Learned
+from prefermab.recipes.base import Recipe, Tuned
 from prefermab.sharding import everywhere
 
 if TYPE_CHECKING:
     from prefermab.programme.planning.plan import Plan
     from prefermab.programme.planning.rules import Rules
-
-
-@dataclasses.dataclass(frozen=True)
-class Tuned:
-    """What fine-tuning used and found: mean rewards per arm on held-out trials of the arms it was
-    tuned on, before and after, and the standard error of the paired difference. `kept` is false
-    where the model stayed as it was, because tuning did not make it better."""
-
-    n_arms: int
-    samples_per_arm: int
-    trials: int
-    before: float
-    after: float
-    stderr: float
-    kept: bool
-
-    def __str__(self) -> str:
-        done = "kept" if self.kept else "not better, so the model stays as it was"
-        used = f"{self.samples_per_arm} samples" if self.samples_per_arm else "the dynamics"
-        return (
-            f"{used} of each of {self.n_arms} arms; reward per arm on "
-            f"{self.trials} held-out trials {self.before:.3f} before and {self.after:.3f} after "
-            f"(difference {self.after - self.before:+.3f} ± {self.stderr:.3f}): {done}"
-        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,9 +44,9 @@ class Model:
     2
     """
 
-    recipe: str
-    config: Any
-    network: Worth | ActorCritic
+    config: Recipe
+    """The recipe by which it was trained, with its hyperparameters."""
+    network: Network
     domain: Domain | None
     domain_name: str
     state_names: tuple[str, ...]
@@ -90,12 +70,17 @@ class Model:
         )
 
     @property
+    def recipe(self) -> str:
+        """The name of the recipe by which it was trained."""
+        return self.config.name
+
+    @property
     def policy(self) -> Learned:
         """The model as a policy for the evaluator."""
-        return policy_of(self.network)
+        return self.config.policy(self.network)
 
     def check_fits(self, domain: Domain) -> None:
-        """Refuses a domain that the model cannot decide on: what it knows is counted otherwise."""
+        """Raises `InputError` if the domain has other numbers of states, actions or features."""
         continuous = isinstance(domain, ContinuousDomain)
         if continuous != self.network.perception.continuous:
             kinds = ("finitely many states", "a state between 0 and 1")
@@ -181,10 +166,62 @@ class Model:
         return what_if(self, frame, budgets, rules)
 
     def save(self, path: str | Path) -> None:
-        """Writes the model to a folder, whole or not at all."""
-        from prefermab.storage import save
+        """Writes the model to a folder, whole or not at all.
 
-        save(self, Path(path))
+        Args:
+            path: Where there is nothing yet, or a model that is to be replaced.
+
+        >>> import pathlib, tempfile
+        >>> import prefermab as pm
+        >>> folder = pathlib.Path(tempfile.mkdtemp()) / "mine"
+        >>> pm.load("armman").save(folder)
+        >>> sorted(file.name for file in folder.iterdir())
+        ['README.md', 'config.json', 'model.safetensors']
+        """
+        card = self.card or self._default_card()
+        arrays = named_arrays(self.network)
+        write_folder(Path(path), Stored(self.describe(), arrays, card, self.history))
+
+    def describe(self) -> dict[str, Any]:
+        """Everything about the model but its arrays, as JSON can hold it."""
+        perception = self.network.perception
+        cells, code = perception.codes.shape
+        return {
+            "package": prefermab.__version__,
+            "recipe": self.recipe,
+            "config": dataclasses.asdict(self.config),
+            "domain": {"name": self.domain_name, "settings": domain_settings(self.domain)},
+            "shape": {
+                "cells": cells,
+                "code": code,
+                "features": len(self.feature_names),
+                "actions": len(self.action_names),
+                "continuous": perception.continuous,
+            },
+            "state_names": list(self.state_names),
+            "action_names": list(self.action_names),
+            "feature_names": list(self.feature_names),
+            "costs": None if self.costs is None else list(self.costs),
+            "n_arms": self.n_arms,
+            "budget": self.budget,
+            "tuned": None if self.tuned is None else dataclasses.asdict(self.tuned),
+        }
+
+    def _default_card(self) -> str:
+        """A card for a model that has not been measured yet."""
+        how = ""
+        if self.domain is None:
+            how = ": `prefermab evaluate FOLDER --domain FILE.py:CLASS`"
+        elif domain_settings(self.domain) is not None:
+            how = ": `prefermab evaluate FOLDER`"
+        elif self.domain.name not in ("tabular", "logged"):
+            how = f": `prefermab evaluate FOLDER --domain {domains.spelling(self.domain)}`"
+        return (
+            f"# {self.domain_name}, recipe `{self.recipe}`\n\n"
+            f"Actions {', '.join(self.action_names)}; {len(self.feature_names)} features. "
+            + (f"Fine-tuned: {self.tuned}.\n" if self.tuned else "")
+            + f"Not measured on new arms yet{how}.\n"
+        )
 
     def _states(self, states: Any) -> np.ndarray:
         given = reals(states, "states", ndim=(1,))
@@ -227,6 +264,15 @@ class Model:
                 f"costs must be {n_actions} numbers of at least 0, for all or each arm."
             )
         return np.broadcast_to(given, (n_arms, n_actions))
+
+
+def domain_settings(domain: Domain | None) -> dict[str, Any] | None:
+    """What rebuilds a domain from its name, or None for a domain of the user's own."""
+    if domain is None or domains.BY_NAME.get(domain.name) is not type(domain):
+        return None
+    fields = {f.name: getattr(domain, f.name) for f in dataclasses.fields(domain) if f.init}
+    fields["feature_map"] = dataclasses.asdict(domain.feature_map)
+    return fields
 
 
 @eqx.filter_jit

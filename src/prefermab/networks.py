@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
@@ -143,13 +143,18 @@ def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "f
     return mean, directions * scale
 
 
-class Worth(eqx.Module):
+class Network(eqx.Module):
+    """What every trained network has: a perception, its only view of an arm."""
+
+    perception: Perception
+
+
+class Worth(Network):
     """What waiting is worth in a state, and how much more each action is worth than waiting,
     before its own cost is paid at the price. That cost is known exactly, so it is not learned.
     Recipe `exact` learns the gains only.
     """
 
-    perception: Perception
     layers: eqx.nn.MLP
 
     def __call__(
@@ -159,13 +164,29 @@ class Worth(eqx.Module):
         return out[0], out.at[0].set(0.0)
 
 
-class ActorCritic(eqx.Module):
+class ActorCritic(Network):
     """The paper's networks: a policy and a value for one arm, and a price for all of them."""
 
-    perception: Perception
     actor: eqx.nn.MLP
     critic: eqx.nn.MLP
     pricing: "PriceNetwork"
+
+    @classmethod
+    def untrained(
+        cls, perception: Perception, n_actions: int, width: int, depth: int, key: Key
+    ) -> "ActorCritic":
+        """Untrained networks behind a given perception."""
+        keys = jax.random.split(key, 4)
+        code, n_features = perception.codes.shape[1], perception.mean.shape[0]
+        each = mlp(code + n_features + 1, width, width, 1, jnp.tanh, keys[0])
+        together = mlp(width, 1, width, 1, jnp.tanh, keys[1])
+        # A price that comes down from above sorts arms by who is worth it at all; one that starts
+        # too low teaches the actor to serve everyone, with odds that it cannot unlearn.
+        last_bias = lambda net: net.layers[-1].bias  # noqa: E731
+        together = eqx.tree_at(last_bias, together, replace_fn=lambda bias: bias + 0.5)
+        actor = mlp(perception.size, n_actions, width, depth, jnp.tanh, keys[2])
+        critic = mlp(perception.size, 1, width, depth, jnp.tanh, keys[3])
+        return cls(perception, actor, critic, PriceNetwork(each, together))
 
     def logits(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
@@ -190,6 +211,23 @@ class ActorCritic(eqx.Module):
     ) -> Float[Array, "arm"]:
         """`value` of every arm."""
         return jax.vmap(self.value, in_axes=(0, 0, None))(states, features, price)
+
+    def in_every_round(
+        self,
+        asked: Callable,
+        states: Float[Array, "round arm"] | Int[Array, "round arm"],
+        features: Features,
+        price: Float[Array, ""],
+    ) -> Float[Array, "round arm ..."]:
+        """What `logits_of` or `values_of` answer in every round; where states are few, each is
+        asked about once."""
+        n_rounds, n_arms = states.shape
+        all_states = jnp.arange(self.perception.points.size)
+        each = jax.vmap(asked, in_axes=(0, None, None))
+        if self.perception.continuous or all_states.size >= n_rounds:
+            return each(states, features, price)
+        everywhere = jnp.broadcast_to(all_states[:, None], (all_states.size, n_arms))
+        return each(everywhere, features, price)[states, jnp.arange(n_arms)]
 
     def price(self, states: States, features: Features, opt_in: OptIn) -> Float[Array, ""]:
         """λ = Λ(s̄, {z}, ξ)."""

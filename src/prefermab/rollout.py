@@ -9,8 +9,10 @@ from prefermab.arms import (
     Actions,
     Arms,
     Costs,
+    Features,
     Key,
     Observation,
+    OptIn,
     States,
     hide_opted_out,
     reward_of_opted_in,
@@ -20,6 +22,19 @@ from prefermab.domains.base import Domain
 from prefermab.errors import InputError
 from prefermab.opt_in import joins
 from prefermab.policies.base import Policy, Problem
+
+
+class Trajectory(eqx.Module):
+    """What an epoch of training saw, round by round, and the price it was played at."""
+
+    state: Float[Array, "round arm"] | Int[Array, "round arm"]
+    action: Int[Array, "round arm"]
+    reward: Float[Array, "round arm"]
+    cost: Float[Array, "round arm"]
+    last_state: States
+    features: Features
+    opt_in: OptIn
+    price: Float[Array, ""]
 
 
 class NotActionsError(InputError):

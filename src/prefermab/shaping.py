@@ -8,7 +8,43 @@ up inside compiled code and is saved with the model.
 
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
+
+SHAPINGS = ("none", "isotonic", "knn")
+
+
+class Samples(eqx.Module):
+    """States and the rewards of being in them, block by block of training; with a first axis for
+    seeds where several are trained together."""
+
+    state: Float[Array, "... block sample"]
+    reward: Float[Array, "... block sample"]
+    blocks: Int[Array, "..."]
+    """How many blocks hold samples."""
+
+    @classmethod
+    def none(cls, blocks: int, size: int) -> "Samples":
+        """No samples yet, and room for so many blocks."""
+        empty = jnp.zeros((blocks, size))
+        return cls(empty, empty, jnp.zeros((), int))
+
+    def add(self, state: Float[Array, "round arm"], reward: Float[Array, "round arm"]) -> "Samples":
+        """One block more."""
+        at = self.blocks
+        states = self.state.at[at].set(state.reshape(-1))
+        return Samples(states, self.reward.at[at].set(reward.reshape(-1)), at + 1)
+
+    def codes(self, cells: np.ndarray, estimator: str) -> np.ndarray:
+        """The abstract states of the cells as a network sees them, (seed, cell, 1)."""
+        states, rewards, blocks = (np.asarray(x) for x in (self.state, self.reward, self.blocks))
+        each = [
+            shaped(cells, states[seed, :filled].ravel(), rewards[seed, :filled].ravel(), estimator)
+            for seed, filled in enumerate(blocks)
+        ]
+        return 2 * np.stack(each)[..., None] - 1
 
 
 def shaped(

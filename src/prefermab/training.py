@@ -5,23 +5,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
 import prefermab
 from prefermab import checkpoints
-from prefermab.arms import TrialKeys
+from prefermab.arms import Budget, TrialKeys
 from prefermab.checkpoints import Checkpoint
-from prefermab.config import recipe_config
-from prefermab.courses import COURSES, Course, Rows
-from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
-from prefermab.networks import apart
-from prefermab.recipes.metrics import METRICS
+from prefermab.networks import Network, apart
+from prefermab.recipes.base import METRICS, Metrics, Recipe, Rows, make
 from prefermab.sharding import everywhere
 
 
@@ -34,48 +34,76 @@ class TrainingError(PrefermabError):
 
 def pretrain(
     domain: Domain,
+    recipe: str | Recipe = "exact",
+    *,
     n_arms: int | None = None,
     budget: float | None = None,
-    recipe: str = "exact",
-    seed: int = 0,
-    *,
+    seed: int | None = None,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     **settings: Any,
 ) -> Model:
-    """A model trained on arms of `domain`.
+    """A model trained on arms of a domain.
 
-    `n_arms` and `budget` say what it is meant for; a model of the recipe `exact` or `sweep` learns
-    the same whatever they are, and decides for any. `settings` are the recipe's hyperparameters.
-    With a `checkpoint` file, a training that was cut short goes on with `resume=True` and ends in
-    the same weights; the file is gone when training is done.
+    Args:
+        domain: The family of arms to learn from.
+        recipe: How to train: a name (`exact`, `sweep` or `paper`) or an object such as
+            `pm.recipes.Paper(epochs=50)`.
+        n_arms: Number of arms the model is meant for; the domain's usual number if left out. Models
+            of `exact` and `sweep` learn the same whatever it is; all decide for any number.
+        budget: Budget of a round the model is meant for; the domain's usual one if left out.
+        seed: Random seed; the recipe's own if left out.
+        progress: Called with the share that is done and a line of text.
+        checkpoint: A file to write the training to as it goes on; gone when training is done.
+        resume: Go on with the training that the checkpoint holds; it ends in the same weights.
+        **settings: Hyperparameters of the recipe.
+
+    Returns:
+        The trained model.
 
     >>> import prefermab as pm
     >>> model = pm.pretrain(pm.domains.Synthetic(), n_arms=21, budget=7, steps=50)
     >>> model.action_names
     ('none', 'act')
+    >>> pm.pretrain(pm.domains.Synthetic(), pm.recipes.Sweep(steps=20)).recipe
+    'sweep'
     """
+    made = make(recipe, settings)
     models = pretrain_seeds(
-        domain, [seed], n_arms, budget, recipe,
-        progress=progress, checkpoint=checkpoint, resume=resume, **settings,
-    )  # fmt: skip
+        domain,
+        [made.seed if seed is None else seed],
+        made,
+        n_arms=n_arms,
+        budget=budget,
+        progress=progress,
+        checkpoint=checkpoint,
+        resume=resume,
+    )
     return models[0]
 
 
 def pretrain_seeds(
     domain: Domain,
     seeds: Sequence[int],
+    recipe: str | Recipe = "exact",
+    *,
     n_arms: int | None = None,
     budget: float | None = None,
-    recipe: str = "exact",
-    *,
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     **settings: Any,
 ) -> list[Model]:
-    """Several independent trainings in one computation, one model a seed.
+    """Several independent trainings in one computation.
+
+    Args:
+        domain: The family of arms to learn from.
+        seeds: Random seeds, one for each model.
+        recipe: As in `pretrain`, and so are all other arguments.
+
+    Returns:
+        One model for each seed.
 
     >>> import prefermab as pm
     >>> len(pm.pretrain_seeds(pm.domains.Synthetic(), [0, 1], steps=20))
@@ -84,76 +112,115 @@ def pretrain_seeds(
     check_once(domain)
     if not seeds:
         raise InputError("seeds must name at least one seed.")
-    config = recipe_config(recipe, settings)
+    made = make(recipe, settings)
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
-    if getattr(config, "shaping", "none") != "none" and not isinstance(domain, ContinuousDomain):
-        raise InputError("StateShaping is for continuous states: leave shaping at none.")
+    made.check(domain)
 
-    course = COURSES[recipe](config, domain, places, money)
     training = checkpoints.fingerprint(
-        prefermab.__version__, recipe, repr(config), domain, places, money, numbers
+        prefermab.__version__, made.name, repr(made), domain, places, money, numbers
     )
     file = None if checkpoint is None else Path(checkpoint)
     with everywhere():
-        learner, rows = run(course, numbers, progress, file, resume, training)
+        state, rows = run(made, domain, places, money, numbers, progress, file, resume, training)
     if file is not None:
         file.unlink(missing_ok=True)
 
-    networks = apart(course.result(learner), len(numbers))
-    alike = _model(config, domain, networks[0], recipe, places, money)
-    return _sound(course, alike, networks, rows, numbers)
+    networks = apart(made.trained(state), len(numbers))
+    alike = _model(made, domain, networks[0], places, money)
+    return _sound(alike, networks, rows, numbers)
 
 
 def run(
-    course: Course,
+    recipe: Recipe,
+    domain: Domain,
+    n_arms: int,
+    budget: float,
     seeds: Sequence[int],
     progress: Progress | None,
     checkpoint: Path | None,
     resume: bool,
     training: str,
 ) -> tuple[Any, Rows]:
-    """All pieces of a course, or those that are left of it; the learner and all metrics."""
+    """All pieces of a training, or those that are left of it; the states of all seeds and all
+    metrics."""
     words = np.array([seed % 2**32 for seed in seeds], np.uint32)
     keys: TrialKeys = jax.vmap(jax.random.key)(words)
-    at = Checkpoint(0, course.start(keys), {}, {})
+    at = Checkpoint(0, _init(recipe, domain, n_arms, keys), {})
     if checkpoint is not None and checkpoint.exists():
         if not resume:
             raise InputError(
                 f"{checkpoint} holds a training that was cut short: ask to resume it, or delete it."
             )
-        at = checkpoints.load(checkpoint, training, at.learner)
-        course.restore(at.kept)
-    learner, rows = at.learner, at.rows
-    for piece in range(at.pieces, course.pieces):
-        learner, new = course.piece(learner, keys, piece)
-        _check_finite(new, course.unit, seeds)
-        joined = {name: np.concatenate([rows[name], new[name]], axis=-1) for name in rows}
-        rows = joined if rows else new
+        at = checkpoints.load(checkpoint, training, at.state)
+    state, rows, money = at.state, at.rows, jnp.asarray(budget, jnp.float32)
+    for piece in range(at.pieces, len(recipe.pieces)):
+        size, done = recipe.pieces[piece], sum(recipe.pieces[:piece])
+        state, metrics = _step(recipe, domain, n_arms, money, size, state, keys)
+        state = recipe.between(domain, state)
+        new = _rows(recipe, metrics, done, size)
+        _check_finite(new, recipe.unit, seeds)
+        rows = _joined(rows, new)
         if checkpoint is not None:
-            checkpoints.save(
-                checkpoint, training, Checkpoint(piece + 1, learner, rows, course.kept())
-            )
+            checkpoints.save(checkpoint, training, Checkpoint(piece + 1, state, rows))
         if progress is not None:
-            progress((piece + 1) / course.pieces, _told(new, course.unit))
-    return learner, rows
+            progress((done + size) / sum(recipe.pieces), _progress_line(new, recipe.unit))
+    return state, rows
+
+
+@eqx.filter_jit
+def _init(recipe: Recipe, domain: Domain, n_arms: int, keys: TrialKeys) -> Any:
+    return eqx.filter_vmap(lambda key: recipe.init(domain, n_arms, key))(keys)
+
+
+@eqx.filter_jit
+def _step(
+    recipe: Recipe,
+    domain: Domain,
+    n_arms: int,
+    budget: Budget,
+    size: int,
+    state: Any,
+    keys: TrialKeys,
+) -> tuple[Any, Metrics]:
+    """One piece for each of several seeds."""
+    each = eqx.filter_vmap(recipe.step, in_axes=(None, None, None, None, eqx.if_array(0), 0))
+    return each(domain, n_arms, budget, size, state, keys)
+
+
+def _rows(recipe: Recipe, metrics: Metrics, done: int, size: int) -> Rows:
+    """Metrics of a piece by name, with the numbers of the units that they belong to."""
+    found: Rows = {name: np.asarray(getattr(metrics, name)) for name in METRICS}
+    each = found["loss"].shape[1]
+    return {recipe.unit: done + size * (1 + np.arange(each)) // each, **found}
+
+
+def _joined(rows: Rows, new: Rows) -> Rows:
+    if not rows:
+        return new
+    return {name: np.concatenate([rows[name], new[name]], axis=-1) for name in rows}
 
 
 def _sound(
-    course: Course, alike: Model, networks: Sequence[Any], rows: Rows, seeds: Sequence[int]
+    alike: Model, networks: Sequence[Network], rows: Rows, seeds: Sequence[int]
 ) -> list[Model]:
     """A model for each seed, or the error that says which collapsed and holds the others."""
-    models, trouble = [], []
+    recipe, models, trouble = alike.config, [], []
     for place, seed in enumerate(seeds):
-        since = course.collapsed(rows, place)
+        own = {name: rows[name][place] for name in METRICS} | {recipe.unit: rows[recipe.unit]}
+        since = recipe.collapsed(own, alike.budget)
         if since is not None:
-            trouble.append(f"seed {seed} since {course.unit} {since}")
+            trouble.append(f"seed {seed} since {recipe.unit} {since}")
             continue
-        own = dataclasses.replace(alike.config, seed=seed)
-        history = _history(rows, course.unit, place, seed)
+        history = pl.DataFrame({recipe.unit: own.pop(recipe.unit), **own})
         models.append(
-            dataclasses.replace(alike, config=own, network=networks[place], history=history)
+            dataclasses.replace(
+                alike,
+                config=dataclasses.replace(recipe, seed=seed),
+                network=networks[place],
+                history=history.with_columns(seed=pl.lit(seed)),
+            )
         )
     if trouble:
         error = TrainingError(
@@ -176,26 +243,16 @@ def _check_finite(rows: Rows, unit: str, seeds: Sequence[int]) -> None:
         )
 
 
-def _told(rows: Rows, unit: str) -> str:
+def _progress_line(rows: Rows, unit: str) -> str:
     shown = {name: rows[name][:, -1].mean() for name in ("reward", "spending", "price")}
-    told = ", ".join(f"{name} {value:.2f}" for name, value in shown.items())
-    return f"{unit} {rows[unit][-1]}: {told}"
+    return f"{unit} {rows[unit][-1]}: " + ", ".join(f"{k} {v:.2f}" for k, v in shown.items())
 
 
-def _history(rows: Rows, unit: str, place: int, seed: int) -> pl.DataFrame:
-    """The metrics of one seed, one row for each epoch."""
-    metrics = {name: rows[name][place] for name in METRICS}
-    return pl.DataFrame({unit: rows[unit], **metrics}).with_columns(seed=pl.lit(seed))
-
-
-def _model(
-    config: Any, domain: Domain, network: Any, recipe: str, n_arms: int, budget: float
-) -> Model:
+def _model(recipe: Recipe, domain: Domain, network: Network, n_arms: int, budget: float) -> Model:
     costs = np.asarray(jax.vmap(domain.costs)(domain.draw_arms(jax.random.key(0), 1000)))
     shared = (costs == costs[0]).all()
     return Model(
-        recipe=recipe,
-        config=config,
+        config=recipe,
         network=network,
         domain=domain,
         domain_name=domain.name,

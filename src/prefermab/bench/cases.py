@@ -22,10 +22,10 @@ import polars as pl
 from prefermab import domains, oracles, policies
 from prefermab.arms import Observation
 from prefermab.bench.measuring import Case
-from prefermab.config import Exact, Paper, Sweep
 from prefermab.evaluation import evaluate
 from prefermab.model import Model
 from prefermab.programme.bulk.driver import plan_folder
+from prefermab.recipes import Exact, Paper, Sweep
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
@@ -259,7 +259,9 @@ def _folder(size: int) -> Path:
 
 
 def _trained(domain, n_arms: int, seeds: int, recipe: str, **settings):
-    models = pretrain_seeds(domain, range(seeds), n_arms, n_arms / 3, recipe, **settings)
+    models = pretrain_seeds(
+        domain, range(seeds), recipe, n_arms=n_arms, budget=n_arms / 3, **settings
+    )
     return jax.tree.leaves(models[0].network.perception.mean)
 
 

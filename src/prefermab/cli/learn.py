@@ -98,7 +98,7 @@ class LearnCommand:
     def run(self) -> None:
         """Learns from the log, then writes the model and the report."""
         from prefermab.files import use_compilation_cache
-        from prefermab.storage import check_place, save
+        from prefermab.modelfile import check_place
 
         use_compilation_cache()
         folder = self.report or self.out / "report"
@@ -114,7 +114,7 @@ class LearnCommand:
             print("prefermab: nothing was written.", file=sys.stderr)
             raise
         replaced = (self.out / "config.json").exists()
-        save(result.model, self.out)
+        result.model.save(self.out)
         result.report(folder)
         if self.json:
             facts = {"model": str(self.out), "report": str(folder), **result.as_data()}

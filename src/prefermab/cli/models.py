@@ -46,15 +46,15 @@ class ModelsCommand:
         from rich.console import Console
 
         from prefermab.cli.terminal import plain_table
-        from prefermab.storage import describe, load, shipped_models
+        from prefermab.storage import load, shipped_models
 
         if self.name is not None:
             model = load(self.name)
-            print(json.dumps(describe(model), indent=2) if self.json else model.card)
+            print(json.dumps(model.describe(), indent=2) if self.json else model.card)
             return
         found = {name: load(name) for name in shipped_models()}
         if self.json:
-            print(json.dumps({name: describe(model) for name, model in found.items()}, indent=2))
+            print(json.dumps({name: model.describe() for name, model in found.items()}, indent=2))
             return
         headings = ("model", "domain", "recipe", "features", "actions")
         table = plain_table(*headings, left=headings)
@@ -152,7 +152,8 @@ def model_and_domain(
     A model is used on its own domain unless `other` names another; `changes` are settings of it.
     """
     from prefermab import domains
-    from prefermab.storage import domain_settings, load, shipped_models
+    from prefermab.model import domain_settings
+    from prefermab.storage import load, shipped_models
 
     known = {**dict.fromkeys(domains.BY_NAME), **shipped_models()}
     in_a_file = domains.in_a_file(name)

@@ -20,8 +20,9 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.config import RECIPES, Tuning
 from prefermab.errors import InputError, count, unknown
+from prefermab.recipes import BY_NAME as RECIPES
+from prefermab.recipes import Tuning
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,8 +106,8 @@ class PretrainCommand:
         with progress() as report, hint_to_resume(checkpoint):
             try:
                 trained = pretrain_seeds(
-                    domain, list(seeds), self.n_arms, self.budget, self.recipe, progress=report,
-                    checkpoint=checkpoint, resume=self.resume, **hyper,
+                    domain, list(seeds), self.recipe, n_arms=self.n_arms, budget=self.budget,
+                    progress=report, checkpoint=checkpoint, resume=self.resume, **hyper,
                 )  # fmt: skip
             except TrainingError as error:
                 trained, trouble = list(error.sound), error
@@ -208,7 +209,7 @@ def save_model(model: "Model", folder: Path, events: Path | None) -> None:
 
 def check_folder(out: Path, overwrite: bool) -> None:
     """Raises an error, before the work, if a model cannot be written to the folder."""
-    from prefermab.storage import check_place
+    from prefermab.modelfile import check_place
 
     if out.is_file():
         raise InputError(f"cannot save to {out}: it is a file.")

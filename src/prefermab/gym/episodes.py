@@ -16,12 +16,22 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from prefermab import domains
-from prefermab.arms import Actions, Arms, Costs, Key, Observation, OptIn, States, TrialKeys
+from prefermab.arms import (
+    Actions,
+    Arms,
+    Costs,
+    Key,
+    Observation,
+    OptIn,
+    States,
+    TrialKeys,
+    number_of_arms,
+)
 from prefermab.budget import cost_of, greedy
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.evaluation import how_many, opt_in_key
+from prefermab.evaluation import opt_in_key
 from prefermab.opt_in import Streaming, fixed_share, in_place, joins, opted_in_count
 from prefermab.rollout import World, advance, come_in, draw_world, observe
 
@@ -178,7 +188,7 @@ def make_setup(
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
     if arms is not None:
-        n_arms = how_many(arms)
+        n_arms = number_of_arms(arms)
     if isinstance(opt_in, Streaming):
         if arms is not None:
             raise InputError("people come and go in a stream: it cannot be played with given arms.")

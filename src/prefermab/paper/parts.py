@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prefermab.config import Paper
 from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
 from prefermab.paper import claims, figures
 from prefermab.paper.claims import FAILS, HOLDS, OPEN, Trend
@@ -19,6 +18,7 @@ from prefermab.paper.tables import (
     hyperparameters,
     tables,
 )
+from prefermab.recipes import Paper
 
 MARKED = {HOLDS: "better", FAILS: "worse"}
 

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 
 import prefermab
-from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.paper import claims
 from prefermab.paper.claims import Trend
 from prefermab.paper.parts import Judged, claim_grid, judge, part_blocks, table_of
 from prefermab.paper.results import Results
 from prefermab.paper.runner import EVALUATION_SEED, Task
+from prefermab.paper.tables import PAPER_EXCEPTIONS
 
 PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
 TITLE = "PreFeRMAB: published figures and ours"

@@ -30,12 +30,11 @@ from safetensors.numpy import save as pack
 
 import prefermab
 from prefermab.checkpoints import fingerprint
-from prefermab.config import PAPER_EXCEPTIONS
 from prefermab.engines import Ray, answered
 from prefermab.errors import InputError
 from prefermab.evaluation import Progress
 from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.paper.tables import Setting
+from prefermab.paper.tables import PAPER_EXCEPTIONS, Setting
 
 TaskResult = dict[str, np.ndarray]
 EVALUATION_SEED = 1

@@ -26,6 +26,9 @@ from prefermab.opt_in import opted_in_count
 PUBLISHED_TRIALS = 50
 """Behind every published mean and standard deviation."""
 
+PAPER_EXCEPTIONS: dict[str, dict[str, Any]] = {"continuous-synthetic": {"price_decay": 0.95}}
+"""Where the paper departs from its own table of hyperparameters, by domain."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Setting:

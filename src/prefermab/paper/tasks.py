@@ -90,15 +90,16 @@ class Train(Task):
     def work(self, store: Store) -> TaskResult:
         """Trains and saves; the result only says that it is done."""
         hyper = self.scale.hyperparameters(self.recipe, self.setting)
-        seeds, size = range(self.scale.seeds), (self.setting.n_arms, self.setting.budget)
+        seeds = range(self.scale.seeds)
+        hyper |= {"n_arms": self.setting.n_arms, "budget": self.setting.budget}
         domain = self.setting.trained_on()
         if self.setting.unique_arms is None:
-            models = pretrain_seeds(domain, seeds, *size, self.recipe, **hyper)
+            models = pretrain_seeds(domain, seeds, self.recipe, **hyper)
         else:
             # Every seed has arms of its own: which arms they are is most of the luck.
             pools = [pool(domain, self.setting.unique_arms, seed) for seed in seeds]
             models = [
-                pretrain(each, *size, self.recipe, seed, **hyper)
+                pretrain(each, self.recipe, seed=seed, **hyper)
                 for seed, each in zip(seeds, pools, strict=True)
             ]
         for model in models:
@@ -210,8 +211,8 @@ class Topline(Task):
         for seed in range(self.scale.seeds):
             arms = arms_of(domain, self.setting, seed)
             topline = ddlpo(
-                domain, arms, self.setting.budget, with_features=self.setting.features, seed=seed,
-                **self.scale.hyperparameters("paper", self.setting),
+                domain, arms, budget=self.setting.budget, with_features=self.setting.features,
+                seed=seed,                **self.scale.hyperparameters("paper", self.setting),
             )  # fmt: skip
             found["best"].append(earned(topline.best, self.setting, self.scale, arms))
             found["last"].append(earned(topline.last, self.setting, self.scale, arms))
@@ -280,13 +281,13 @@ class Curves(Task):
             if self.recipe is None:
                 hyper = self.scale.hyperparameters("paper", setting)
                 history = ddlpo(
-                    domain, arms, setting.budget, trials=trials, seed=seed, **hyper
+                    domain, arms, budget=setting.budget, trials=trials, seed=seed, **hyper
                 ).history
                 start = np.nan
             else:
                 tuned = finetune(
-                    models[seed], domain, arms, setting.budget, trials=trials, seed=seed,
-                    epochs=2 if self.scale.quick else 10,
+                    models[seed], domain, arms=arms, budget=setting.budget, trials=trials,
+                    seed=seed, epochs=2 if self.scale.quick else 10,
                 )  # fmt: skip
                 history = tuned.history
                 assert history is not None

@@ -176,11 +176,6 @@ def sample(size: int, rows: int = CHUNK) -> np.ndarray:
     return np.random.default_rng(0).integers(ends[:-1], ends[1:])
 
 
-def policy_of(network: Worth | ActorCritic) -> Learned:
-    """The way of deciding that belongs to a network."""
-    return ByGreedyProba(network) if isinstance(network, ActorCritic) else BySweep(network)
-
-
 def _odds(logits: Float[Array, "act"]) -> Float[Array, "act"]:
     """log p - log(1 - p): probabilities round to 1 and tie long before their odds do."""
     log_p = jax.nn.log_softmax(logits)

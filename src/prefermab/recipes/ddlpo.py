@@ -10,24 +10,26 @@ import jax
 import jax.numpy as jnp
 
 from prefermab.arms import Arms, Key
-from prefermab.config import Paper
 from prefermab.domains.base import Domain
-from prefermab.networks import OwnNetworks, Perception
-from prefermab.recipes import paper
+from prefermab.networks import ActorCritic, OwnNetworks, Perception
+from prefermab.recipes.paper import Learner, Paper
 
 
+@eqx.filter_jit
 def start(
-    config: Paper, domain: Domain, arms: Arms, n_arms: int, with_features: bool, key: Key
-) -> paper.Learner:
+    recipe: Paper, domain: Domain, arms: Arms, n_arms: int, with_features: bool, key: Key
+) -> Learner:
     """Untrained networks for each of these arms. Without features, arms are seen by their state
     and the price only."""
     perception = Perception.of(domain, domain.features(arms), jnp.ones(()), plain=True)
     if not with_features:
         blind = jnp.zeros_like(perception.whitening)
         perception = eqx.tree_at(lambda it: it.whitening, perception, blind)
+
+    def untrained(key: Key) -> ActorCritic:
+        return ActorCritic.untrained(perception, domain.n_actions, recipe.width, recipe.depth, key)
+
     keys = jax.random.split(key, n_arms)
-    each = eqx.filter_vmap(lambda key: paper.network(config, perception, domain.n_actions, key))
-    own = each(keys)
-    shared = paper.network(config, perception, domain.n_actions, keys[0])
+    own, shared = eqx.filter_vmap(untrained)(keys), untrained(keys[0])
     networks = OwnNetworks(perception, own.actor, own.critic, shared.pricing)
-    return paper.learner_of(config, networks, arms, n_arms)
+    return recipe.learner(networks, arms)

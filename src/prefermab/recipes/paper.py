@@ -1,35 +1,39 @@
 """Recipe `paper`: PreFeRMAB as published (Algorithm 1).
 
-Lines are those of the paper's pseudocode. The budget is not enforced here, so that the estimate of
-spending that moves the price stays unbiased; deciding enforces it. Opted-out arms are played along,
-which is cheaper than leaving holes, and masked out of every loss.
+Lines are those of the paper's pseudocode. The budget is not enforced in training, so that the
+estimate of spending that moves the price stays unbiased; deciding enforces it (Algorithm 3, in
+`policies/learned.py`). Opted-out arms are played along, which is cheaper than leaving holes, and
+masked out of every loss.
 """
 
-import functools
+import dataclasses
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arms, Features, Key, OptIn, States
-from prefermab.config import Paper
-from prefermab.domains.base import Domain
-from prefermab.losses import advantages, clipped_gain, entropy, mean_over, price_slope
-from prefermab.networks import ActorCritic, Perception, PriceNetwork, mlp
+from prefermab import losses
+from prefermab.arms import Arms, Budget, Key, OptIn, number_of_arms
+from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.errors import InputError, unknown
+from prefermab.networks import ActorCritic, Perception, PriceNetwork, Shape
 from prefermab.opt_in import redraw
-from prefermab.recipes.metrics import Metrics
+from prefermab.policies.learned import ByGreedyProba
+from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Rows, Tuning, cut
+from prefermab.rollout import Trajectory
+from prefermab.shaping import SHAPINGS, Samples
 from prefermab.sharding import spread
-
-PROBED_ARMS = 20_000
-"""Arms drawn to learn the scale of features."""
 
 
 class Learner(eqx.Module):
-    """Everything that changes while training. `settled` is the mean of the actor over the epochs
-    in which the price stays: one epoch's actor is a throw of the dice around it."""
+    """Everything that changes in training. `settled` is the mean of the actor over the epochs in
+    which the price stays fixed: a single epoch's actor varies at random around it. `samples` are
+    for StateShaping."""
 
     network: ActorCritic
     settled: eqx.nn.MLP
@@ -38,248 +42,306 @@ class Learner(eqx.Module):
     arms: Arms
     opt_in: OptIn
     epoch: Int[Array, ""]
+    samples: Samples | None = None
 
 
-class Trajectory(eqx.Module):
-    """What an epoch saw, round by round, and the price it was played at."""
+@dataclasses.dataclass(frozen=True)
+class Paper(Recipe):
+    """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters.
 
-    state: Float[Array, "round arm"] | Int[Array, "round arm"]
-    action: Int[Array, "round arm"]
-    reward: Float[Array, "round arm"]
-    cost: Float[Array, "round arm"]
-    last_state: States
-    features: Features
-    opt_in: OptIn
-    price: Float[Array, ""]
+    >>> import prefermab as pm
+    >>> pm.recipes.Paper(epochs=50).pieces[:3]
+    (4, 4, 4)
+    """
+
+    name: ClassVar[str] = "paper"
+    unit: ClassVar[str] = "epoch"
+    may_be_zero: ClassVar[tuple[str, ...]] = ("seed", "freeze")
+
+    epochs: int = 100
+    """Rounds of collecting and learning (n_epochs)."""
+    rounds: int = 100
+    """Rounds played in an epoch (n_steps)."""
+    subepochs: int = 4
+    """Epochs between two updates of the price network (n_subepochs)."""
+    freeze: int = 20
+    """Last epochs in which the price network stays as it is (lambda freeze epochs)."""
+    opt_in: float = 0.8
+    """Chance that an arm is in, redrawn after every price update (training opt-in rate)."""
+    passes: int = 20
+    """Gradient steps on an epoch's data (trains per epoch)."""
+    clip: float = 2.0
+    """How far PPO lets the probability of an action move (agent clip ratio)."""
+    entropy_start: float = 0.5
+    """Weight of the entropy bonus at the start; it falls to a quarter within a block as well."""
+    entropy_end: float = 0.0
+    """Weight of the entropy bonus at the end."""
+    actor_rate: float = 2e-3
+    """Step size of Adam for the actor (actor learning rate)."""
+    critic_rate: float = 2e-3
+    """Step size of Adam for the critic (critic learning rate)."""
+    price_rate: float = 2e-3
+    """Step size of the price network at the start (lambda initial learning rate)."""
+    price_decay: float = 0.99
+    """Factor by which it falls at each update (lambda scheduler discount rate)."""
+    discount: float = 0.9
+    """Discount factor per round."""
+    trace: float = 0.97
+    """λ of generalised advantage estimation."""
+    width: int = 16
+    """Neurons in a hidden layer, tanh."""
+    depth: int = 2
+    """Hidden layers."""
+    shaping: str = "none"
+    """StateShaping of a continuous state: none, isotonic or knn."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount >= 1:
+            raise InputError(f"discount must be below 1 for the recipe paper, not {self.discount}.")
+        if self.shaping not in SHAPINGS:
+            raise unknown("shaping", str(self.shaping), SHAPINGS)
+
+    def check(self, domain: Domain) -> None:
+        if self.shaping != "none" and not isinstance(domain, ContinuousDomain):
+            raise InputError("StateShaping is for continuous states: leave shaping at none.")
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        """A piece is a block of epochs that ends in an update of the price network."""
+        return cut(self.epochs, self.subepochs)
+
+    def init(self, domain: Domain, n_arms: int, key: Key) -> Learner:
+        """Lines 1 to 3: networks, arms, and everyone in."""
+        key_arms, key_net, key_probe = jax.random.split(key, 3)
+        arms = domain.draw_arms(key_arms, n_arms)
+        probed = domain.features(domain.draw_arms(key_probe, PROBED_ARMS))
+        perception = Perception.of(domain, probed, jnp.ones(()), plain=True)
+        networks = ActorCritic.untrained(
+            perception, domain.n_actions, self.width, self.depth, key_net
+        )
+        learner = self.learner(networks, arms)
+        if self.shaping == "none":
+            return learner
+        samples = Samples.none(len(self.pieces), self.rounds * n_arms)
+        return dataclasses.replace(learner, samples=samples)
+
+    def learner(self, networks: ActorCritic, arms: Arms) -> Learner:
+        """These networks before they learn from these arms, everyone in."""
+        actor_state = optax.adam(self.actor_rate).init(eqx.filter(networks.actor, eqx.is_array))
+        critic_state = optax.adam(self.critic_rate).init(eqx.filter(networks.critic, eqx.is_array))
+        everyone, zero = jnp.ones(number_of_arms(arms), bool), jnp.zeros((), int)
+        return Learner(networks, networks.actor, actor_state, critic_state, arms, everyone, zero)
+
+    def step(
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
+    ) -> tuple[Learner, Metrics]:
+        after, metrics, _ = self.block(domain, budget, size, state, key)
+        return after, metrics
+
+    def block(
+        self, domain: Domain, budget: Budget, n_epochs: int, learner: Learner, key: Key
+    ) -> tuple[Learner, Metrics, ActorCritic]:
+        """Lines 4 to 23 for the epochs between two price updates, the update included; also the
+        metrics and the networks of each epoch. Line 24 is in `between`."""
+        key = jax.random.fold_in(key, learner.epoch)
+        key_requests, key_epochs = jax.random.split(key)
+        learner = self.requests(domain, learner, key_requests)
+        arrays, fixed = eqx.partition(learner, eqx.is_array)
+
+        def one_epoch(arrays, key):
+            key_play, key_start = jax.random.split(key)
+            before = eqx.combine(arrays, fixed)
+            trajectory = self.collect(domain, before, key_play, key_start)
+            after, loss = self.improve(before, trajectory)
+            arrays = eqx.filter(after, eqx.is_array)
+            return arrays, (measure(trajectory, loss), arrays.network, trajectory)
+
+        keys = jax.random.split(key_epochs, n_epochs)
+        arrays, (metrics, networks, trajectories) = jax.lax.scan(one_epoch, arrays, keys)
+        last = jax.tree.map(lambda x: x[-1], trajectories)
+        after = self.update_price(budget, eqx.combine(arrays, fixed), last)
+        if after.samples is not None:
+            # The reward of a decision is that of the next state.
+            states = jnp.concatenate([last.state[1:], last.last_state[None]])
+            after = dataclasses.replace(after, samples=after.samples.add(states, last.reward))
+        return after, metrics, eqx.combine(networks, fixed.network)
+
+    def requests(self, domain: Domain, learner: Learner, key: Key) -> Learner:
+        """Lines 5 to 10: who is in is drawn anew, and newcomers bring dynamics of their own. Places
+        are as many as arms, so that every request is accepted; the rest are dummies."""
+        key_opt_in, key_arms = jax.random.split(key)
+        n_arms = learner.opt_in.shape[0]
+        opt_in = redraw(key_opt_in, n_arms, self.opt_in)
+        opt_in = jnp.where(jnp.any(opt_in), opt_in, True)
+        new = opt_in & ~learner.opt_in
+        fresh = domain.draw_arms(key_arms, n_arms)
+
+        def replaced(old, drawn):
+            return jnp.where(new.reshape(-1, *[1] * (old.ndim - 1)), drawn, old)
+
+        arms = jax.tree.map(replaced, learner.arms, fresh)
+        return eqx.tree_at(lambda it: (it.arms, it.opt_in), learner, (arms, opt_in))
+
+    def collect(self, domain: Domain, learner: Learner, key: Key, key_start: Key) -> Trajectory:
+        """Lines 11 to 20: the price of the epoch, and every arm played as the actor samples."""
+        net, arms, n_arms = learner.network, spread(learner.arms), learner.opt_in.shape[0]
+        state = spread(jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms))
+        features = jnp.where(learner.opt_in[:, None], domain.features(arms), 0.0)
+        costs = jax.vmap(domain.costs)(arms)
+        price = net.price(jnp.where(learner.opt_in, state, 0), features, learner.opt_in)
+
+        def one_round(state, key):
+            key_action, key_step = jax.random.split(key)
+            action = jax.random.categorical(key_action, net.logits_of(state, features, price))
+            after = jax.vmap(domain.step)(jax.random.split(key_step, n_arms), arms, state, action)
+            reward = jax.vmap(domain.reward_at)(arms, after)
+            cost = jnp.take_along_axis(costs, action[:, None], axis=1)[:, 0]
+            return after, (state, action, reward, cost)
+
+        last, (states, action, reward, cost) = jax.lax.scan(
+            one_round, state, jax.random.split(key, self.rounds)
+        )
+        return Trajectory(states, action, reward, cost, last, features, learner.opt_in, price)
+
+    def improve(self, learner: Learner, seen: Trajectory) -> tuple[Learner, Float[Array, ""]]:
+        """Line 21: PPO with feature-based values, several passes over the epoch's data."""
+        net = learner.network
+        at = (seen.state, seen.features, seen.price)
+        values = net.in_every_round(net.values_of, *at)
+        last = net.values_of(seen.last_state, seen.features, seen.price)
+        paid = seen.reward - seen.price * seen.cost
+        gain = losses.advantages(paid, values, last, self.discount, self.trace)
+        inside = jnp.broadcast_to(seen.opt_in, gain.shape)
+        target = gain + values
+        chosen = seen.action[..., None]
+        before = jax.nn.log_softmax(net.in_every_round(net.logits_of, *at))
+        before = jnp.take_along_axis(before, chosen, axis=-1)[..., 0]
+        weight = self.entropy_weight(learner.epoch)
+
+        def actor_loss(actor: eqx.nn.MLP) -> Float[Array, ""]:
+            moved = eqx.tree_at(lambda n: n.actor, net, actor)
+            logits = net.in_every_round(moved.logits_of, *at)
+            now = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=-1)[..., 0]
+            gained = losses.clipped_gain(jnp.exp(now - before), gain, self.clip)
+            return -losses.mean_over(inside, gained + weight * losses.entropy(logits))
+
+        def critic_loss(critic: eqx.nn.MLP) -> Float[Array, ""]:
+            moved = eqx.tree_at(lambda n: n.critic, net, critic)
+            error = net.in_every_round(moved.values_of, *at) - target
+            return losses.mean_over(inside, error**2)
+
+        actor, actor_state, _ = losses.descend(
+            actor_loss, net.actor, learner.actor_state, self.actor_rate, self.passes
+        )
+        critic, critic_state, loss = losses.descend(
+            critic_loss, net.critic, learner.critic_state, self.critic_rate, self.passes
+        )
+        epoch = learner.epoch + 1
+        after = dataclasses.replace(
+            learner,
+            network=eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic)),
+            settled=losses.running_mean(
+                learner.settled, actor, epoch - (self.epochs - self.freeze)
+            ),
+            actor_state=actor_state,
+            critic_state=critic_state,
+            epoch=epoch,
+        )
+        return after, loss
+
+    def entropy_weight(self, epoch: Int[Array, ""]) -> Float[Array, ""]:
+        """From start to end over training, and from that towards 0 within every block."""
+        along = epoch / jnp.maximum(self.epochs - 1, 1)
+        level = self.entropy_start + along * (self.entropy_end - self.entropy_start)
+        return level * (1 - (epoch % self.subepochs) / self.subepochs)
+
+    def update_price(self, budget: Budget, learner: Learner, seen: Trajectory) -> Learner:
+        """Line 23: one step of the price network along Prop. 2, none in the last epochs."""
+        spending = jnp.sum(jnp.where(seen.opt_in, seen.cost, 0.0), axis=1)
+        slope = losses.price_slope(spending, budget, self.discount)
+        rate = self.price_rate * self.price_decay ** (learner.epoch // self.subepochs)
+        rate = jnp.where(learner.epoch > self.epochs - self.freeze, 0.0, rate)
+        state = jnp.where(seen.opt_in, seen.state[0], 0)
+
+        def price(pricing: PriceNetwork) -> Float[Array, ""]:
+            net = eqx.tree_at(lambda n: n.pricing, learner.network, pricing)
+            return net.price(state, seen.features, seen.opt_in)
+
+        along = eqx.filter_grad(price)(learner.network.pricing)
+        update = jax.tree.map(lambda g: -rate * slope * g, along)
+        pricing = eqx.apply_updates(learner.network.pricing, update)
+        return eqx.tree_at(lambda it: it.network.pricing, learner, pricing)
+
+    def between(self, domain: Domain, states: Any) -> Any:
+        """Line 24: the reward estimate of StateShaping (Algorithm 2), fitted to all samples so
+        far."""
+        if self.shaping == "none":
+            return states
+        codes = states.samples.codes(np.asarray(domain.cells, float), self.shaping)
+        where = lambda it: it.network.perception.codes  # noqa: E731
+        return eqx.tree_at(where, states, jnp.asarray(codes, jnp.float32))
+
+    def trained(self, state: Learner) -> ActorCritic:
+        """The networks with the settled actor."""
+        return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
+
+    def collapsed(self, rows: Rows, budget: float) -> int | None:
+        """In each of the last epochs every arm gets the same action for certain, so that nothing is
+        learned any more, though the budget allows some but not all of it."""
+        acted = rows["acted"]
+        last = acted[-self.subepochs :]
+        never = (last == 0).all() and budget > 0
+        always = (last == 1).all() and rows["spending"][-1] > 1.25 * budget
+        if not never and not always:
+            return None
+        other = np.flatnonzero(acted != acted[-1])
+        return int(rows[self.unit][other[-1] + 1 if other.size else 0])
+
+    def network(self, shape: Shape, key: Key) -> ActorCritic:
+        blank = Perception.blank(shape, plain=True)
+        return ActorCritic.untrained(blank, shape.actions, self.width, self.depth, key)
+
+    def policy(self, network: ActorCritic) -> ByGreedyProba:
+        return ByGreedyProba(network)
+
+    def finetune(
+        self, tuning: Tuning, domain: Domain, net: ActorCritic, arms: Arms, budget: Budget, key: Key
+    ) -> ActorCritic:
+        """Algorithm 1 on these arms, everyone in, without an entropy bonus."""
+        rate, sizes = tuning.learning_rate, (tuning.epochs, tuning.rounds, tuning.passes)
+        own = dict(zip(("epochs", "rounds", "passes"), sizes, strict=True))
+        own |= {"actor_rate": rate, "critic_rate": rate, "entropy_start": 0.0, "opt_in": 1.0}
+        recipe = dataclasses.replace(self, **own, freeze=0, shaping="none")
+        return recipe.learn_on(domain, budget, recipe.learner(net, arms), key)
+
+    def learn_on(
+        self,
+        domain: Domain,
+        budget: Budget,
+        learner: Learner,
+        key: Key,
+        progress: Callable[[float, str], None] | None = None,
+    ) -> ActorCritic:
+        """Algorithm 1 on fixed arms; the networks after each epoch, stacked."""
+        blocks, done = [], 0
+        for epochs in self.pieces:
+            learner, _, networks = _block(self, domain, budget, epochs, learner, key)
+            blocks.append(eqx.filter(networks, eqx.is_array))
+            done += epochs
+            if progress is not None:
+                progress(done / self.epochs, f"epoch {done}")
+        # NumPy joins them: JAX would compile for each shape.
+        joined = jax.tree.map(lambda *parts: jnp.asarray(np.concatenate(parts)), *blocks)
+        return eqx.combine(joined, eqx.filter(learner.network, eqx.is_array, inverse=True))
 
 
-class Block(eqx.Module):
-    """What came of a block: metrics and networks of each epoch, and what the last one saw."""
-
-    metrics: Metrics
-    networks: ActorCritic
-    last: Trajectory
-
-
-def network(config: Paper, perception: Perception, n_actions: int, key: Key) -> ActorCritic:
-    """Untrained networks behind a given perception."""
-    keys = jax.random.split(key, 4)
-    code, n_features = perception.codes.shape[1], perception.mean.shape[0]
-    sizes = (config.width, config.depth, jnp.tanh)
-    each = mlp(code + n_features + 1, config.width, config.width, 1, jnp.tanh, keys[0])
-    together = mlp(config.width, 1, config.width, 1, jnp.tanh, keys[1])
-    # A price that comes down from above sorts arms by who is worth it at all; one that starts too
-    # low teaches the actor to serve everyone, with odds that it cannot unlearn.
-    together = eqx.tree_at(lambda net: net.layers[-1].bias, together, replace_fn=lambda b: b + 0.5)
-    return ActorCritic(
-        perception,
-        mlp(perception.size, n_actions, *sizes, keys[2]),
-        mlp(perception.size, 1, *sizes, keys[3]),
-        PriceNetwork(each, together),
-    )
-
-
-def start(config: Paper, domain: Domain, n_arms: int, key: Key) -> Learner:
-    """Lines 1 to 3: networks, arms, and everyone in."""
-    key_arms, key_net, key_probe = jax.random.split(key, 3)
-    arms = domain.draw_arms(key_arms, n_arms)
-    probed = domain.features(domain.draw_arms(key_probe, PROBED_ARMS))
-    perception = Perception.of(domain, probed, jnp.ones(()), plain=True)
-    made = network(config, perception, domain.n_actions, key_net)
-    return learner_of(config, made, arms, n_arms)
-
-
-def learner_of(config: Paper, made: ActorCritic, arms: Arms, n_arms: int) -> Learner:
-    """These networks about to learn from these arms, everyone in."""
-    actor_state = optax.adam(config.actor_rate).init(eqx.filter(made.actor, eqx.is_array))
-    critic_state = optax.adam(config.critic_rate).init(eqx.filter(made.critic, eqx.is_array))
-    everyone = jnp.ones(n_arms, bool)
-    zero = jnp.zeros((), int)
-    return Learner(made, made.actor, actor_state, critic_state, arms, everyone, zero)
-
-
-def block(
-    config: Paper,
-    domain: Domain,
-    budget: Float[Array, ""],
-    n_epochs: int,
-    learner: Learner,
-    key: Key,
-) -> tuple[Learner, Block]:
-    """Lines 4 to 25 for the epochs between two price updates, the update included."""
-    key = jax.random.fold_in(key, learner.epoch)
-    key_requests, key_epochs = jax.random.split(key)
-    learner = requests(config, domain, learner, key_requests)
-    arrays, fixed = eqx.partition(learner, eqx.is_array)
-
-    def one_epoch(arrays, key):
-        key_play, key_start = jax.random.split(key)
-        before = eqx.combine(arrays, fixed)
-        trajectory = collect(config, domain, before, key_play, key_start)
-        after, loss = improve(config, before, trajectory)
-        arrays = eqx.filter(after, eqx.is_array)
-        return arrays, (measure(trajectory, loss), arrays.network, trajectory)
-
-    keys = jax.random.split(key_epochs, n_epochs)
-    arrays, (metrics, networks, trajectories) = jax.lax.scan(one_epoch, arrays, keys)
-    learner = eqx.combine(arrays, fixed)
-    last = jax.tree.map(lambda x: x[-1], trajectories)
-    seen = Block(metrics, eqx.combine(networks, fixed.network), last)
-    return update_price(config, budget, learner, last), seen
-
-
-def requests(config: Paper, domain: Domain, learner: Learner, key: Key) -> Learner:
-    """Lines 5 to 10: who is in is drawn anew, and newcomers bring dynamics of their own. Places
-    are as many as arms, so that every request is accepted; the rest are dummies."""
-    key_opt_in, key_arms = jax.random.split(key)
-    n_arms = learner.opt_in.shape[0]
-    opt_in = redraw(key_opt_in, n_arms, config.opt_in)
-    opt_in = jnp.where(jnp.any(opt_in), opt_in, True)
-    new = opt_in & ~learner.opt_in
-    fresh = domain.draw_arms(key_arms, n_arms)
-
-    def taken(old, drawn):
-        return jnp.where(new.reshape(-1, *[1] * (old.ndim - 1)), drawn, old)
-
-    arms = jax.tree.map(taken, learner.arms, fresh)
-    return eqx.tree_at(lambda it: (it.arms, it.opt_in), learner, (arms, opt_in))
-
-
-def collect(
-    config: Paper, domain: Domain, learner: Learner, key: Key, key_start: Key
-) -> Trajectory:
-    """Lines 11 to 20: the price of the epoch, and every arm played by the actor's own odds."""
-    net, arms, n_arms = learner.network, spread(learner.arms), learner.opt_in.shape[0]
-    state = spread(jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms))
-    features = jnp.where(learner.opt_in[:, None], domain.features(arms), 0.0)
-    costs = jax.vmap(domain.costs)(arms)
-    price = net.price(jnp.where(learner.opt_in, state, 0), features, learner.opt_in)
-
-    def one_round(state, key):
-        key_action, key_step = jax.random.split(key)
-        action = jax.random.categorical(key_action, net.logits_of(state, features, price))
-        after = jax.vmap(domain.step)(jax.random.split(key_step, n_arms), arms, state, action)
-        reward = jax.vmap(domain.reward_at)(arms, after)
-        cost = jnp.take_along_axis(costs, action[:, None], axis=1)[:, 0]
-        return after, (state, action, reward, cost)
-
-    last, (states, action, reward, cost) = jax.lax.scan(
-        one_round, state, jax.random.split(key, config.rounds)
-    )
-    return Trajectory(states, action, reward, cost, last, features, learner.opt_in, price)
-
-
-def improve(config: Paper, learner: Learner, seen: Trajectory) -> tuple[Learner, Float[Array, ""]]:
-    """Line 21: PPO with feature-based values, several passes over the epoch's data."""
-    net = learner.network
-    over_rounds = functools.partial(in_every_round, seen, net.perception)
-    values = over_rounds(net.values_of)
-    last = net.values_of(seen.last_state, seen.features, seen.price)
-    paid = seen.reward - seen.price * seen.cost
-    gain = advantages(paid, values, last, config.discount, config.trace)
-    inside = jnp.broadcast_to(seen.opt_in, gain.shape)
-    target = gain + values
-    chosen = seen.action[..., None]
-    before = jax.nn.log_softmax(over_rounds(net.logits_of))
-    before = jnp.take_along_axis(before, chosen, axis=-1)[..., 0]
-    weight = entropy_weight(config, learner.epoch)
-
-    def actor_loss(actor: eqx.nn.MLP) -> Float[Array, ""]:
-        moved = eqx.tree_at(lambda n: n.actor, net, actor)
-        logits = over_rounds(moved.logits_of)
-        now = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=-1)[..., 0]
-        gained = clipped_gain(jnp.exp(now - before), gain, config.clip)
-        return -mean_over(inside, gained + weight * entropy(logits))
-
-    def critic_loss(critic: eqx.nn.MLP) -> Float[Array, ""]:
-        moved = eqx.tree_at(lambda n: n.critic, net, critic)
-        error = over_rounds(moved.values_of) - target
-        return mean_over(inside, error**2)
-
-    actor, actor_state, _ = descend(
-        actor_loss, net.actor, learner.actor_state, config.actor_rate, config.passes
-    )
-    critic, critic_state, loss = descend(
-        critic_loss, net.critic, learner.critic_state, config.critic_rate, config.passes
-    )
-    epoch = learner.epoch + 1
-    after = Learner(
-        eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic)),
-        mean_so_far(learner.settled, actor, epoch - (config.epochs - config.freeze)),
-        actor_state,
-        critic_state,
-        learner.arms,
-        learner.opt_in,
-        epoch,
-    )
-    return after, loss
-
-
-def in_every_round(seen: Trajectory, perception: Perception, asked: Callable):
-    """A network's answers in every round; where states are few, it is asked once for each."""
-    n_rounds, n_arms = seen.state.shape
-    states = jnp.arange(perception.points.size)
-    each = jax.vmap(asked, in_axes=(0, None, None))
-    if perception.continuous or states.size >= n_rounds:
-        return each(seen.state, seen.features, seen.price)
-    everywhere = jnp.broadcast_to(states[:, None], (states.size, n_arms))
-    return each(everywhere, seen.features, seen.price)[seen.state, jnp.arange(n_arms)]
-
-
-def mean_so_far(mean, new, epochs: Int[Array, ""]):
-    """The mean of a network over the last so many epochs; before them, the network itself."""
-    many = jnp.maximum(epochs, 1)
-    return jax.tree.map(
-        lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new
-    )
-
-
-def descend(loss, part, state, rate: float, passes: int):
-    """Several steps of Adam on one loss; the part, Adam's memory and the last loss."""
-    adam = optax.adam(rate)
-    arrays, fixed = eqx.partition(part, eqx.is_array)
-
-    def one_pass(carry, _):
-        arrays, state = carry
-        value, slope = jax.value_and_grad(lambda a: loss(eqx.combine(a, fixed)))(arrays)
-        update, state = adam.update(slope, state)
-        return (optax.apply_updates(arrays, update), state), value
-
-    (arrays, state), values = jax.lax.scan(one_pass, (arrays, state), None, length=passes)
-    return eqx.combine(arrays, fixed), state, values[-1]
-
-
-def entropy_weight(config: Paper, epoch: Int[Array, ""]) -> Float[Array, ""]:
-    """From start to end over training, and from that towards 0 within every block."""
-    along = epoch / jnp.maximum(config.epochs - 1, 1)
-    level = config.entropy_start + along * (config.entropy_end - config.entropy_start)
-    return level * (1 - (epoch % config.subepochs) / config.subepochs)
-
-
-def update_price(
-    config: Paper, budget: Float[Array, ""], learner: Learner, seen: Trajectory
-) -> Learner:
-    """Line 23: one step of the price network along Prop. 2, none in the last epochs."""
-    spending = jnp.sum(jnp.where(seen.opt_in, seen.cost, 0.0), axis=1)
-    slope = price_slope(spending, budget, config.discount)
-    updates = learner.epoch // config.subepochs
-    rate = config.price_rate * config.price_decay**updates
-    rate = jnp.where(learner.epoch > config.epochs - config.freeze, 0.0, rate)
-    state = jnp.where(seen.opt_in, seen.state[0], 0)
-
-    def price(pricing: PriceNetwork) -> Float[Array, ""]:
-        net = eqx.tree_at(lambda n: n.pricing, learner.network, pricing)
-        return net.price(state, seen.features, seen.opt_in)
-
-    along = eqx.filter_grad(price)(learner.network.pricing)
-    step = jax.tree.map(lambda g: -rate * slope * g, along)
-    pricing = eqx.apply_updates(learner.network.pricing, step)
-    return eqx.tree_at(lambda it: it.network.pricing, learner, pricing)
+_block = eqx.filter_jit(Paper.block)
 
 
 def measure(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
     """How an epoch went, of those who are in."""
     inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
     spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))
-    acted = mean_over(inside, (seen.action > 0).astype(jnp.float32))
-    return Metrics(mean_over(inside, seen.reward), spending, seen.price, acted, loss)
+    acted = losses.mean_over(inside, (seen.action > 0).astype(jnp.float32))
+    return Metrics(losses.mean_over(inside, seen.reward), spending, seen.price, acted, loss)

@@ -1,12 +1,12 @@
-"""What the recipes that learn by regression share: the network of worths, its training loop, and
-how it is measured on the way. They differ in where a batch's worths come from: `sweep` samples
-them, `exact` computes them.
+"""What the recipes that learn worths at swept prices share: the network of worths, its training
+loop, and how it is measured on the way. They differ in where a batch's worths come from: `sweep`
+samples them, `exact` computes them.
 """
 
+import abc
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,28 +14,31 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arms, Features, Key, States
-from prefermab.config import Regression, Tuning
+from prefermab.arms import Arms, Budget, Features, Key, States, number_of_arms
 from prefermab.domains.base import Domain
-from prefermab.networks import Perception, Worth, mlp
+from prefermab.errors import InputError
+from prefermab.networks import Perception, Shape, Worth, mlp
 from prefermab.policies.learned import BySweep
-from prefermab.recipes.metrics import Metrics
+from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, cut
 from prefermab.rollout import observe
 from prefermab.sharding import spread
 
-PROBED_ARMS = 20_000
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
+"""Size of the programme on which a network is measured between two pieces of training."""
+
+STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
+"""A piece has at least so many steps, and more where there would be too many pieces."""
 
 
 class Learner(eqx.Module):
-    """Everything that changes while training."""
+    """Everything that changes in training. `slow` is an average of the network over the last steps;
+    `memory` is what a recipe keeps from step to step."""
 
     worth: Worth
     slow: Worth
     optimiser: optax.OptState
     step: Int[Array, ""]
-    kept: Any = None
-    """What a recipe keeps from step to step."""
+    memory: Any = None
 
 
 class Batch(eqx.Module):
@@ -47,125 +50,161 @@ class Batch(eqx.Module):
     worth: Float[Array, "arm act"]
 
 
-class Teacher(NamedTuple):
-    """Where the worths that a recipe learns come from. `slow` is the network's slow copy, for who
-    needs a value of next states."""
+@dataclasses.dataclass(frozen=True)
+class Regression(Recipe):
+    """A recipe that fits a network to worths of actions at swept prices."""
 
-    prepare: Callable[[Any, Domain, Worth, Key], Any]
-    """(config, domain, slow, key) to what is kept from step to step."""
-    teach: Callable[[Any, Domain, Worth, Any, Int[Array, ""], Key], tuple[Any, Batch]]
-    """(config, domain, slow, kept, step, key) to what is kept now, and a batch."""
-    of_arms: Callable[[Any, Domain, Worth, Arms, int, Key], Batch]
-    """(config, domain, slow, arms, n_arms, key) to a batch of these very arms."""
-    value_weight: float
-    """How much the value of waiting counts in the loss; deciding does without it."""
+    may_be_undiscounted: ClassVar[bool] = False
+    value_weight: ClassVar[float] = 0.0
+    """Weight of the value of waiting in the loss; deciding does without it."""
+
+    steps: int = 6000
+    """Gradient steps, each on new arms."""
+    arms: int = 512
+    """Arms drawn for each step, each with a price of its own."""
+    width: int = 64
+    """Neurons in a hidden layer."""
+    depth: int = 2
+    """Hidden layers."""
+    learning_rate: float = 3e-3
+    """Of Adam at the start; it falls to 0 along a cosine."""
+    discount: float = 0.8
+    """Discount factor per round."""
+    target_rate: float = 0.02
+    """How far the slow copy, which is kept, moves towards the network in a step."""
+    masked: float = 0.5
+    """Share of training arms with hidden features, so that unknown ones cost little."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount > 1 or (self.discount == 1 and not self.may_be_undiscounted):
+            limit = "at most 1" if self.may_be_undiscounted else "below 1"
+            raise InputError(
+                f"discount must be {limit} for the recipe {self.name}, not {self.discount}."
+            )
+
+    @abc.abstractmethod
+    def prepare(self, domain: Domain, slow: Worth, key: Key) -> Any:
+        """What is kept from step to step, before the first."""
+
+    @abc.abstractmethod
+    def teach(
+        self, domain: Domain, slow: Worth, memory: Any, step: Int[Array, ""], key: Key
+    ) -> tuple[Any, Batch]:
+        """What is kept after a step, and the batch to learn from; `slow` values next states."""
+
+    @abc.abstractmethod
+    def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
+        """A batch of these very arms."""
+
+    @property
+    def rounds_ahead(self) -> float:
+        """Rounds that a lasting gain of 1 a round is worth."""
+        return 1 / (1 - self.discount) if self.discount < 1 else math.inf
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        return cut(self.steps, max(STEPS_IN_A_PIECE, -(-self.steps // MOST_PIECES)))
+
+    def init(self, domain: Domain, n_arms: int, key: Key) -> Learner:
+        """An untrained network that sees arms of this domain on a common scale."""
+        key_probe, key_net = jax.random.split(key)
+        arms = domain.draw_arms(key_probe, PROBED_ARMS)
+        ceiling = self.price_ceiling(domain, key_probe)
+        perception = Perception.of(domain, domain.features(arms), ceiling)
+        learner = self.learner(self.worth(perception, domain.n_actions, key_net))
+        memory = self.prepare(domain, learner.slow, jax.random.fold_in(key, 1))
+        return dataclasses.replace(learner, memory=memory)
+
+    def price_ceiling(self, domain: Domain, key: Key) -> Float[Array, ""]:
+        """Above this price no action is worth its cost: at most it moves an arm from the worst
+        state to the best for good."""
+        arms = domain.draw_arms(key, PROBED_ARMS)
+        states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
+        rewards = jax.vmap(domain.reward_at)(arms, states)
+        costs = jax.vmap(domain.costs)(arms)
+        cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
+        price = (rewards.max() - rewards.min()) * self.rounds_ahead / cheapest
+        return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
+
+    def learner(self, worth: Worth) -> Learner:
+        """This network before its first step."""
+        state = self.optimiser().init(eqx.filter(worth.layers, eqx.is_array))
+        return Learner(worth, worth, state, jnp.zeros((), int))
+
+    def optimiser(self) -> optax.GradientTransformation:
+        """Adam on clipped gradients, its step size falling to 0."""
+        schedule = optax.cosine_decay_schedule(self.learning_rate, self.steps)
+        return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
+
+    def step(
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
+    ) -> tuple[Learner, Metrics]:
+        """So many gradient steps, and one row of metrics. A step's randomness depends on its number
+        only."""
+        arrays, fixed = eqx.partition(state, eqx.is_array)
+
+        def one_step(_, carry):
+            arrays, total = carry
+            before = eqx.combine(arrays, fixed)
+            key_step = jax.random.fold_in(key, before.step)
+            memory, batch = self.teach(domain, before.slow, before.memory, before.step, key_step)
+            ready = dataclasses.replace(before, memory=memory)
+            loss, after = self.improve(ready, spread(batch))
+            return eqx.filter(after, eqx.is_array), total + loss
+
+        arrays, total = jax.lax.fori_loop(0, size, one_step, (arrays, jnp.zeros(())))
+        after = eqx.combine(arrays, fixed)
+        measured = measure(domain, after.slow, n_arms, budget, key)
+        measured = eqx.tree_at(lambda it: it.loss, measured, total / size)
+        return after, jax.tree.map(lambda value: value[None], measured)
+
+    def improve(self, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
+        """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
+        perception = learner.worth.perception
+        error = eqx.filter_value_and_grad(fit_error)
+        loss, slope = error(learner.worth.layers, perception, batch, self.value_weight)
+        update, state = self.optimiser().update(slope, learner.optimiser)
+        layers = eqx.apply_updates(learner.worth.layers, update)
+        new, fixed = eqx.partition(layers, eqx.is_array)
+        old = eqx.filter(learner.slow.layers, eqx.is_array)
+        mixed: Any = optax.incremental_update(new, old, self.target_rate)
+        worth, slow = Worth(perception, layers), Worth(perception, eqx.combine(mixed, fixed))
+        return loss, Learner(worth, slow, state, learner.step + 1, learner.memory)
+
+    def trained(self, state: Learner) -> Worth:
+        """The slow copy: an average over the last steps, and steadier for it."""
+        return state.slow
+
+    def network(self, shape: Shape, key: Key) -> Worth:
+        return self.worth(Perception.blank(shape, plain=False), shape.actions, key)
+
+    def worth(self, perception: Perception, n_actions: int, key: Key) -> Worth:
+        """An untrained network behind a given perception."""
+        layers = mlp(perception.size, n_actions, self.width, self.depth, jax.nn.silu, key)
+        return Worth(perception, layers)
+
+    def policy(self, network: Worth) -> BySweep:
+        return BySweep(network)
+
+    def finetune(
+        self, tuning: Tuning, domain: Domain, net: Worth, arms: Arms, budget: Budget, key: Key
+    ) -> Worth:
+        """In an epoch every action is tried in `rounds` states of every arm; later epochs look at
+        earlier tries again."""
+        steps = tuning.epochs * tuning.passes
+        recipe = dataclasses.replace(self, steps=steps, learning_rate=tuning.learning_rate)
+        return _learn_from(recipe, tuning, domain, net, arms, key)
 
 
-def network(config: Regression, perception: Perception, n_actions: int, key: Key) -> Worth:
-    """An untrained network behind a given perception."""
-    layers = mlp(perception.size, n_actions, config.width, config.depth, jax.nn.silu, key)
-    return Worth(perception, layers)
-
-
-def start(teacher: Teacher, config: Regression, domain: Domain, key: Key) -> Learner:
-    """An untrained network that sees arms of this domain rightly scaled."""
-    key_probe, key_net = jax.random.split(key)
-    arms = domain.draw_arms(key_probe, PROBED_ARMS)
-    dearest = highest_price(config, domain, key_probe)
-    perception = Perception.of(domain, domain.features(arms), dearest)
-    made = learner_of(config, network(config, perception, domain.n_actions, key_net))
-    kept = teacher.prepare(config, domain, made.slow, jax.random.fold_in(key, 1))
-    return dataclasses.replace(made, kept=kept)
-
-
-def learner_of(config: Regression, worth: Worth) -> Learner:
-    """This network about to learn."""
-    state = optimiser(config).init(eqx.filter(worth.layers, eqx.is_array))
-    return Learner(worth, worth, state, jnp.zeros((), int))
-
-
-def highest_price(config: Regression, domain: Domain, key: Key) -> Float[Array, ""]:
-    """No action is worth more, per unit of cost: at most it moves an arm from the worst state to
-    the best for good, which earns (highest reward - lowest) / (1 - discount), or that times the
-    horizon."""
-    arms = domain.draw_arms(key, PROBED_ARMS)
-    states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
-    rewards = jax.vmap(domain.reward_at)(arms, states)
-    costs = jax.vmap(domain.costs)(arms)
-    cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
-    ahead = 1 / (1 - config.discount) if config.discount < 1 else math.inf
-    ahead = min(ahead, getattr(config, "horizon", math.inf))
-    price = (rewards.max() - rewards.min()) * ahead / cheapest
-    return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
-
-
-def optimiser(config: Regression) -> optax.GradientTransformation:
-    """Adam on clipped gradients, its step size falling to 0."""
-    schedule = optax.cosine_decay_schedule(config.learning_rate, config.steps)
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
-
-
-def train(
-    teacher: Teacher,
-    config: Regression,
-    domain: Domain,
-    learner: Learner,
-    key: Key,
-    n_steps: Int[Array, ""],
-) -> tuple[Learner, Float[Array, ""]]:
-    """`n_steps` more steps, and their mean loss. The key is the whole training's: a step's
-    randomness depends on its number only, so a training cut in two is the same training."""
-
-    arrays, fixed = eqx.partition(learner, eqx.is_array)
-
-    def one_step(_, carry):
-        arrays, total = carry
-        before = eqx.combine(arrays, fixed)
-        key_step = jax.random.fold_in(key, before.step)
-        kept, batch = teacher.teach(config, domain, before.slow, before.kept, before.step, key_step)
-        ready = dataclasses.replace(before, kept=kept)
-        loss, after = improve(teacher, config, ready, spread(batch))
-        return eqx.filter(after, eqx.is_array), total + loss
-
-    arrays, total = jax.lax.fori_loop(0, n_steps, one_step, (arrays, jnp.zeros(())))
-    return eqx.combine(arrays, fixed), total / n_steps
-
-
-def improve(
-    teacher: Teacher, config: Regression, learner: Learner, batch: Batch
-) -> tuple[Float[Array, ""], Learner]:
-    """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
-    perception = learner.worth.perception
-    error = eqx.filter_value_and_grad(fit_error)
-    loss, slope = error(learner.worth.layers, perception, batch, teacher.value_weight)
-    update, state = optimiser(config).update(slope, learner.optimiser)
-    layers = eqx.apply_updates(learner.worth.layers, update)
-    slow = eqx.apply_updates(
-        learner.slow.layers,
-        jax.tree.map(
-            lambda new, old: config.target_rate * (new - old),
-            eqx.filter(layers, eqx.is_array),
-            eqx.filter(learner.slow.layers, eqx.is_array),
-        ),
-    )
-    worth, slow = Worth(perception, layers), Worth(perception, slow)
-    return loss, Learner(worth, slow, state, learner.step + 1, learner.kept)
-
-
-def tune(
-    teacher: Teacher,
-    config: Regression,
-    tuning: Tuning,
-    domain: Domain,
-    worth: Worth,
-    arms: Arms,
-    n_arms: int,
-    key: Key,
+@eqx.filter_jit
+def _learn_from(
+    recipe: Regression, tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, key: Key
 ) -> Worth:
-    """The network after each epoch of learning from these arms only, stacked. In an epoch every
-    action is tried in `rounds` states of every arm; later epochs look at earlier tries again."""
+    """The network after each epoch of learning from these arms only, stacked."""
     many = jax.tree.map(lambda x: jnp.repeat(x, tuning.rounds, axis=0), arms)
-    arrays, fixed = eqx.partition(learner_of(config, worth), eqx.is_array)
+    size = number_of_arms(many)
+    arrays, fixed = eqx.partition(recipe.learner(worth), eqx.is_array)
 
     def one_epoch(arrays, epoch):
         def one_pass(number, arrays):
@@ -174,16 +213,24 @@ def tune(
             again = jax.random.randint(jax.random.fold_in(key, before.step), (), 0, epoch + 1)
             chosen = jnp.where(number == 0, epoch, again)
             key_tries = jax.random.fold_in(jax.random.fold_in(key, 1), chosen)
-            tries = teacher.of_arms(
-                config, domain, before.slow, many, n_arms * tuning.rounds, key_tries
-            )
-            return eqx.filter(improve(teacher, config, before, tries)[1], eqx.is_array)
+            tries = recipe.batch(domain, before.slow, many, size, key_tries)
+            return eqx.filter(recipe.improve(before, tries)[1], eqx.is_array)
 
         arrays = jax.lax.fori_loop(0, tuning.passes, one_pass, arrays)
         return arrays, arrays.slow
 
     _, slow = jax.lax.scan(one_epoch, arrays, jnp.arange(tuning.epochs))
     return eqx.combine(slow, fixed.slow)
+
+
+def fit_error(
+    layers: eqx.nn.MLP, perception: Perception, batch: Batch, value_weight: float
+) -> Float[Array, ""]:
+    """Squared error of the gains and, less important, of the value of waiting."""
+    values, gains = jax.vmap(Worth(perception, layers))(batch.state, batch.features, batch.price)
+    waiting = batch.worth[:, 0]
+    of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
+    return jnp.mean(of_acting) + value_weight * jnp.mean((values - waiting) ** 2)
 
 
 def mask_some(key: Key, features: Features, share: float) -> Features:
@@ -202,21 +249,9 @@ def some_prices(key: Key, highest: Float[Array, ""], shape: tuple[int, ...]) -> 
     return highest * jax.random.uniform(key, shape) ** 2
 
 
-def fit_error(
-    layers: eqx.nn.MLP, perception: Perception, batch: Batch, value_weight: float
-) -> Float[Array, ""]:
-    """Squared error of the gains and, less important, of the value of waiting."""
-    values, gains = jax.vmap(Worth(perception, layers))(batch.state, batch.features, batch.price)
-    waiting = batch.worth[:, 0]
-    of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
-    return jnp.mean(of_acting) + value_weight * jnp.mean((values - waiting) ** 2)
-
-
-def measure(
-    domain: Domain, worth: Worth, n_arms: int, budget: Float[Array, ""], key: Key
-) -> Metrics:
-    """How a programme of fresh arms fares under what has been learned. A large one is measured on
-    a part of it, with its share of the budget."""
+def measure(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key: Key) -> Metrics:
+    """How a programme of new arms fares under what has been learned. A large one is measured on a
+    part of it, with its share of the budget."""
     key_arms, key_start, key_play = jax.random.split(key, 3)
     places = min(n_arms, MEASURED_ARMS)
     budget = budget * places / n_arms

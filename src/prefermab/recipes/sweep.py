@@ -12,47 +12,62 @@ There is no price network and no policy gradient; any number of arms and any bud
 searching for the price when deciding.
 """
 
+import dataclasses
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from prefermab.arms import Arms, Key
-from prefermab.config import Sweep
 from prefermab.domains.base import Domain
 from prefermab.networks import Worth
-from prefermab.recipes.regression import Batch, mask_some, some_prices
+from prefermab.recipes.regression import Batch, Regression, mask_some, some_prices
 
 
-def prepare(config: Sweep, domain: Domain, slow: Worth, key: Key) -> None:
-    """Nothing is kept from step to step."""
-    del config, domain, slow, key
+@dataclasses.dataclass(frozen=True)
+class Sweep(Regression):
+    """Prices are swept in training and searched when deciding; learns from sampled steps only.
 
+    >>> import prefermab as pm
+    >>> model = pm.pretrain(pm.domains.Synthetic(), pm.recipes.Sweep(steps=20))
+    >>> model.recipe
+    'sweep'
+    """
 
-def teach(
-    config: Sweep, domain: Domain, slow: Worth, kept: None, step: Int[Array, ""], key: Key
-) -> tuple[None, Batch]:
-    """New arms in every step."""
-    del kept, step
-    key_arms, key_tries = jax.random.split(key)
-    arms = domain.draw_arms(key_arms, config.arms)
-    return None, sample(config, domain, slow, arms, config.arms, key_tries)
+    name: ClassVar[str] = "sweep"
+    value_weight: ClassVar[float] = 0.1
 
+    def prepare(self, domain: Domain, slow: Worth, key: Key) -> None:
+        """Nothing is kept from step to step."""
 
-def sample(config: Sweep, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
-    """Each arm at its own price in a random state, and one try of every action."""
-    key_state, key_price, key_luck, key_mask = jax.random.split(key, 4)
-    state = jax.vmap(domain.start)(jax.random.split(key_state, n_arms), arms)
-    price = some_prices(key_price, slow.perception.highest_price, (n_arms,))
-    features = mask_some(key_mask, domain.features(arms), config.masked)
+    def teach(
+        self, domain: Domain, slow: Worth, memory: None, step: Int[Array, ""], key: Key
+    ) -> tuple[None, Batch]:
+        """New arms in every step."""
+        key_arms, key_tries = jax.random.split(key)
+        arms = domain.draw_arms(key_arms, self.arms)
+        return None, self.batch(domain, slow, arms, self.arms, key_tries)
 
-    def tried(key, arm, state, features, price, action):
-        after = domain.step(key, arm, state, action)
-        value, gains = slow(after, features, price)
-        best = jnp.max(gains - price * domain.costs(arm))
-        return domain.reward_at(arm, after) + config.discount * (value + best)
+    def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
+        """Each arm at its own price in a random state, and one try of every action."""
+        key_state, key_price, key_luck, key_mask = jax.random.split(key, 4)
+        state = jax.vmap(domain.start)(jax.random.split(key_state, n_arms), arms)
+        price = some_prices(key_price, slow.perception.highest_price, (n_arms,))
+        features = mask_some(key_mask, domain.features(arms), self.masked)
 
-    each_action = jax.vmap(tried, in_axes=(None, None, None, None, None, 0))
-    each_arm = jax.vmap(each_action, in_axes=(0, 0, 0, 0, 0, None))
-    keys = jax.random.split(key_luck, n_arms)
-    worth = each_arm(keys, arms, state, features, price, jnp.arange(domain.n_actions))
-    return Batch(state, features, price, worth)
+        def tried(key, arm, state, features, price, action):
+            after = domain.step(key, arm, state, action)
+            value, gains = slow(after, features, price)
+            best = jnp.max(gains - price * domain.costs(arm))
+            return domain.reward_at(arm, after) + self.discount * (value + best)
+
+        each_action = jax.vmap(tried, in_axes=(None, None, None, None, None, 0))
+        each_arm = jax.vmap(each_action, in_axes=(0, 0, 0, 0, 0, None))
+        keys = jax.random.split(key_luck, n_arms)
+        worth = each_arm(keys, arms, state, features, price, jnp.arange(domain.n_actions))
+        return Batch(state, features, price, worth)
+
+    def samples_per_round(self, domain: Domain) -> int:
+        """Every action is tried once."""
+        return domain.n_actions

@@ -199,8 +199,9 @@ def learn(
     fit = fit_log(checked, seed=seed)
     held_out = hold_out(checked, seed=seed)
     model = pretrain(
-        Logged(checked, fit, seed), n_arms, budget, "exact", seed, progress=progress, steps=steps
-    )
+        Logged(checked, fit, seed), n_arms=n_arms, budget=budget, seed=seed, progress=progress,
+        steps=steps,
+    )  # fmt: skip
     assessment = assess(checked, fit, model.budget / model.n_arms, rounds, seed, progress)
     effects = estimate_effects(checked, fit)
     result = LearnResult(model, checked, fit, effects, held_out, assessment)

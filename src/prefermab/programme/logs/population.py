@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import root_scalar
 
-from prefermab.config import Exact
 from prefermab.programme.logs.fitting import Fit, Terms, transition_tables
 from prefermab.programme.logs.reading import Log, Transitions
 from prefermab.programme.logs.shrinkage import (
@@ -24,7 +23,7 @@ from prefermab.programme.logs.shrinkage import (
     log_probabilities,
     posterior_mode,
 )
-from prefermab.recipes.exact import worths
+from prefermab.recipes import Exact
 
 TABLES = 12
 """Posterior tables of a person that the value of acting is averaged over."""
@@ -198,7 +197,7 @@ def _mean_gains(
     prices: Float[Array, "price"],
 ) -> Float[Array, "arm price state act"]:
     config = Exact()
-    one = lambda table: worths(config, table, rewards, costs, prices)  # noqa: E731
+    one = lambda table: config.worths(table, rewards, costs, prices)  # noqa: E731
     worth = jax.vmap(jax.vmap(one))(table).mean(axis=0)
     return worth - worth[..., :1]
 

@@ -1,0 +1,183 @@
+"""A model on disk: a folder with weights, what they mean, and a card.
+
+`model.safetensors` holds the arrays, `config.json` everything else with checksums of both, and
+`README.md` the card. Reading executes nothing: names, shapes, types and checksums are compared with
+what the configuration says they must be, and any difference is an error.
+"""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as pack_tensors
+
+from prefermab.errors import InputError
+
+FORMAT = 1
+LARGEST = 1 << 28
+"""Size in bytes above which a file cannot be one of our models."""
+
+
+class Stored(NamedTuple):
+    """What a model's folder holds."""
+
+    config: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    card: str
+    history: pl.DataFrame | None
+
+
+def write_folder(path: Path, stored: Stored) -> None:
+    """Writes the folder beside its place, then moves it there; an older model is replaced."""
+    tensors = pack_tensors(stored.arrays)
+    config = {"format": FORMAT, **stored.config, "weights_sha256": digest(tensors)}
+    config["checksum"] = _checksum(config)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check_place(path)
+        draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
+        draft.chmod(0o755)
+        (draft / "model.safetensors").write_bytes(tensors)
+        (draft / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+        (draft / "README.md").write_text(stored.card)
+        if stored.history is not None:
+            stored.history.write_parquet(draft / "metrics.parquet")
+        old = draft.with_name(draft.name + ".old")
+        if path.exists():
+            path.rename(old)
+        draft.rename(path)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise InputError(f"cannot save to {path}: {error.strerror or error}.") from None
+
+
+def check_place(path: Path) -> None:
+    """A model is saved where there is nothing, or another model."""
+    if path.is_dir() and not (path / "config.json").exists() and any(path.iterdir()):
+        raise InputError(f"cannot save to {path}: it holds something that is not a model.")
+
+
+def read_folder(folder: Path) -> Stored:
+    """Reads a model's folder and compares its checksums."""
+    config = _read_config(folder / "config.json")
+    weights = _read(folder / "model.safetensors")
+    if digest(weights) != config["weights_sha256"]:
+        raise InputError(f"{folder / 'model.safetensors'} is damaged: its checksum does not match.")
+    try:
+        card = (folder / "README.md").read_text()
+    except OSError:
+        card = ""
+    try:
+        arrays = parse_tensors(weights)
+    except SafetensorError as error:
+        raise InputError(f"{folder} does not hold a model that can be read: {error}.") from None
+    try:
+        return Stored(config, arrays, card, _history(folder / "metrics.parquet"))
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None
+
+
+def named_arrays(tree: Any) -> dict[str, np.ndarray]:
+    """The arrays of a tree by their place in it.
+
+    >>> from prefermab.modelfile import named_arrays
+    >>> import jax.numpy as jnp
+    >>> list(named_arrays({"a": jnp.ones(2), "b": [jnp.ones(1), "text"]}))
+    ['a', 'b.0']
+    """
+    leaves = jax.tree_util.tree_leaves_with_path(eqx.filter(tree, eqx.is_array))
+    return {_place(path): np.asarray(leaf, order="C") for path, leaf in leaves}
+
+
+def with_arrays(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
+    """The tree with its arrays (or the shapes that stand for them) taken from `tensors`."""
+    is_slot = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array(leaf)  # noqa: E731
+    slots = {
+        _place(path): leaf
+        for path, leaf in jax.tree_util.tree_leaves_with_path(eqx.filter(tree, is_slot))
+    }
+    if set(slots) != set(tensors):
+        missing, extra = sorted(set(slots) - set(tensors)), sorted(set(tensors) - set(slots))
+        raise InputError(
+            f"arrays do not match: missing {missing or 'none'}, extra {extra or 'none'}."
+        )
+    for name, slot in slots.items():
+        found = tensors[name]
+        if found.shape != slot.shape or found.dtype != slot.dtype:
+            raise InputError(
+                f"the array {name} must be {slot.dtype}{list(slot.shape)}, "
+                f"not {found.dtype}{list(found.shape)}."
+            )
+        if found.dtype.kind == "f" and not np.isfinite(found).all():
+            raise InputError(f"the array {name} holds numbers that are not finite.")
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: jnp.asarray(tensors[_place(path)]) if is_slot(leaf) else leaf, tree
+    )
+
+
+def digest(data: bytes) -> str:
+    """SHA-256 of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of_model(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
+    """A hash of a model's configuration and weights."""
+    whole = {**config, "weights_sha256": digest(pack_tensors(arrays))}
+    return digest(json.dumps(whole, sort_keys=True).encode())
+
+
+def _history(path: Path) -> pl.DataFrame | None:
+    if not path.exists():
+        return None
+    try:
+        return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(
+            f"{path.name} is damaged: delete it to load the model without its training's metrics."
+        ) from None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path} is too large to be a model.")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    text = _read(path)
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not the JSON of a model.") from None
+    if not isinstance(config, dict) or "format" not in config:
+        raise InputError(f"{path} is not the configuration of a model.")
+    if config["format"] != FORMAT:
+        raise InputError(
+            f"{path} has format {config['format']}, and this version reads {FORMAT}: "
+            f"it was written by prefermab {config.get('package')}."
+        )
+    if config.get("checksum") != _checksum(config) or "weights_sha256" not in config:
+        raise InputError(f"{path} is damaged: its checksum does not match.")
+    return config
+
+
+def _checksum(config: dict[str, Any]) -> str:
+    rest = {key: value for key, value in config.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _place(path: tuple[Any, ...]) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -1,0 +1,238 @@
+"""What a recipe is: one way of training, from its hyperparameters to the policy it leads to.
+
+A recipe is a frozen dataclass of hyperparameters. Its methods say how to start (`init`), what one
+piece of training does (`step`), which network comes of it (`trained`), how that network decides
+(`policy`) and learns further (`finetune`). The rest of the package needs nothing else: training,
+checkpoints, model files, evaluation and plans work for every recipe alike. What changes in training
+is in a state of the recipe's own, a tree of arrays that is passed along.
+
+A class with a `name` can be asked for by that name, and models trained by it can be loaded, as soon
+as the class is defined.
+"""
+
+import abc
+import dataclasses
+from typing import Any, ClassVar
+
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree
+
+from prefermab.arms import Arms, Budget, Key
+from prefermab.domains.base import Domain
+from prefermab.errors import InputError, count, unknown
+from prefermab.networks import Network, Shape
+from prefermab.policies.learned import Learned
+
+BY_NAME: dict[str, type["Recipe"]] = {}
+"""All recipes that are defined, by name."""
+
+PROBED_ARMS = 20_000
+"""Arms drawn to learn the scale of features and rewards."""
+
+LARGEST = {"width": 1 << 16, "depth": 64}
+"""The largest network that can be asked for, by hyperparameter."""
+
+Rows = dict[str, Any]
+"""Metrics by name, (seed, epoch), and under the recipe's unit the numbers of the epochs."""
+
+
+class Metrics(eqx.Module):
+    """How training goes: mean reward of an arm in a round, mean spending in a round, the price, the
+    share of arms acted on, and the loss of the network that values states."""
+
+    reward: Float[Array, "..."]
+    spending: Float[Array, "..."]
+    price: Float[Array, "..."]
+    acted: Float[Array, "..."]
+    loss: Float[Array, "..."]
+
+
+METRICS = ("reward", "spending", "price", "acted", "loss")
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """How a model is fine-tuned on given arms, whatever its recipe."""
+
+    epochs: int = 10
+    """Rounds of collecting and learning."""
+    rounds: int = 20
+    """Rounds in which every arm is tried in an epoch."""
+    passes: int = 20
+    """Gradient steps on an epoch's data."""
+    learning_rate: float = 1e-3
+    """Step size of Adam."""
+    trials: int = 200
+    """Held-out trials on which the tuned model must beat the one it started from."""
+    seed: int = 0
+    """Random seed."""
+
+    def __post_init__(self) -> None:
+        check_numbers(self, at_least={"seed": 0, "trials": 2})
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+    """What fine-tuning used and found: mean rewards per arm on held-out trials of the arms it was
+    tuned on, before and after, and the standard error of the paired difference. `kept` is false
+    where the model stayed as it was, because tuning did not make it better."""
+
+    n_arms: int
+    samples_per_arm: int
+    trials: int
+    before: float
+    after: float
+    stderr: float
+    kept: bool
+
+    def __str__(self) -> str:
+        done = "kept" if self.kept else "not better, so the model stays as it was"
+        used = f"{self.samples_per_arm} samples" if self.samples_per_arm else "the dynamics"
+        return (
+            f"{used} of each of {self.n_arms} arms; reward per arm on "
+            f"{self.trials} held-out trials {self.before:.3f} before and {self.after:.3f} after "
+            f"(difference {self.after - self.before:+.3f} ± {self.stderr:.3f}): {done}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe(abc.ABC):
+    """Base of all recipes; `docs/recipes.md` shows one of sixty lines.
+
+    >>> import prefermab as pm
+    >>> sorted(pm.recipes.BY_NAME)
+    ['exact', 'paper', 'sweep']
+    >>> pm.recipes.Paper(epochs=50).name
+    'paper'
+    """
+
+    name: ClassVar[str]
+    """What the recipe is called in a model's file and on the command line."""
+    unit: ClassVar[str] = "step"
+    """What training is counted in."""
+    may_be_zero: ClassVar[tuple[str, ...]] = ("seed",)
+    """Whole numbers among the hyperparameters that may be 0; the others are at least 1."""
+    seed: int = 0
+    """Random seed."""
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            BY_NAME[cls.name] = cls
+
+    def __post_init__(self) -> None:
+        check_numbers(self, at_least=dict.fromkeys(self.may_be_zero, 0))
+
+    def check(self, domain: Domain) -> None:
+        """Raises `InputError` if the recipe cannot be used on this domain."""
+        del domain
+
+    @property
+    @abc.abstractmethod
+    def pieces(self) -> tuple[int, ...]:
+        """How many units each piece of training has. Between two pieces training is reported on,
+        checked and written to a checkpoint."""
+
+    @abc.abstractmethod
+    def init(self, domain: Domain, n_arms: int, key: Key) -> PyTree:
+        """The state before training."""
+
+    @abc.abstractmethod
+    def step(
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
+    ) -> tuple[Any, Metrics]:
+        """One piece of `size` units: the state after it, and metrics with one row for each row of
+        the history. The key is the same in every piece: what is random depends on the state's own
+        count of units, so that a training that was cut short ends as if it had not been."""
+
+    def between(self, domain: Domain, states: Any) -> Any:
+        """What happens between two pieces outside of compiled code, for the stacked states of all
+        seeds; by default nothing."""
+        del domain
+        return states
+
+    @abc.abstractmethod
+    def trained(self, state: Any) -> Network:
+        """The network that was learned."""
+
+    def collapsed(self, rows: Rows, budget: float) -> int | None:
+        """Since which epoch of one seed's metrics the policy has been useless, if it is."""
+        del rows, budget
+
+    @abc.abstractmethod
+    def network(self, shape: Shape, key: Key) -> Network:
+        """An untrained network of the given shape."""
+
+    @abc.abstractmethod
+    def policy(self, network: Any) -> Learned:
+        """How a trained network decides."""
+
+    @abc.abstractmethod
+    def finetune(
+        self, tuning: Tuning, domain: Domain, net: Any, arms: Arms, budget: Budget, key: Key
+    ) -> Network:
+        """The network after each epoch of learning from these arms, stacked."""
+
+    def samples_per_round(self, domain: Domain) -> int:
+        """Samples of each arm that fine-tuning takes in a round."""
+        del domain
+        return 1
+
+
+def cut(units: int, size: int) -> tuple[int, ...]:
+    """Sizes of the pieces of so many units, all equal but for the last.
+
+    >>> from prefermab.recipes.base import cut
+    >>> cut(11, 4)
+    (4, 4, 3)
+    """
+    full, rest = divmod(units, size)
+    return (size,) * full + ((rest,) if rest else ())
+
+
+def make(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
+    """The recipe that is meant, with some of its hyperparameters set.
+
+    >>> from prefermab.recipes.base import make
+    >>> make("sweep", {"steps": 10}).steps
+    10
+    """
+    if isinstance(recipe, type) and issubclass(recipe, Recipe):
+        raise InputError(f"recipe is a class: write {recipe.__name__}().")
+    if not isinstance(recipe, str | Recipe):
+        raise InputError(
+            f"recipe must be a name or an object such as pm.recipes.Exact(), not {recipe!r}."
+        )
+    name = recipe if isinstance(recipe, str) else recipe.name
+    if name not in BY_NAME:
+        raise unknown("recipe", name, BY_NAME)
+    check_settings(BY_NAME[name], f"of the recipe '{name}'", settings)
+    if isinstance(recipe, str):
+        return BY_NAME[name](**settings)
+    return dataclasses.replace(recipe, **settings)
+
+
+def check_settings(kind: type, of: str, settings: dict[str, Any]) -> None:
+    """Raises `InputError` unless settings are fields of a dataclass, each of the field's type."""
+    fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
+    for name, value in settings.items():
+        if name not in fields:
+            # One recipe counts epochs where another counts steps.
+            meant = {"steps": "epochs", "epochs": "steps"}.get(name)
+            raise unknown("setting", name, [meant] if meant in fields else fields, of=f" {of}")
+        wanted = (int, float) if fields[name] in (int, float) else fields[name]
+        if isinstance(value, bool) or not isinstance(value, wanted):
+            kind_of_value = "a number" if wanted == (int, float) else f"of type {wanted}"
+            raise InputError(f"{name} must be {kind_of_value}, not {value!r}.")
+
+
+def check_numbers(config: Any, at_least: dict[str, int]) -> None:
+    """Raises `InputError` unless the numbers of a dataclass are in range: whole ones at least 1, or
+    as `at_least` says; none negative or NaN."""
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.type in (int, float) and not value >= 0:
+            raise InputError(f"{field.name} must not be negative or NaN, but it is {value}.")
+        if field.type is int:
+            count(value, field.name, at_least=at_least.get(field.name, 1))
+        if field.name in LARGEST and value > LARGEST[field.name]:
+            raise InputError(f"{field.name} must be at most {LARGEST[field.name]}, not {value}.")
