@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prefermab import plots
-from prefermab.bench.cases import parts
+from prefermab.bench.cases import people_tables
 from prefermab.files import write_atomically
 from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
 from prefermab.plots import svg_of
@@ -63,7 +63,7 @@ def measure(size: int) -> Run:
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".scale-") as folder:
         arms, out = Path(folder) / "arms", Path(folder) / "plan"
         arms.mkdir()
-        for place, part in enumerate(parts(size)):
+        for place, part in enumerate(people_tables(size)):
             part.write_parquet(arms / f"part-{place:05}.parquet")
         asked = ["plan", "armman", "--arms", arms, "--budget", int(size * SHARE), "--out", out]
         command = [sys.executable, "-c", PLANNING, *map(str, asked), "--no-reasons", "--json"]

@@ -35,7 +35,7 @@ def prefermab(capsys):
         capsys.readouterr()
         status = 0
         try:
-            cli.run([str(argument) for argument in arguments])
+            cli.run_command([str(argument) for argument in arguments])
         except SystemExit as end:
             status = end.code
         printed = capsys.readouterr()
@@ -63,7 +63,7 @@ def python(*arguments, **environment):
 def test_the_list_of_commands_is_printed_without_importing_any():
     code = (
         "import sys, prefermab.cli as cli\n"
-        "cli.run(sys.argv[1:])\n"
+        "cli.run_command(sys.argv[1:])\n"
         "heavy = {'jax', 'polars', 'numpy', 'tyro', 'rich', 'prefermab.errors'}\n"
         "assert not heavy & set(sys.modules)\n"
         "assert [m for m in sys.modules if m.startswith('prefermab.')] == ['prefermab.cli']"
@@ -78,7 +78,7 @@ def test_help_of_a_command_imports_neither_jax_nor_polars():
     code = (
         "import sys, prefermab.cli as cli\n"
         "for name in sys.argv[1:]:\n"
-        "    try: cli.run([*name.split(), '--help'])\n"
+        "    try: cli.run_command([*name.split(), '--help'])\n"
         "    except SystemExit as end: assert end.code == 0\n"
         "assert not {'jax', 'polars'} & set(sys.modules)"
     )

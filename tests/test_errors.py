@@ -30,7 +30,7 @@ def test_every_error_of_ours_ends_the_command_line_with_one_sentence(kind, monke
 
     monkeypatch.setattr(cli, "dispatch", fail)
     with pytest.raises(SystemExit) as end:
-        cli.run(["models"])
+        cli.run_command(["models"])
     assert end.value.code == 2
     assert capsys.readouterr().err == "prefermab: it went wrong.\n"
 

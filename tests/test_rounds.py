@@ -26,7 +26,7 @@ def prefermab(capsys):
     def typed(command, status=0):
         capsys.readouterr()
         try:
-            cli.run(["programme", *command.split()])
+            cli.run_command(["programme", *command.split()])
             ended = 0
         except SystemExit as end:
             ended = end.code

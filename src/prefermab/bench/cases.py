@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -29,34 +28,34 @@ from prefermab.recipes import Exact, Paper, Sweep
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
-EPOCHS, STEPS = 8, 300
-"""Of the trainings that are timed; a whole one has more of the same."""
+TIMED_EPOCHS, TIMED_STEPS = 8, 300
+"""Length of the trainings that are timed; a complete one has more of the same."""
 
 SIZES = ((21, 1), (21, 8), (21, 64), (96, 1), (96, 8), (96, 64), (1000, 1), (1000, 8), (10_000, 1))
-"""Arms and seeds."""
+"""Numbers of arms and seeds."""
 
-DISCOUNT: Any = 0.9
+DISCOUNT = 0.9
 
 PART = 1 << 20
-"""People in a file of a folder that is planned for."""
+"""People in one file of a folder that is planned."""
 
 REFERENCE_ARMS = 200
-"""Arms that the other package works out one by one; its time for more is in proportion."""
+"""Arms given to the other package, which computes them one by one: its time is proportional."""
 
 
 def cases(largest: int) -> Iterator[Case]:
     """All cases, with at most `largest` arms at once."""
-    yield from starting()
-    yield from training(largest)
-    yield from evaluation()
-    yield from deciding(largest)
-    yield from planning(largest)
-    yield from indices()
-    yield from bounds()
+    yield from start_cases()
+    yield from training_cases(largest)
+    yield from evaluation_cases()
+    yield from decision_cases(largest)
+    yield from plan_cases(largest)
+    yield from whittle_cases()
+    yield from bound_cases()
 
 
-def starting() -> Iterator[Case]:
-    """How soon it is there, in a process of its own, beside Python that does nothing."""
+def start_cases() -> Iterator[Case]:
+    """How long a new process takes to start, beside Python that does nothing."""
     for name, given in (
         ("python", ["-c", "pass"]),
         ("import prefermab", ["-c", "import prefermab"]),
@@ -70,19 +69,19 @@ def starting() -> Iterator[Case]:
         )  # fmt: skip
 
 
-def training(largest: int) -> Iterator[Case]:
-    """Arm-steps a second: an arm's round that is played and learned from, or an arm of a batch."""
+def training_cases(largest: int) -> Iterator[Case]:
+    """Arm-steps per second: one round of one arm in `paper`, one arm of a batch in the others."""
     domain = domains.Armman()
     sizes = [(n, s) for n, s in SIZES if n * s <= largest]
     for n_arms, seeds in sizes:
-        work = EPOCHS * Paper.rounds * n_arms * seeds
+        work = TIMED_EPOCHS * Paper.rounds * n_arms * seeds
         yield Case(
             "train",
             f"paper, {n_arms} arms, {seeds} seeds",
             "arm-steps",
             work,
             lambda n=n_arms, s=seeds: _trained(
-                domain, n, s, "paper", epochs=EPOCHS, freeze=0, rounds=Paper.rounds
+                domain, n, s, "paper", epochs=TIMED_EPOCHS, freeze=0, rounds=Paper.rounds
             ),
             # Acting once; then actor and critic forwards and backwards in every pass.
             flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
@@ -95,16 +94,16 @@ def training(largest: int) -> Iterator[Case]:
             "train",
             f"{recipe}, {arms} arms a step, {seeds} seeds",
             "arm-steps",
-            STEPS * arms * seeds,
-            lambda r=recipe, n=arms, s=seeds: _trained(domain, 25, s, r, steps=STEPS, arms=n),
+            TIMED_STEPS * arms * seeds,
+            lambda r=recipe, n=arms, s=seeds: _trained(domain, 25, s, r, steps=TIMED_STEPS, arms=n),
             flops=_network(Sweep.width, Sweep.depth, 16, 2) * passes,
         )
     if jax.default_backend() != "cpu":
-        yield from training_at_scale()
+        yield from accelerator_cases()
 
 
-def training_at_scale() -> Iterator[Case]:
-    """What only an accelerator does while one waits."""
+def accelerator_cases() -> Iterator[Case]:
+    """Trainings that would take too long without an accelerator."""
     domain = domains.Armman()
     yield Case(
         "train", "sweep, 25 arms a step, 1024 seeds, 10000 steps, 2x16", "arm-steps",
@@ -113,19 +112,19 @@ def training_at_scale() -> Iterator[Case]:
         flops=_network(16, 2, 16, 2) * 5,
     )  # fmt: skip
     yield Case(
-        "train", "sweep, 1000000 arms a step, 1 seeds", "arm-steps", STEPS * 1_000_000,
-        lambda: _trained(domain, 25, 1, "sweep", steps=STEPS, arms=1_000_000),
+        "train", "sweep, 1000000 arms a step, 1 seeds", "arm-steps", TIMED_STEPS * 1_000_000,
+        lambda: _trained(domain, 25, 1, "sweep", steps=TIMED_STEPS, arms=1_000_000),
         flops=_network(Sweep.width, Sweep.depth, 16, 2) * 5,
     )  # fmt: skip
     yield Case(
-        "train", "paper, 1000000 arms, 1 seeds, 20 rounds", "arm-steps", EPOCHS * 20 * 1_000_000,
-        lambda: _trained(domain, 1_000_000, 1, "paper", epochs=EPOCHS, freeze=0, rounds=20),
+        "train", "paper, 1000000 arms, 1 seeds, 20 rounds", "arm-steps", TIMED_EPOCHS * 20 * 1_000_000,
+        lambda: _trained(domain, 1_000_000, 1, "paper", epochs=TIMED_EPOCHS, freeze=0, rounds=20),
         flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
     )  # fmt: skip
 
 
-def evaluation() -> Iterator[Case]:
-    """Decisions a second in comparisons: one for each arm, round and trial."""
+def evaluation_cases() -> Iterator[Case]:
+    """Decisions per second in comparisons: one for each arm, round and trial."""
     model, trials = load("armman"), 1000
     for name, policy in (("exact", model), ("whittle", policies.Whittle())):
         yield Case(
@@ -139,9 +138,9 @@ def evaluation() -> Iterator[Case]:
         )
 
 
-def deciding(largest: int) -> Iterator[Case]:
-    """Arms a second in `act`, from arrays of NumPy and from arrays on the device, and in one plain
-    pass of the network beside it."""
+def decision_cases(largest: int) -> Iterator[Case]:
+    """Arms per second in `act`, from NumPy arrays and from arrays on the device, beside one plain
+    pass of the network."""
     model = load("armman")
     for size in _sizes(largest):
         state, features, _ = _people(model, size)
@@ -169,8 +168,8 @@ def deciding(largest: int) -> Iterator[Case]:
         )  # fmt: skip
 
 
-def planning(largest: int) -> Iterator[Case]:
-    """People a second in `plan` of a table, reasons and all, and of a folder without reasons."""
+def plan_cases(largest: int) -> Iterator[Case]:
+    """People per second in a plan of a table with reasons, and of a folder without reasons."""
     model = load("armman")
     for size in _sizes(min(largest, 1_000_000)):
         state, features, names = _people(model, size)
@@ -188,8 +187,8 @@ def planning(largest: int) -> Iterator[Case]:
         )
 
 
-def indices() -> Iterator[Case]:
-    """Whittle indices beside markovianbandit-pkg, which works arm by arm."""
+def whittle_cases() -> Iterator[Case]:
+    """Arms per second in Whittle indices, beside markovianbandit-pkg, which goes arm by arm."""
     rng = np.random.default_rng(0)
     for n_states, n_arms in ((2, 100_000), (3, 100_000), (10, 10_000), (50, 200), (150, 10)):
         table = rng.dirichlet(np.ones(n_states), (n_arms, n_states, 2)).astype(np.float32)
@@ -207,8 +206,8 @@ def indices() -> Iterator[Case]:
         )  # fmt: skip
 
 
-def bounds() -> Iterator[Case]:
-    """Trials a second of the Lagrangian bound."""
+def bound_cases() -> Iterator[Case]:
+    """Trials per second of the Lagrangian bound."""
     for name, trials in (("armman", 500), ("sis", 5)):
         domain = domains.get(name)
         yield Case(
@@ -224,12 +223,12 @@ def _sizes(largest: int) -> list[int]:
 
 
 def _network(width: int, depth: int, inputs: int, outputs: int) -> float:
-    """Operations of one arm's way through a network."""
+    """Operations of one pass of one arm through a network."""
     return 2.0 * (inputs * width + (depth - 1) * width**2 + width * outputs)
 
 
 def _observation(state: jax.Array, features: jax.Array) -> Observation:
-    """Everyone in, at a tenth of what acting on all of them would cost."""
+    """All arms opted in, with a budget for a tenth of them."""
     size = len(state)
     costs = jnp.tile(jnp.array([0.0, 1.0]), (size, 1))
     return Observation(
@@ -253,7 +252,7 @@ def _of_folder(size: int) -> float:
 def _folder(size: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="prefermab-bench-"))
     atexit.register(shutil.rmtree, folder)
-    for place, part in enumerate(parts(size)):
+    for place, part in enumerate(people_tables(size)):
         part.write_parquet(folder / f"{place:05}.parquet")
     return folder
 
@@ -272,12 +271,13 @@ def _one_by_one(table: np.ndarray, rewards: np.ndarray) -> list[np.ndarray]:
     with contextlib.redirect_stdout(io.StringIO()):
         for transitions, reward in zip(table.astype(float), rewards.astype(float), strict=True):
             arm = markovianbandit.RestlessBandit(transitions, np.stack([reward, reward], axis=1))
-            found.append(arm.whittle_indices(discount=DISCOUNT))
+            # Its annotation says int, and its documentation a number below 1.
+            found.append(arm.whittle_indices(discount=DISCOUNT))  # pyright: ignore[reportArgumentType]
     return found
 
 
-def parts(size: int) -> Iterator[pl.DataFrame]:
-    """People as ARMMAN draws them, some at a time."""
+def people_tables(size: int) -> Iterator[pl.DataFrame]:
+    """People drawn from the domain ARMMAN, in tables of `PART` rows."""
     domain = domains.Armman()
     features = eqx.filter_jit(lambda key: domain.features(domain.draw_arms(key, PART)))
     for place, start in enumerate(range(0, size, PART)):

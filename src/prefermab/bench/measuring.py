@@ -1,16 +1,15 @@
-"""How a case is timed: once from nothing, then several times once it is compiled."""
+"""How a case is timed: the first run includes compiling, then several more runs."""
 
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 ENOUGH, MOST = 1.0, 7
-"""Seconds of repeats after which no more are made, if there are three; and the most repeats."""
+"""Seconds of repeats that are enough, if there are at least three of them; the most repeats."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,26 +20,26 @@ class Case:
     name: str
     unit: str
     amount: float
-    run: Callable[[], Any]
+    run: Callable[[], object]
     flops: float | None = None
-    """Of multiplying matrices, for each unit of work."""
+    """Operations of matrix multiplication for each unit of work."""
     moved: float | None = None
-    """Bytes that have to be read or written for each unit of work."""
+    """Bytes read or written for each unit of work."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What the machine does when it does nothing else."""
+    """The most that this machine can do."""
 
     multiplications: float
-    """Operations a second in multiplying matrices."""
+    """Operations per second in multiplying matrices."""
     memory: float
-    """Bytes a second in copying."""
+    """Bytes per second in copying."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What came of a case: seconds are the median of the repeats, `spread` their range over it."""
+    """Result of a case: `seconds` is the median of the repeats, `spread` their range over it."""
 
     group: str
     name: str
@@ -52,13 +51,13 @@ class Measured:
     spread: float
     repeats: int
     rate: float
-    """Units a second."""
+    """Units of work per second."""
     of_limit: float | None
-    """Share of what the machine could do: of multiplying or of moving, whichever takes longer."""
+    """Share of what the machine could do, by the slower of multiplying and moving data."""
 
 
-def measure(case: Case, machine: Machine) -> Measured:
-    """Times a case."""
+def time_case(case: Case, machine: Machine) -> Measured:
+    """Runs a case once, then repeatedly, and times each run."""
     first = seconds_of(case.run)
     took: list[float] = []
     while len(took) < 3 or (sum(took) < ENOUGH and len(took) < MOST):
@@ -79,15 +78,15 @@ def measure(case: Case, machine: Machine) -> Measured:
     )
 
 
-def seconds_of(run: Callable[[], Any]) -> float:
-    """How long a call takes until its results are there."""
+def seconds_of(run: Callable[[], object]) -> float:
+    """Seconds of a call, until its results are ready."""
     begun = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - begun
 
 
 def machine(size: int = 2048, length: int = 1 << 26) -> Machine:
-    """Multiplies large matrices and copies a long array, the best of several times."""
+    """Multiplies large matrices and copies a long array; takes the best of several times."""
     matrix = jnp.ones((size, size), jnp.float32)
     multiply = jax.jit(lambda a: a @ a)
     row = jnp.ones(length, jnp.float32)

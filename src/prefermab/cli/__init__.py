@@ -67,7 +67,7 @@ def main() -> None:
     try:
         with contextlib.suppress(ValueError):  # not in the main thread
             signal.signal(signal.SIGTERM, _terminate)
-        run(sys.argv[1:])
+        run_command(sys.argv[1:])
     except KeyboardInterrupt as error:
         _print_error("interrupted.")
         with contextlib.suppress(OSError):
@@ -76,7 +76,7 @@ def main() -> None:
         os._exit(143 if isinstance(error, Terminated) else 130)
 
 
-def run(typed: list[str]) -> None:
+def run_command(typed: list[str]) -> None:
     """Runs the command that was typed; exits with its status if it fails."""
     try:
         try:

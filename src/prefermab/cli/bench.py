@@ -13,7 +13,7 @@ from prefermab.errors import InputError, count, number, unknown
 if TYPE_CHECKING:
     from prefermab.bench.measuring import Machine, Measured
 
-GROUPS = ("start", "train", "evaluate", "act", "plan", "whittle", "bound")
+CASE_GROUPS = ("start", "train", "evaluate", "act", "plan", "whittle", "bound")
 HEADINGS = ("", "case", "first run", "then", "spread", "a second", "of limit")
 
 
@@ -39,23 +39,23 @@ class BenchCommand:
     def run(self) -> None:
         """Measures, prints, writes and compares."""
         from prefermab.bench.cases import cases
-        from prefermab.bench.measuring import Measured, machine, measure
+        from prefermab.bench.measuring import Measured, machine, time_case
         from prefermab.cli.terminal import progress
         from prefermab.files import write_atomically
 
         for group in self.only:
-            if group not in GROUPS:
-                raise unknown("group of measurements", group, GROUPS)
+            if group not in CASE_GROUPS:
+                raise unknown("group of measurements", group, CASE_GROUPS)
         number(self.threshold, "threshold", at_least=1.0)
         before = None if self.compare is None else read_seconds(self.compare)
         limit = machine()
-        largest, groups = count(self.largest, "largest"), self.only or GROUPS
+        largest, groups = count(self.largest, "largest"), self.only or CASE_GROUPS
         wanted = [case for case in cases(largest) if case.group in groups]
         found: list[Measured] = []
         with progress() as report:
             for done, case in enumerate(wanted):
                 report(done / len(wanted), case.name)
-                found.append(measure(case, limit))
+                found.append(time_case(case, limit))
                 if self.out is not None:  # after every case: an interrupted run keeps what it has
                     text = as_json(found, limit)
                     write_atomically(self.out, lambda draft, text=text: draft.write_text(text))

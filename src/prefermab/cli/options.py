@@ -50,7 +50,7 @@ JsonFlag = Annotated[
     FlagCreatePairsOff,
     arg(help="Print JSON and nothing else on standard output.", help_behavior_hint=""),
 ]
-Column = Annotated[str | None, option("COLUMN")]
+ColumnName = Annotated[str | None, option("COLUMN")]
 Whole = Annotated[int | None, option("N")]
 Amount = Annotated[float | None, option("AMOUNT")]
 RequiredAmount = Annotated[float, arg(metavar="AMOUNT")]
@@ -61,11 +61,11 @@ Names = Annotated[tuple[str, ...], option("NAME ...")]
 class RuleOptions:
     """Rules that the plan must follow."""
 
-    exclude: Column = None
+    exclude: ColumnName = None
     """Column of true and false: do not act on those with true."""
     exclude_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
     """Ids of more people not to act on."""
-    lock: Column = None
+    lock: ColumnName = None
     """Column of true and false, or of actions: act on these people first."""
     lock_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
     """Ids of more people to act on first."""
@@ -73,13 +73,13 @@ class RuleOptions:
     """Rounds that must pass after an action on a person before the next one."""
     last: str = "rounds_since_action"
     """Column with the number of rounds since the last action, for --cooldown."""
-    group: Column = None
+    group: ColumnName = None
     """Column of groups, for --min-share and --max-share."""
     min_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
     """Smallest share of the chosen people who must come from a group, such as north=0.3."""
     max_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
     """Largest share of the chosen people who may come from a group."""
-    worker: Column = None
+    worker: ColumnName = None
     """Column of workers or regions that have their own budgets."""
     budgets: Annotated[tuple[str, ...], option("WORKER=BUDGET ...", name="worker-budgets")] = ()
     """What each worker may spend, such as Ana=5."""

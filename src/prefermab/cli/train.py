@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, Suppress, arg
 
@@ -94,7 +94,7 @@ class PretrainCommand:
 
         use_compilation_cache()
         domain = domains.get(self.domain, **parse_settings(self.settings))
-        hyper = hyperparameters(self)
+        hyper = chosen_hyperparameters(self)
         seeds = range(self.seed, self.seed + count(self.seeds, "seeds"))
         for seed in seeds:
             check_folder(self.folder(seed), self.overwrite)
@@ -172,7 +172,7 @@ class FinetuneCommand:
         save_model(tuned, self.out, None)
 
 
-def hyperparameters(options: PretrainCommand) -> dict[str, Any]:
+def chosen_hyperparameters(options: PretrainCommand) -> dict[str, float | str]:
     """The hyperparameters of the recipe that was asked for; those of another are an error."""
     if options.recipe not in RECIPES:
         raise unknown("recipe", options.recipe, RECIPES)
