@@ -1,8 +1,5 @@
 import io
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import polars as pl
@@ -10,28 +7,27 @@ import pytest
 from rich.console import Console
 
 import prefermab as pm
-from prefermab import plots
+from prefermab import cli, plots
 from prefermab.cli.simulate import SimulateCommand, simulation_table, text_chart
-from prefermab.programme.simulation import Tally, at_random
+from prefermab.programme.simulation import Tally
 
-QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-"""Little is computed here: better code would cost more than it saves."""
 TURNS = {"turns": pm.policies.RoundRobin()}
 
 
 @pytest.fixture(scope="module")
 def turns():
     """Six people, two calls a round, nobody leaves."""
-    seen = []
+    seen, shares = [], []
     frame = pm.simulate(
-        domain=pm.domains.Armman(), policies=TURNS, n_arms=6, budget=2, rounds=4, process=1.0,
+        domain=pm.domains.Armman(), policies=TURNS, n_arms=6, budget=2, rounds=4, opt_in=1.0,
         seed=3, trials=2, watch=lambda tally: seen.append(tally.trials),
+        progress=lambda share, text: shares.append((share, text)),
     )  # fmt: skip
-    return frame, seen
+    return frame, seen, shares
 
 
 def test_people_reached_are_counted_once(turns):
-    frame, _ = turns
+    frame, *_ = turns
     assert frame["round"].to_list() == [1, 2, 3, 4]
     assert frame["reached"].to_list() == [2, 4, 6, 6]
     assert frame["reached_share"].to_list() == pytest.approx([1 / 3, 2 / 3, 1, 1])
@@ -40,7 +36,7 @@ def test_people_reached_are_counted_once(turns):
 
 
 def test_it_is_what_evaluate_plays(turns):
-    frame, _ = turns
+    frame, *_ = turns
     means = [
         pm.evaluate(
             pm.domains.Armman(), TURNS, n_arms=6, budget=2, trials=1, seed=3, rounds=4, bound=False
@@ -48,7 +44,7 @@ def test_it_is_what_evaluate_plays(turns):
     ]
     watched = []
     pm.simulate(
-        domain=pm.domains.Armman(), policies=TURNS, n_arms=6, budget=2, rounds=4, process=1.0,
+        domain=pm.domains.Armman(), policies=TURNS, n_arms=6, budget=2, rounds=4, opt_in=1.0,
         seed=3, trials=1, watch=watched.append,
     )  # fmt: skip
     assert watched[0].found["turns"]["engagement"].sum() == pytest.approx(means[0], rel=1e-5)
@@ -57,6 +53,7 @@ def test_it_is_what_evaluate_plays(turns):
 
 def test_somebody_may_watch_piece_by_piece(turns):
     assert turns[1] == [1, 2]
+    assert turns[2] == [(0.5, "1 of 2 programmes"), (1.0, "2 of 2 programmes")]
 
 
 def tally(**engagement) -> Tally:
@@ -126,7 +123,7 @@ def test_bars_leave_a_gap_where_there_is_nothing():
     assert text_chart(np.array([1.0, 1.0]), 1.0, 1.0) == "▁▁"
 
 
-def test_random_serves_only_those_who_are_in():
+def test_a_lottery_spends_the_budget_on_those_who_are_in():
     import jax
     import jax.numpy as jnp
 
@@ -135,8 +132,8 @@ def test_random_serves_only_those_who_are_in():
         opt_in=jnp.array([True, False, True, False, True, False]),
         costs=jnp.tile(jnp.array([0.0, 1.0]), (6, 1)), round=jnp.array(0),
     )  # fmt: skip
-    keys = jax.random.split(jax.random.key(0), 20)
-    drawn = np.asarray(jax.jit(jax.vmap(lambda key: at_random(seen, key)))(keys))
+    keys, policy = jax.random.split(jax.random.key(0), 20), pm.policies.Lottery()
+    drawn = np.asarray(jax.jit(jax.vmap(lambda key: policy.act(seen, None, key)[0]))(keys))
     assert (drawn.sum(axis=1) == 2).all()
     assert (drawn[:, 1::2] == 0).all()
     assert (drawn[:, ::2].sum(axis=0) > 5).all()
@@ -161,7 +158,7 @@ def test_the_picture_has_a_panel_for_each_question():
         ({"budget": -1}, "budget must be"),
         ({"n_arms": 0}, "n_arms must be"),
         ({"policies": {"me": 3}}, "the policy 'me' must be"),
-        ({"process": 2.0}, "opt_in must lie between 0 and 1"),
+        ({"opt_in": 2.0}, "opt_in must lie between 0 and 1"),
     ],
 )
 def test_bad_input_is_one_sentence(given, message):
@@ -170,19 +167,11 @@ def test_bad_input_is_one_sentence(given, message):
         pm.simulate(**given)
 
 
-def prefermab(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "prefermab", *arguments],
-        capture_output=True, text=True, check=False, env={**os.environ, "XLA_FLAGS": QUICK},
-    )  # fmt: skip
-
-
-def test_the_command_prints_json_and_draws(tmp_path):
+def test_the_command_prints_json_and_draws(tmp_path, capsys):
     picture = tmp_path / "p.svg"
     options = "--n-arms 5 --budget 2 --rounds 6 --trials 3 --stay 0.8 --newcomers 1 --against none"
-    ran = prefermab("simulate", "synthetic", *options.split(), "--json", "--plot", str(picture))
-    assert ran.returncode == 0, ran.stderr
-    told = json.loads(ran.stdout)
+    cli.run(["simulate", "synthetic", *options.split(), "--json", "--plot", str(picture)])
+    told = json.loads(capsys.readouterr().out)
     assert (told["n_arms"], told["budget"], told["stay"]) == (5, 2, 0.8)
     model, none = pl.DataFrame(told["rows"]).partition_by("policy")
     assert model["round"].to_list() == [1, 2, 3, 4, 5, 6]

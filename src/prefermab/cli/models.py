@@ -76,7 +76,7 @@ class EvaluateCommand:
 
     model: ModelOrDomain
     against: Names = ()
-    """none, random, round-robin, myopic, whittle, lagrangian.
+    """none, random, lottery, round-robin, myopic, whittle, lagrangian.
     Default: all that fit the domain; lagrangian only if there are few states."""
     n_arms: Whole = None
     """Number of arms. Default: the model's, or the paper's for the domain."""
@@ -227,7 +227,8 @@ def policies_for(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]
     check_policies(names)
     unfit = set() if domain.n_actions == 2 else {"whittle"}
     slow = {"lagrangian"} if domain.n_cells > MANY_STATES else set()
-    fits = [name for name in policies.BY_NAME if name not in unfit | slow]
+    # A lottery is for programmes that people join and leave; the paper compares with random.
+    fits = [name for name in policies.BY_NAME if name not in unfit | slow | {"lottery"}]
     return {name: policies.BY_NAME[name]() for name in names or fits}
 
 

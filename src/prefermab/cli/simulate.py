@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +24,6 @@ from prefermab.cli.options import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from prefermab.arms import Actions
     from prefermab.domains import Domain
     from prefermab.policies import Policy
     from prefermab.programme.simulation import Tally
@@ -43,7 +42,7 @@ class SimulateCommand:
 
     model: ModelOrDomain
     against: Names = ()
-    """none, random, round-robin, myopic, whittle, lagrangian. Default: the usual ones."""
+    """none, random, lottery, round-robin, myopic, whittle, lagrangian. Default: the usual ones."""
     rounds: int = 52
     """Number of rounds."""
     n_arms: Whole = None
@@ -70,18 +69,18 @@ class SimulateCommand:
         from prefermab.cli.terminal import plural
         from prefermab.files import use_compilation_cache
         from prefermab.opt_in import Streaming
-        from prefermab.programme.simulation import programmes
+        from prefermab.programme.simulation import simulate_batches
 
         use_compilation_cache()
         if self.plot is not None:
             plots.check_target(self.plot)
         model, domain = model_and_domain(self.model, parse_settings(self.settings), self.domain)
         n_arms, budget = usual_size(model, domain, self.n_arms, self.budget)
-        process = Streaming(self.stay, self.newcomers)
-        policies = policies_to_simulate(self.against, domain)
-        runs = programmes(
-            model, domain, policies, n_arms, budget, self.rounds, process, self.seed, self.trials
-        )
+        runs = simulate_batches(
+            model, domain, policies=policies_to_simulate(self.against, domain), n_arms=n_arms,
+            budget=budget, rounds=self.rounds, opt_in=Streaming(self.stay, self.newcomers),
+            trials=self.trials, seed=self.seed,
+        )  # fmt: skip
         title = (
             f"{domain.name}: {plural(n_arms, 'place')}, budget {budget:g}, {self.rounds} rounds; "
             f"{self.stay:.0%} stay for the next, {self.newcomers:g} ask to join"
@@ -97,18 +96,15 @@ class SimulateCommand:
             plots.save(plots.programme(tally.frame(), trials, budget), self.plot)
 
 
-def policies_to_simulate(
-    names: tuple[str, ...], domain: "Domain"
-) -> "dict[str, Policy | Callable[..., Actions]]":
-    """The named policies, or the usual ones; random chooses among the participants only."""
+def policies_to_simulate(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":
+    """The named policies, or the usual ones."""
     from prefermab import policies
     from prefermab.cli.models import check_policies
-    from prefermab.programme.simulation import at_random, usual_policies
+    from prefermab.programme.simulation import usual_policies
 
     check_policies(names)
     usual = (*usual_policies(), *(["whittle"] if domain.n_actions == 2 else []))
-    found = {name: policies.BY_NAME[name]() for name in names or usual}
-    return {name: at_random if name == "random" else policy for name, policy in found.items()}
+    return {name: policies.BY_NAME[name]() for name in names or usual}
 
 
 def watch(runs: "Iterable[Tally]", title: str, shown: bool) -> "Tally":

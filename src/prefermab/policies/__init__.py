@@ -6,12 +6,13 @@
 """
 
 from prefermab.policies.base import Policy, Problem, as_policy
-from prefermab.policies.heuristics import NoAction, Random, RoundRobin
+from prefermab.policies.heuristics import Lottery, NoAction, Random, RoundRobin
 from prefermab.policies.informed import Lagrangian, Myopic, Whittle
 
 BY_NAME: dict[str, type[Policy]] = {
     "none": NoAction,
     "random": Random,
+    "lottery": Lottery,
     "round-robin": RoundRobin,
     "myopic": Myopic,
     "whittle": Whittle,
@@ -21,6 +22,7 @@ BY_NAME: dict[str, type[Policy]] = {
 __all__ = [
     "BY_NAME",
     "Lagrangian",
+    "Lottery",
     "Myopic",
     "NoAction",
     "Policy",

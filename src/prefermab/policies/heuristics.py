@@ -47,6 +47,22 @@ class Random(Policy):
         return jnp.zeros(seen.n_arms, jnp.int32).at[order].set(drawn.astype(jnp.int32)), memory
 
 
+class Lottery(Policy):
+    """Takes opted-in arms and their actions in random order until the budget is spent.
+
+    `Random` follows the paper: it also visits opted-out arms and draws the passive action. In a
+    programme where most people who ever joined are out, it would spend next to nothing.
+
+    >>> import prefermab as pm
+    >>> pm.policies.Lottery()
+    Lottery()
+    """
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        scores = jax.random.uniform(key, seen.costs.shape)
+        return greedy(scores, seen.costs, seen.budget, seen.opt_in), memory
+
+
 class RoundRobin(Policy):
     """Serves whoever has waited longest, with the dearest action that fits.
 

@@ -1,8 +1,7 @@
-"""A programme that runs for many rounds: people join and leave, states move, policies decide.
+"""Simulation of programmes: people join and leave, states change, policies decide.
 
-Every trial is a programme of its own, and every policy meets the same people, comings and goings
-and luck. What is followed is how those who are in fare, round by round, what is spent, and how
-many different people were ever acted on.
+Every trial is one programme of many rounds. All policies meet the same people, who join and leave
+at the same times, with common random numbers.
 """
 
 import dataclasses
@@ -14,17 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import greedy
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.evaluation import Trials, play_checked, trial_batches, trial_keys
+from prefermab.evaluation import Progress, Trials, play_checked, trial_batches, trial_keys
 from prefermab.opt_in import Streaming
-from prefermab.policies import NoAction, Policy, RoundRobin
+from prefermab.policies import Lottery, NoAction, Policy, RoundRobin
 from prefermab.policies.base import as_policies
 
-ROUNDS, TRIALS, PIECES = 52, 200, 10
+ROUNDS, TRIALS, BATCHES = 52, 200, 10
 Series = dict[str, np.ndarray]
 """What was measured of a policy, each (trial, round)."""
 
@@ -32,56 +29,74 @@ Series = dict[str, np.ndarray]
 def simulate(
     model: Any = None,
     domain: Domain | None = None,
+    *,
     policies: Mapping[str, Any] | None = None,
     n_arms: int | None = None,
     budget: float | None = None,
     rounds: int = ROUNDS,
-    process: Streaming | float | None = None,
-    seed: int = 0,
+    opt_in: Streaming | float | None = None,
     trials: int = TRIALS,
-    *,
+    seed: int = 0,
+    progress: Progress | None = None,
     watch: Callable[["Tally"], object] | None = None,
+    process: Streaming | float | None = None,
 ) -> pl.DataFrame:
-    """One row for each round and policy: how a programme of `n_arms` places goes on.
+    """Simulates a programme over many rounds, once for each trial and policy.
 
-    `model` is played as the policy `prefermab`, on its own domain unless another is given, beside
-    `policies`: by default no action, whoever comes first at random, and taking turns. `process`
-    says who joins and leaves: `Streaming(stay=0.9, newcomers=3)` if left out, or a share that
-    stays in throughout. Means are over trials, each with its standard error:
+    Args:
+        model: A model, played as the policy `prefermab`; None to play only `policies`.
+        domain: Where it is played; the model's own domain if None.
+        policies: Other policies by name; no action, a lottery and taking turns if None.
+        n_arms: Number of places in the programme; the domain's usual number if None.
+        budget: Budget of each round; the domain's usual one if None.
+        rounds: Number of rounds.
+        opt_in: Who joins and leaves, `Streaming(stay=0.9, newcomers=3)` if None; or the share of
+            people who are in throughout.
+        trials: Number of programmes.
+        seed: Random seed.
+        progress: Called with the share of trials done and a text, after each batch of trials.
+        watch: Called with the results so far, after each batch of trials.
+        process: The name of `opt_in` in version 0.1.
 
-    - `opted_in`: people who are in; `joined`: all who ever were, so far;
-    - `engagement`: reward of the round per person who is in; `difference` is the paired one to the
-      policy that is best over all rounds;
-    - `spent`: of the budget in this round;
-    - `reached`: different people acted on so far; `reached_share`: their share of all who joined.
-
-    `watch` is shown what there is after each piece of the trials.
+    Returns:
+        A row for each round and policy, with means over trials and their standard errors:
+        `opted_in` is the number of people who are in, `joined` of all who joined so far;
+        `engagement` is the reward of the round per person who is in, `difference` the paired
+        difference to the policy that is best over all rounds; `spent` is the cost of the round;
+        `reached` is the number of people acted on so far, `reached_share` their share of `joined`.
 
     >>> import prefermab as pm
-    >>> frame = pm.simulate(domain=pm.domains.Armman(), rounds=5, trials=20)
-    >>> frame.filter(frame["policy"] == "none")["reached"].to_list()
-    [0.0, 0.0, 0.0, 0.0, 0.0]
+    >>> nobody = {"none": pm.policies.NoAction()}
+    >>> frame = pm.simulate(domain=pm.domains.Armman(), policies=nobody, rounds=3, trials=2)
+    >>> frame["reached"].to_list()
+    [0.0, 0.0, 0.0]
     """
     tally = None
-    for tally in programmes(model, domain, policies, n_arms, budget, rounds, process, seed, trials):
+    for tally in simulate_batches(
+        model, domain, policies=policies, n_arms=n_arms, budget=budget, rounds=rounds,
+        opt_in=process if opt_in is None else opt_in, trials=trials, seed=seed,
+    ):  # fmt: skip
+        if progress is not None:
+            progress(tally.trials / tally.wanted, f"{tally.trials} of {tally.wanted} programmes")
         if watch is not None:
             watch(tally)
     assert tally is not None
     return tally.frame()
 
 
-def programmes(
+def simulate_batches(
     model: Any,
     domain: Domain | None,
+    *,
     policies: Mapping[str, Any] | None,
     n_arms: int | None,
     budget: float | None,
     rounds: int,
-    process: Streaming | float | None,
-    seed: int,
+    opt_in: Streaming | float | None,
     trials: int,
+    seed: int,
 ) -> Iterator["Tally"]:
-    """What there is after each piece of the trials; the last has them all."""
+    """The results so far after each batch of trials; the last has all trials."""
     domain = getattr(model, "domain", None) if domain is None else domain
     if not isinstance(domain, Domain):
         raise InputError("domain must be a Domain such as Armman(), or that of a model.")
@@ -94,35 +109,29 @@ def programmes(
     money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
     n_trials = count(trials, "trials")
     keys = trial_keys(count(seed, "seed", at_least=0), n_trials)
-    stream = Streaming(stay=0.9, newcomers=3.0) if process is None else process
+    stream = Streaming(stay=0.9, newcomers=3.0) if opt_in is None else opt_in
     batches = trial_batches(
-        domain, places, stream, keys, count(rounds, "rounds"), largest=-(-n_trials // PIECES)
+        domain, places, stream, keys, count(rounds, "rounds"), largest=-(-n_trials // BATCHES)
     )
     tally = Tally(n_trials, {})
     for batch in batches:
         more = {
-            name: measured(name, policy, domain, batch, money) for name, policy in players.items()
+            name: play_programmes(name, policy, domain, batch, money)
+            for name, policy in players.items()
         }
         tally = tally.with_trials(more)
         yield tally
 
 
-def usual_policies() -> dict[str, Any]:
-    """What a model is compared with: none of it knows anybody's dynamics."""
-    return {"none": NoAction(), "random": at_random, "round-robin": RoundRobin()}
+def usual_policies() -> dict[str, Policy]:
+    """The policies that a model is compared with; none of them knows the dynamics."""
+    return {"none": NoAction(), "lottery": Lottery(), "round-robin": RoundRobin()}
 
 
-def at_random(seen: Observation, key: Key) -> Actions:
-    """Whoever is in, in random order, as far as the budget goes.
-
-    `policies.Random` visits those who are out as well, as in the paper; where most of the people
-    who ever join are out at any time, it would spend next to nothing.
-    """
-    return greedy(jax.random.uniform(key, seen.costs.shape), seen.costs, seen.budget, seen.opt_in)
-
-
-def measured(name: str, policy: Policy, domain: Domain, trials: Trials, budget: Any) -> Series:
-    """Plays a policy in every trial."""
+def play_programmes(
+    name: str, policy: Policy, domain: Domain, trials: Trials, budget: jax.Array
+) -> Series:
+    """Plays a policy in every trial, and measures it in every round."""
     played = play_checked(name, policy, domain, trials, budget, None)
     ever_in = np.maximum.accumulate(np.asarray(trials.opt_in), axis=1)
     opted_in, joined = np.asarray(played.opted_in, float), ever_in.sum(axis=2).astype(float)
@@ -141,18 +150,18 @@ def measured(name: str, policy: Policy, domain: Domain, trials: Trials, budget: 
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """What was measured so far, of `wanted` trials in all."""
+    """The results of the trials so far, of `wanted` trials in all."""
 
     wanted: int
     found: dict[str, Series]
 
     @property
     def trials(self) -> int:
-        """How many trials were played."""
+        """The number of trials so far."""
         return next((len(series["spent"]) for series in self.found.values()), 0)
 
     def with_trials(self, more: dict[str, Series]) -> "Tally":
-        """More trials; those beyond what is wanted only fill a batch up."""
+        """The results with more trials; those beyond `wanted` only fill the last batch."""
         joined = {
             name: {
                 what: np.concatenate([*self._before(name, what), values])[: self.wanted]
@@ -191,8 +200,8 @@ class Tally:
         return pl.concat(frames).sort("round", maintain_order=True).fill_nan(None)
 
     def summary(self) -> pl.DataFrame:
-        """A row for each policy over all rounds, best first: engagement a round, the paired
-        difference to the best, spending a round, and whom it reached in the end."""
+        """A row for each policy, best first: engagement and spending per round, the paired
+        difference to the best policy, and the people reached by the last round."""
         best = np.nanmean(self.found[self.best]["engagement"], axis=1)
         rows = []
         for name, series in self.found.items():
@@ -212,7 +221,7 @@ class Tally:
 
 
 def _mean(what: str, values: np.ndarray) -> dict[str, np.ndarray]:
-    """Means over trials and their standard errors; a round in which nobody is in does not count."""
+    """Means over trials and their standard errors; rounds without people do not count."""
     n = np.maximum((~np.isnan(values)).sum(axis=0), 1)
     mean = np.nansum(values, axis=0) / n
     spread = np.sqrt(np.nansum((values - mean) ** 2, axis=0) / np.maximum(n - 1, 1))
