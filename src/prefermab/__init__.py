@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from prefermab.programme import tables
     from prefermab.programme.bulk.driver import plan_folder
     from prefermab.programme.logs.domain import from_log
-    from prefermab.programme.logs.learn import learn
+    from prefermab.programme.logs.learn import LearnResult, learn
+    from prefermab.programme.logs.warnings import LogWarning
     from prefermab.programme.planning.plan import Plan
     from prefermab.programme.planning.rules import Rules
     from prefermab.programme.simulation import simulate
@@ -43,6 +44,8 @@ _MODULES = {
 _NAMES = {
     "FeatureMap": "features",
     "InputError": "errors",
+    "LearnResult": "programme.logs.learn",
+    "LogWarning": "programme.logs.warnings",
     "Model": "model",
     "Observation": "arms",
     "Plan": "programme.planning.plan",
@@ -65,6 +68,8 @@ _NAMES = {
 __all__ = [
     "FeatureMap",
     "InputError",
+    "LearnResult",
+    "LogWarning",
     "Model",
     "Observation",
     "Plan",

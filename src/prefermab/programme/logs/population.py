@@ -91,11 +91,11 @@ def evaluate_rule(population: Population, rule: Rule, rounds: int) -> RuleValue:
         chosen = rule.choices(population, here)
         visits.append(here)
         choices.append(chosen)
-        here = np.einsum("ps,psa,psat->pt", here, chosen, population.chances, optimize=True)
+        here = np.einsum("psa,psat->pt", here[..., None] * chosen, population.chances)
     value, action_value = [np.zeros_like(population.start)], []
     for chosen in reversed(choices):
         ahead = population.rewards + value[-1]
-        action_value.append(np.einsum("psat,pt->psa", population.chances, ahead, optimize=True))
+        action_value.append(np.einsum("psat,pt->psa", population.chances, ahead))
         value.append((chosen * action_value[-1]).sum(axis=2))
     parts = (visits, choices, action_value[::-1], value[::-1])
     return RuleValue(*(np.stack(part) for part in parts))

@@ -23,12 +23,13 @@ posterior on a grid.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 from scipy.linalg import cho_solve, helmert, solve_triangular
 from scipy.special import gammaln, log_softmax, softmax
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, PrefermabError
 
 LARGEST = 4000
 """Coefficients of one state above which their covariance is too large to work with."""
@@ -91,6 +92,7 @@ class Normal:
         return self.mean + away.T.reshape(n, *self.mean.shape)
 
 
+@functools.cache
 def contrasts(n_states: int) -> np.ndarray:
     """(state, state - 1): orthonormal columns that add up to 0.
 
@@ -247,7 +249,7 @@ def posterior_mode(
         else:  # rounding hides what is left to gain
             return Normal(at, factor)
         at, value = at - size * step, tried
-    raise RuntimeError(f"the fit has not converged after {MOST_STEPS} Newton steps.")
+    raise PrefermabError(f"the fit has not converged after {MOST_STEPS} Newton steps.")
 
 
 def log_probabilities(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
@@ -267,12 +269,13 @@ def _derivatives(
     chance, total = np.exp(log_probabilities(design, at)), counts.sum(axis=1)
     slope = ((total[:, None] * chance - counts) @ spread).T @ design + precision * at
     n, size = at.shape
+    pairs = (spread[:, :, None] * spread[:, None, :]).reshape(-1, n * n)
     flat = np.zeros((n * n, size * size))
     rows = max(1, MOST_PRODUCTS // (n * n + size * size))
     for first in range(0, len(design), rows):
         part = slice(first, first + rows)
         centred = chance[part] @ spread
-        covariance = np.einsum("rt,ti,tj->rij", chance[part], spread, spread, optimize=True)
+        covariance = (chance[part] @ pairs).reshape(-1, n, n)
         covariance -= centred[:, :, None] * centred[:, None, :]
         covariance *= total[part, None, None]
         products = design[part, :, None] * design[part, None, :]
