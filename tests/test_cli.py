@@ -268,6 +268,8 @@ def test_models_lists_the_models_and_prints_cards(prefermab):
         ("pretrain armman --out x --recipe swep", "did you mean 'sweep'?"),
         ("pretrain armman --out x --exact.steps 0", "steps must be"),
         ("pretrain armman --out x --sweep.steps 5", "the recipe is exact"),
+        ("finetune armman --out x --epochs 0", "epochs must be"),
+        ("finetune nothing --out x", "unknown model or domain"),
         ("pretrain armman --out .", "holds something that is not a model"),
         ("evaluate nowhere/at/all", "unknown model or domain"),
         ("evaluate arman", "did you mean 'armman'?"),

@@ -28,7 +28,7 @@ from prefermab.recipes import Exact, Paper, Sweep
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
-TIMED_EPOCHS, TIMED_STEPS = 8, 300
+EPOCHS, TIMED_STEPS = 8, 300
 """Length of the trainings that are timed; a complete one has more of the same."""
 
 SIZES = ((21, 1), (21, 8), (21, 64), (96, 1), (96, 8), (96, 64), (1000, 1), (1000, 8), (10_000, 1))
@@ -74,14 +74,14 @@ def training_cases(largest: int) -> Iterator[Case]:
     domain = domains.Armman()
     sizes = [(n, s) for n, s in SIZES if n * s <= largest]
     for n_arms, seeds in sizes:
-        work = TIMED_EPOCHS * Paper.rounds * n_arms * seeds
+        work = EPOCHS * Paper.rounds * n_arms * seeds
         yield Case(
             "train",
             f"paper, {n_arms} arms, {seeds} seeds",
             "arm-steps",
             work,
             lambda n=n_arms, s=seeds: _trained(
-                domain, n, s, "paper", epochs=TIMED_EPOCHS, freeze=0, rounds=Paper.rounds
+                domain, n, s, "paper", epochs=EPOCHS, freeze=0, rounds=Paper.rounds
             ),
             # Acting once; then actor and critic forwards and backwards in every pass.
             flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
@@ -117,8 +117,8 @@ def accelerator_cases() -> Iterator[Case]:
         flops=_network(Sweep.width, Sweep.depth, 16, 2) * 5,
     )  # fmt: skip
     yield Case(
-        "train", "paper, 1000000 arms, 1 seeds, 20 rounds", "arm-steps", TIMED_EPOCHS * 20 * 1_000_000,
-        lambda: _trained(domain, 1_000_000, 1, "paper", epochs=TIMED_EPOCHS, freeze=0, rounds=20),
+        "train", "paper, 1000000 arms, 1 seeds, 20 rounds", "arm-steps", EPOCHS * 20 * 1_000_000,
+        lambda: _trained(domain, 1_000_000, 1, "paper", epochs=EPOCHS, freeze=0, rounds=20),
         flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
     )  # fmt: skip
 

@@ -30,27 +30,32 @@ if TYPE_CHECKING:
     from prefermab.model import Model
 
 
-def _without_seed(name: str, recipe: type) -> type:
-    """The recipe's hyperparameters as options; the seed is an option of the command itself."""
+def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:
+    """A dataclass of hyperparameters as options of a command.
+
+    Its values are checked when the work starts: then a mistake is answered in one sentence.
+    """
     return dataclasses.make_dataclass(
-        f"{recipe.__name__}Options",
-        [("seed", Annotated[int, Suppress], 0)],
-        bases=(recipe,),
-        namespace={"__doc__": f"Hyperparameters of the recipe {name}."},
+        f"{kind.__name__}Options",
+        [(name, Annotated[int, Suppress], 0) for name in hidden],
+        bases=(kind,),
+        namespace={"__doc__": doc, "__post_init__": lambda _: None},
         frozen=True,
     )
 
 
-RecipeOptions = dataclasses.make_dataclass(
-    "RecipeOptions",
-    [
-        (name, kind, dataclasses.field(default_factory=kind))
-        for name, recipe in RECIPES.items()
-        for kind in [_without_seed(name, recipe)]
-    ],
-    namespace={"__doc__": "Hyperparameters of every recipe, each under the recipe's name."},
-    frozen=True,
-)
+def recipe_options() -> type:
+    """A dataclass with a field for each recipe; the seed is an option of the command itself."""
+    fields = []
+    for name, recipe in RECIPES.items():
+        summary = (recipe.__doc__ or "").partition("\n\n")[0]
+        kind = as_options(recipe, f"Recipe {name}: {summary}", hidden=("seed",))
+        fields.append((name, kind, dataclasses.field(default_factory=kind)))
+    return dataclasses.make_dataclass("RecipeOptions", fields, frozen=True)
+
+
+RecipeOptions = recipe_options()
+TuningOptions = as_options(Tuning, "How to learn.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +73,7 @@ class PretrainCommand:
     budget: Amount = None
     """Budget of each round. Default: the paper's for the domain."""
     recipe: Annotated[str, arg(metavar=f"{{{','.join(RECIPES)}}}")] = "exact"
-    """How to train: exact; sweep, if dynamics can only be sampled; or paper, Algorithm 1."""
+    """How to train; each recipe is described below."""
     seed: int = 0
     """Random seed; the same seed gives the same model."""
     seeds: int = 1
@@ -143,7 +148,9 @@ class FinetuneCommand:
     """Budget of each round. Default: the model's."""
     domain: OtherDomain = None
     settings: SettingsOption = ()
-    tuning: Annotated[Tuning, arg(name="")] = dataclasses.field(default_factory=Tuning)
+    tuning: Annotated[Tuning, arg(name="", constructor=TuningOptions)] = dataclasses.field(
+        default_factory=TuningOptions
+    )
     """How to learn."""
 
     def run(self) -> None:
