@@ -170,7 +170,7 @@ def test_bad_input_is_one_sentence(given, message):
 def test_the_command_prints_json_and_draws(tmp_path, capsys):
     picture = tmp_path / "p.svg"
     options = "--n-arms 5 --budget 2 --rounds 6 --trials 3 --stay 0.8 --newcomers 1 --against none"
-    cli.run(["simulate", "synthetic", *options.split(), "--json", "--plot", str(picture)])
+    cli.run_command(["simulate", "synthetic", *options.split(), "--json", "--plot", str(picture)])
     told = json.loads(capsys.readouterr().out)
     assert (told["n_arms"], told["budget"], told["stay"]) == (5, 2, 0.8)
     model, none = pl.DataFrame(told["rows"]).partition_by("policy")
