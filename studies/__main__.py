@@ -274,7 +274,7 @@ def named(setting: Setting) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    return as_markdown("", [Grid(head, [[Cell(text) for text in row] for row in rows])])[4:]
+    return as_markdown("", [Grid(head, [[Cell(text) for text in row] for row in rows])])
 
 
 STUDIES: dict[str, Callable[[], str]] = {

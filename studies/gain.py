@@ -1,4 +1,4 @@
-"""How often what `learn` says of a gain is true: made-up logs whose truth is known."""
+"""How often a gain that `learn` claims is true, on made-up logs whose truth is known."""
 
 import dataclasses
 import os
@@ -31,20 +31,21 @@ from prefermab.programme.logs.warnings import log_warnings
 
 LOGS, SHUFFLED = 200, 20
 PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
-"""Of a log; and weeks that went by before it, so that it begins as it goes on."""
+"""Size of a log, the share called in a week, and weeks simulated before it, so that it starts in a
+steady state."""
 
 ROUNDS = 9
-"""That gains are counted over."""
+"""Rounds that gains are counted over."""
 
 PICTURE = Path("docs/results/figures/gain.svg")
 REWARDS = {"engaged": 1, "drifting": 0.5, "silent": 0}
 
 
 @dataclasses.dataclass(frozen=True)
-class World:
-    """How a log came about: what calls do (`lift`, in log-odds), how much people differ beyond
-    their features, by which states calls go, and how a hidden trait of people makes calls likelier
-    (in log-odds) and moves their state."""
+class Scenario:
+    """How a log is made: what calls do (`lift`, in log-odds), how much people differ beyond their
+    features (`apart`), how likely a call is in each state, and how much a hidden trait of people
+    makes calls likelier (in log-odds) and moves their state."""
 
     name: str
     lift: float = 1.03
@@ -53,30 +54,30 @@ class World:
     hidden: float = 0.0
 
 
-WORLDS = (
-    World("called at random, real effect"),
-    World("called at random, no effect", lift=0),
-    World("the same, people alike given their features", lift=0, apart=0),
-    World("chosen by the state, real effect", by_state=(0.03, 0.12, 0.22)),
-    World("hidden: reachable people called more, no effect", lift=0, hidden=0.8),
-    World("hidden: sicker people called more, real effect", hidden=-0.8),
+SCENARIOS = (
+    Scenario("called at random, real effect"),
+    Scenario("called at random, no effect", lift=0),
+    Scenario("the same, people alike given their features", lift=0, apart=0),
+    Scenario("chosen by the state, real effect", by_state=(0.03, 0.12, 0.22)),
+    Scenario("hidden: reachable people called more, no effect", lift=0, hidden=0.8),
+    Scenario("hidden: sicker people called more, real effect", hidden=-0.8),
 )
 
 
-def made(world: World, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+def simulate_scenario(scenario: Scenario, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
     """A log, the true chances (person, state, action, next state), and the true chances (person,
     state, action) of being called."""
-    number = WORLDS.index(world) if world in WORLDS else len(WORLDS)
+    number = SCENARIOS.index(scenario) if scenario in SCENARIOS else len(SCENARIOS)
     rng = np.random.default_rng([number, seed])
     age, own = rng.uniform(17, 43, PEOPLE), rng.random(PEOPLE) < 0.6
     north = rng.random(PEOPLE) < 0.3
     trait, other, hidden = rng.normal(size=(3, PEOPLE))
-    trait = world.apart * trait * (0.5 if world.hidden else 1) + world.hidden * hidden
+    trait = scenario.apart * trait * (0.5 if scenario.hidden else 1) + scenario.hidden * hidden
     base = np.array([1.6, -1.2, -2.6]) + (trait - 0.5 * north)[:, None]
-    lift = np.where(own, 1.9, 0.5) + (30 - age) / 30 + 0.5 * world.apart * other
-    chances = np.stack([_moves(base), _moves(base + world.lift * lift[:, None])], axis=2)
-    rate = np.tile(world.by_state, (PEOPLE, 1))
-    if world.hidden:
+    lift = np.where(own, 1.9, 0.5) + (30 - age) / 30 + 0.5 * scenario.apart * other
+    chances = np.stack([_moves(base), _moves(base + scenario.lift * lift[:, None])], axis=2)
+    rate = np.tile(scenario.by_state, (PEOPLE, 1))
+    if scenario.hidden:
         rate *= (1 / (1 + np.exp(2.6 - 1.2 * hidden)))[:, None]
         rate *= CALLED / rate.mean()
     called = np.stack([1 - rate, rate], axis=2)
@@ -104,15 +105,16 @@ def _moves(base: np.ndarray) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Tried:
-    """What was said of one log, and the truth: the gain of the rule that all of the log teaches."""
+class LogOutcome:
+    """What `learn` says about one log, and the truth: the gain of the rule that the whole log
+    teaches."""
 
     truth: float
     estimate: float
     low: float
     high: float
     naive: float
-    """What the same fit foretells of its own rule."""
+    """What the same fit predicts for its own rule."""
     verdict: str
 
     @property
@@ -121,27 +123,27 @@ class Tried:
         return self.low <= self.truth <= self.high
 
 
-def tried(which: int, seed: int) -> Tried:
-    """One log of a world."""
-    frame, chances, called = made(WORLDS[which], seed)
+def try_log(which: int, seed: int) -> LogOutcome:
+    """One log of a scenario."""
+    frame, chances, called = simulate_scenario(SCENARIOS[which], seed)
     log = read_log(frame, passive="none", rewards=REWARDS)
-    seen = Units.from_transitions(log, log.transitions)
+    units = Units.from_transitions(log, log.transitions)
     budget = log.spent / log.found.present
-    fit, meaning = fit_log(log, DRAWS, seed), log.labels
-    rule = learned_rule(fit, log.profiles, meaning.rewards, meaning.costs, seed + 1)
-    rule.action = rule.action[seen.profile]
+    fit, labels = fit_log(log, DRAWS, seed), log.labels
+    rule = learned_rule(fit, log.profiles, labels.rewards, labels.costs, seed + 1)
+    rule.action = rule.action[units.profile]
     gains = []
     for moves, before in (
-        (chances[seen.person], called[seen.person]),
-        (fit.chances(log.profiles)[seen.profile], seen.propensity),
+        (chances[units.person], called[units.person]),
+        (fit.chances(log.profiles)[units.profile], units.propensity),
     ):
-        crowd = Population(moves, seen.start, seen.weight, meaning.rewards, meaning.costs, budget)
-        earned = [evaluate_rule(crowd, way, ROUNDS).earned() for way in (rule, RandomRule(before))]
-        gains.append(float(crowd.mean(earned[0] - earned[1])))
+        people = Population(moves, units.start, units.weight, labels.rewards, labels.costs, budget)
+        earned = [evaluate_rule(people, way, ROUNDS).earned() for way in (rule, RandomRule(before))]
+        gains.append(float(people.mean(earned[0] - earned[1])))
     gain = estimate_gain(log, budget, ROUNDS, seed).gain
     warned = [*log_warnings(log), *check_allocation(log, fit).warnings("week")]
-    said = decide(gain, warned)
-    return Tried(gains[0], gain.estimate, gain.low, gain.high, gains[1], said)
+    verdict = decide(gain, warned)
+    return LogOutcome(gains[0], gain.estimate, gain.low, gain.high, gains[1], verdict)
 
 
 def shuffled_log(name: str, seed: int) -> str:
@@ -193,26 +195,26 @@ def gain(logs: int = LOGS, mixed: int = SHUFFLED, workers: int | None = None) ->
     """How often a gain that `learn` claims is true"""
     with ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn")) as pool:
         asked = [
-            [pool.submit(tried, at, seed) for seed in range(logs)] for at in range(len(WORLDS))
+            [pool.submit(try_log, at, seed) for seed in range(logs)] for at in range(len(SCENARIOS))
         ]
         dealt = {
             name: [pool.submit(shuffled_log, name, seed) for seed in range(mixed)]
             for name in SHAPES
         }
         found = []
-        for world, each in zip(WORLDS, asked, strict=True):
+        for scenario, each in zip(SCENARIOS, asked, strict=True):
             found.append([one.result() for one in each])
-            print(*row_of(world, found[-1]), sep=" | ", flush=True)
+            print(*table_row(scenario, found[-1]), sep=" | ", flush=True)
         verdicts = {name: [one.result() for one in each] for name, each in dealt.items()}
     return page(found, verdicts)
 
 
-def row_of(world: World, found: Sequence[Tried]) -> list[str]:
+def table_row(scenario: Scenario, found: Sequence[LogOutcome]) -> list[str]:
     """A row of the table."""
     share = lambda values: f"{np.mean(values):.1%}".replace("%", " %")  # noqa: E731
     mean = lambda name: f"{np.mean([getattr(one, name) for one in found]):.2f}"  # noqa: E731
     return [
-        world.name, f"{len(found)}", mean("truth"), mean("estimate"), mean("naive"),
+        scenario.name, f"{len(found)}", mean("truth"), mean("estimate"), mean("naive"),
         share([one.held for one in found]), share([one.low > 0 for one in found]),
         *(share([one.verdict == said for one in found])
           for said in ("shown", "not shown", "cannot tell")),
@@ -220,17 +222,17 @@ def row_of(world: World, found: Sequence[Tried]) -> list[str]:
 
 
 HEAD = [
-    "how people were called", "logs", "true gain", "estimate", "the fit's own word",
+    "how people were called", "logs", "true gain", "estimate", "in-sample estimate",
     "90 % interval holds the truth", "interval above 0", "shown", "not shown", "cannot tell",
 ]  # fmt: skip
 
 
-def page(found: Sequence[Sequence[Tried]], verdicts: dict[str, list[str]]) -> str:
+def page(found: Sequence[Sequence[LogOutcome]], verdicts: dict[str, list[str]]) -> str:
     """The tables and the picture."""
-    rows = [row_of(world, each) for world, each in zip(WORLDS, found, strict=True)]
-    told = ("shown", "not shown", "cannot tell")
+    rows = [table_row(scenario, each) for scenario, each in zip(SCENARIOS, found, strict=True)]
+    verdict_names = ("shown", "not shown", "cannot tell")
     mixed = [
-        [name, f"{len(said)}", *(f"{said.count(each)}" for each in told)]
+        [name, f"{len(said)}", *(f"{said.count(each)}" for each in verdict_names)]
         for name, said in verdicts.items()
     ]
     svg = picture(found)
@@ -238,9 +240,9 @@ def page(found: Sequence[Sequence[Tried]], verdicts: dict[str, list[str]]) -> st
     words = (
         f"Logs of {PEOPLE} people and {WEEKS} weeks in which about a tenth are called, made up so "
         "that the truth is known: the gain of the rule that the whole log teaches over the way "
-        "people were really called, worked out from everybody's true chances, over "
+        "people were really called, computed from everybody's true chances, over "
         f"{ROUNDS} weeks. The estimate, its interval and the verdict are those of `learn`; the "
-        "placebo was left out to save time. `the fit's own word` is what the same fit foretells of "
+        "placebo was left out to save time. `in-sample estimate` is what the same fit predicts for "
         "its own rule, which is what a report would claim that judges in the data it chose in. "
         "People differ beyond their features by 0.7 in log-odds in how they do, and by half of "
         "that in what a call does, but for the third row. In the last two rows a trait that is in "
@@ -261,14 +263,14 @@ def page(found: Sequence[Sequence[Tried]], verdicts: dict[str, list[str]]) -> st
         Text(words), Grid(HEAD, cells(rows)), Picture("gain", svg, caption), Text(shuffle),
         Grid(["log", "logs", "shown", "not shown", "cannot tell"], cells(mixed)),
     ]  # fmt: skip
-    return as_markdown("", blocks)[4:]
+    return as_markdown("", blocks)
 
 
-def picture(found: Sequence[Sequence[Tried]]) -> str:
+def picture(found: Sequence[Sequence[LogOutcome]]) -> str:
     """Estimates and intervals beside the truth."""
     figure = plots.blank(9, 4.6)
     panels = figure.subplots(2, 3, sharex=True, sharey=True).ravel()
-    for panel, world, each in zip(panels, WORLDS, found, strict=True):
+    for panel, scenario, each in zip(panels, SCENARIOS, found, strict=True):
         for place, one in enumerate(sorted(each[:40], key=lambda one: one.estimate)):
             colour = plots.BLUE if one.low > 0 else plots.GREY
             panel.plot([one.low, one.high], [place, place], color=colour, lw=1)
@@ -276,7 +278,7 @@ def picture(found: Sequence[Sequence[Tried]]) -> str:
         truth = float(np.mean([one.truth for one in each]))
         panel.axvline(0, color=plots.GREY, lw=0.8, ls="--")
         panel.plot(truth, -3, "x", color=plots.INK, ms=7)
-        panel.set_title(world.name, fontsize=8, color=plots.INK)
+        panel.set_title(scenario.name, fontsize=8, color=plots.INK)
         panel.set_yticks([])
         plots.plain(panel)
     figure.supxlabel("gain per person", fontsize=9)

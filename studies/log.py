@@ -1,4 +1,4 @@
-"""How much log it takes: models learned from simulated logs beside one that was given the truth."""
+"""How much log is needed: models learned from simulated logs, and one that was given the truth."""
 
 from pathlib import Path
 
@@ -118,12 +118,11 @@ def page(rows: list[list[str]], curves: dict[str, np.ndarray]) -> str:
     )
     words = (
         "Logs of 26 weeks, in which a random 5 % of people get the action in each week, with the "
-        "domain's linear features. Each model is learned from its log alone "
-        "(`pm.from_log`, recipe `exact`) and met with the true domain: 1,000 trials, "
-        "100 % opt-in. The truth's "
-        "model is trained on the domain itself, with the true dynamics as features, and meets the "
-        "same arms and luck. Means of three logs. The last column asks of each log how many of the "
+        "domain's linear features. Each model is learned from its log alone (`pm.from_log`, recipe "
+        "`exact`) and evaluated on the true domain: 1,000 trials, 100 % opt-in. The truth's model "
+        "is trained on the domain itself, with the true dynamics as features, and meets the same "
+        "arms and luck. Means of three logs. The last column asks of each log how many of the "
         "population's true transition chances lie within the 90 % intervals of the report."
     )
     grid = Grid(HEAD, [[Cell(text) for text in row] for row in rows])
-    return as_markdown("", [Text(words), grid, Picture("log", svg, caption)])[4:]
+    return as_markdown("", [Text(words), grid, Picture("log", svg, caption)])

@@ -115,4 +115,4 @@ def page(runs: Sequence[Run]) -> str:
     ]  # fmt: skip
     grid = Grid(HEAD, [[Cell(text) for text in row] for row in rows])
     caption = "Seconds and peak memory of a plan by the number of people."
-    return as_markdown("", [Text(words), grid, Picture("scale", svg, caption)])[4:]
+    return as_markdown("", [Text(words), grid, Picture("scale", svg, caption)])

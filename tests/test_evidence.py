@@ -40,7 +40,7 @@ from prefermab.programme.logs.verdict import (
     shuffle_actions,
 )
 from prefermab.programme.logs.warnings import LogWarning
-from studies.gain import REWARDS, WORLDS, made, walks
+from studies.gain import REWARDS, SCENARIOS, simulate_scenario, walks
 from test_logs import TINY, read_walked, tiny, two_regions
 
 
@@ -104,15 +104,15 @@ def test_by_worth_spends_the_budget_on_who_gains_most_and_never_on_what_is_worth
 # The gain
 
 
-def logged(world, seed, **changes):
-    world = dataclasses.replace(WORLDS[world], **changes)
-    return read_log(made(world, seed)[0], passive="none", rewards=REWARDS)
+def scenario_log(number, seed, **changes):
+    scenario = dataclasses.replace(SCENARIOS[number], **changes)
+    return read_log(simulate_scenario(scenario, seed)[0], passive="none", rewards=REWARDS)
 
 
 def test_a_real_gain_is_found_and_none_where_there_is_none():
     """docs/results/gain.md has the same for 200 logs of each kind."""
     for lift, low, high in ((2.5, 0.5, 2.0), (0.0, -0.35, 0.35)):
-        log = logged(0, 0, lift=lift)
+        log = scenario_log(0, 0, lift=lift)
         judged = estimate_gain(log, log.spent / log.found.present, 9, orders=2)
         assert low < judged.gain.estimate < high
         assert judged.gain.low < judged.gain.estimate < judged.gain.high
@@ -124,10 +124,10 @@ def test_a_real_gain_is_found_and_none_where_there_is_none():
 
 
 def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
-    """The reason for judging on others: the fit's own word on its own rule is above 0 in every
+    """The reason for judging on others: the fit predicts a gain of its own rule in every
     log without an effect."""
     for seed in range(3):
-        log = logged(2, seed)
+        log = scenario_log(2, seed)
         units, fit = Units.from_transitions(log, log.transitions), fit_log(log, 64)
         rule = learned_rule(fit, log.profiles, log.labels.rewards, log.labels.costs, 0)
         rule.action = rule.action[units.profile]
@@ -155,7 +155,7 @@ def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
 
 
 def test_shuffled_actions_stay_within_states_and_rounds():
-    moves = logged(3, 0).transitions
+    moves = scenario_log(3, 0).transitions
     mixed = shuffle_actions(moves, 1)
     assert (mixed.action != moves.action).any()
     for name in ("state", "round", "following", "person"):
@@ -178,7 +178,7 @@ def test_a_hidden_cause_undoes_a_gain_at_the_odds_worked_out_by_hand():
 def test_a_log_that_shows_nothing_gives_scores_near_zero():
     sizes = {}
     for world in (0, 2):
-        log = logged(world, 1)
+        log = scenario_log(world, 1)
         fit = fit_log(log, 64)
         earned = fit.chances(log.profiles) @ log.labels.rewards
         sizes[world] = np.abs(earned[..., 1] - earned[..., 0]).mean(), fit.acts
@@ -188,7 +188,7 @@ def test_a_log_that_shows_nothing_gives_scores_near_zero():
 
 
 def test_rounds_are_what_the_log_suggests():
-    log = logged(0, 0)
+    log = scenario_log(0, 0)
     assert default_rounds(log) == 10
     long = dataclasses.replace(log, found=dataclasses.replace(log.found, rounds=60))
     assert default_rounds(long) == 12
@@ -201,8 +201,8 @@ def test_rounds_are_what_the_log_suggests():
 def test_a_hidden_cause_leaves_traces(world, hidden):
     # docs/results/gain.md: 78 and 92 of 100 are found, and 1 or 2 where there is nothing to find.
     # Here the hidden trait is stronger.
-    strength = 1.6 * WORLDS[world].hidden
-    logs = [logged(world, seed, hidden=strength) for seed in range(4)]
+    strength = 1.6 * SCENARIOS[world].hidden
+    logs = [scenario_log(world, seed, hidden=strength) for seed in range(4)]
     found = [check_allocation(log, fit_log(log, 32)) for log in logs]
     traced = [each for each in found if each.warnings("week")]
     assert len(traced) >= 3 if hidden else not traced
@@ -233,7 +233,7 @@ def test_nothing_is_told_of_too_few_people_or_of_what_was_never_tried():
 
 def test_a_state_in_which_nobody_was_ever_acted_on_is_seen_as_such():
     # All calls went to the silent, so that spending on anybody else is spending in the dark.
-    log = logged(0, 0, by_state=(0.0, 0.0, 0.3))
+    log = scenario_log(0, 0, by_state=(0.0, 0.0, 0.3))
     seen = Units.from_transitions(log, log.transitions)
     assert (seen.propensity[:, 2, 1] > 0.1).all()
     assert (seen.propensity[:, :2, 1] < 0.01).all()

@@ -105,8 +105,10 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def as_markdown(title: str, blocks: Sequence[Block]) -> str:
-    """The same in Markdown; pictures are files in a folder beside it."""
-    return f"# {title}\n\n" + "\n".join(_markdown(block) for block in blocks)
+    """The same in Markdown, without a heading if the title is empty; pictures are files in a folder
+    beside it."""
+    heading = f"# {title}\n\n" if title else ""
+    return heading + "\n".join(_markdown(block) for block in blocks)
 
 
 def write(

@@ -132,7 +132,7 @@ def markdown_table(path: Path) -> str:
     found = [Measured(**one) for one in facts["cases"]]
     grid = Grid(HEADINGS, [[Cell(text) for text in row] for row in table_rows(found)])
     limit = Machine(facts["machine"]["multiplications"], facts["machine"]["memory"])
-    return as_markdown("", [grid, Text(limit_sentence(limit))])[4:].strip()
+    return as_markdown("", [grid, Text(limit_sentence(limit))]).strip()
 
 
 def compare(
