@@ -1,12 +1,13 @@
-"""Studies of our own: each trains, measures and writes a page under docs/results.
+"""Studies beyond the paper: each trains, measures and writes a page to docs/results.
 
 `make results` runs all of them, `python -m studies sizes` one.
 """
 
+import argparse
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax
@@ -16,33 +17,40 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
+from prefermab.errors import unknown
 from prefermab.evaluation import evaluate, trial_batches, trial_bounds, trial_keys, trial_rewards
 from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.pages import Cell, Grid, as_markdown
+from prefermab.pages import table_as_markdown
+from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 from studies.gain import gain
 from studies.log import log
 from studies.scale import scale
-from studies.uncertainty import IDENTITY, ByBayes, blurred, curves
+from studies.uncertainty import IDENTITY, ByBayes, blurred, reward_curves
 
 RESULTS = Path("docs/results")
 RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
-EVALUATION_SEED = 1
+SYNTHETIC = Setting("synthetic", 21, 7)
+ARMMAN = Setting("armman", 25, 7)
+SIS_50 = Setting("sis", 20, 16, train=(("population", 50),))
+SIS_150 = Setting("sis", 20, 16, train=(("population", 150),))
+CONTINUOUS = Setting("continuous-synthetic", 21, 7)
+EXPONENTIAL = Setting("continuous-synthetic", 21, 7, train=(("reward", "exponential"),))
 SETTINGS = (
-    Setting("synthetic", 21, 7),
+    SYNTHETIC,
     Setting("synthetic", 48, 16),
     Setting("synthetic", 96, 32),
-    Setting("armman", 25, 7),
+    ARMMAN,
     Setting("armman", 25, 5),
     Setting("armman", 50, 10),
     Setting("armman", 1000, 200),
-    Setting("sis", 20, 16, train=(("population", 50),)),
-    Setting("sis", 20, 16, train=(("population", 150),)),
-    Setting("continuous-synthetic", 21, 7),
+    SIS_50,
+    SIS_150,
+    CONTINUOUS,
     Setting("continuous-synthetic", 21, 7, train=(("reward", "scaled"),)),
-    Setting("continuous-synthetic", 21, 7, train=(("reward", "exponential"),)),
+    EXPONENTIAL,
     Setting("continuous-sis", 20, 16),
 )
 
@@ -64,7 +72,7 @@ def exact() -> str:
             ]
             full = np.array([earned_in(m.policy, here, 1.0).mean() for m in models])
             rows.append(
-                [named(here), kind, here.knows, *shares, f"{full.mean():.3f}",
+                [setting_name(here), kind, here.knows, *shares, f"{full.mean():.3f}",
                  f"{full.min() / full.mean():.2%}"]
             )  # fmt: skip
             print(*rows[-1], flush=True)
@@ -74,13 +82,13 @@ def exact() -> str:
         "the same trials, 1,000 of them (100 at 1,000 arms, 200 on epidemics). Then 16 training "
         "seeds at 100 %: mean reward per arm, and the worst seed's share of it. A model is trained "
         "once for a domain and features, and used at every size.\n\n"
-        + table([*head, "16 seeds", "worst seed, of mean"], rows)
+        + table_as_markdown([*head, "16 seeds", "worst seed, of mean"], rows)
     )
 
 
 def closest() -> str:
     """Recipe `exact` where its margin is smallest, all sixteen seeds at every opt-in rate."""
-    setting, rows = SETTINGS[11], []
+    setting, rows = EXPONENTIAL, []
     models = pretrain_seeds(setting.tried_on(), range(16), recipe="exact")
     for rate in RATES:
         informed = informed_in(setting, rate)
@@ -94,9 +102,9 @@ def closest() -> str:
         print(*rows[-1], flush=True)
     head = ["opted in", "lagrangian", "mean seed", "standard error", "worst seed", "best seed"]
     return (
-        f"{named(setting)}, 1,000 trials: share of what the policy that knows the dynamics earns. "
-        "The standard error is that of the mean seed's paired difference over trials.\n\n"
-        + table(head, rows)
+        f"{setting_name(setting)}, 1,000 trials: share of what the policy that knows the dynamics "
+        "earns. The standard error is that of the mean seed's paired difference over trials.\n\n"
+        + table_as_markdown(head, rows)
     )
 
 
@@ -104,7 +112,7 @@ def horizon() -> str:
     """Horizon and discount of recipe `exact`, for short programmes and long ones."""
     choices = [(0.8, 6), (0.8, 12), (0.8, 30), (0.9, 6), (0.9, 12), (0.9, 30), (1.0, 5), (1.0, 9)]
     parts = []
-    for setting in (SETTINGS[3], SETTINGS[7]):
+    for setting in (ARMMAN, SIS_50):
         domain, rows = setting.tried_on(), []
         trials = trials_of(setting)
         for discount, rounds in choices:
@@ -121,7 +129,7 @@ def horizon() -> str:
                 row.append(f"{frame['mean'].to_numpy().mean() / length:.4f}")
             rows.append(row)
         head = ["discount", "horizon", "reward a round, 9 rounds", "52 rounds"]
-        parts.append(f"## {named(setting)}\n\n" + table(head, rows))
+        parts.append(f"## {setting_name(setting)}\n\n" + table_as_markdown(head, rows))
     return (
         "Reward per arm and round, mean of three training seeds at 100 % opt-in (1,000 paired "
         "trials, epidemics 200). The default is 0.8 and 12.\n\n" + "\n".join(parts)
@@ -151,7 +159,7 @@ def uncertainty() -> str:
         frame = evaluate(seen, compared, n_arms=21, budget=7, seed=EVALUATION_SEED, bound=False)
         noise_rows.append([f"{noise:g}", *by_recipe(frame)])
     head = ["`exact`", "`sweep`", "difference", "Bayes", "Whittle"]
-    svg = curves([row[1:] for row in hidden_rows[:5]], noise_rows)
+    svg = reward_curves([row[1:] for row in hidden_rows[:5]], noise_rows)
     write_atomically(RESULTS / "figures/uncertainty.svg", lambda draft: draft.write_text(svg))
     return (
         "![Reward against what is hidden of the features, and against noise on them]"
@@ -163,10 +171,10 @@ def uncertainty() -> str:
         "identity features only, where it can be computed); Whittle knows everything.\n\n"
         "## Features missing at random when deciding\n\nTrained once, on features of which some "
         "are hidden at random.\n\n"
-        + table(["domain", "hidden", *head], hidden_rows)
+        + table_as_markdown(["domain", "hidden", *head], hidden_rows)
         + "\n## Noise on the features\n\nNormal noise of this standard deviation on every feature, "
         "in training and when deciding; the features range over 0.2, 0.2, 0.2 and 1.\n\n"
-        + table(["noise", *head], noise_rows)
+        + table_as_markdown(["noise", *head], noise_rows)
     )
 
 
@@ -195,11 +203,14 @@ def sizes() -> str:
                 f"{mean['shipped'] / purpose - 1:+.2%}", f"{mean['whittle']:.3f}", str(trials),
             ]
         )  # fmt: skip
+    head = ["size", "shipped", "for the purpose", "difference", "whittle", "trials"]
     return (
         "ARMMAN, 100 % opt-in. The model that ships was trained once; the others were trained for "
         "each size (three seeds, mean). The default recipe does not use the size, so the "
         "difference is that between seeds.\n\n"
-        + table(["size", "shipped", "for the purpose", "difference", "whittle", "trials"], rows)
+        + table_as_markdown(
+            ["size", "shipped", "for the purpose", "difference", "whittle", "trials"], rows
+        )
     )
 
 
@@ -207,8 +218,8 @@ def speed() -> str:
     """Seconds to train, from nothing and once compiled."""
     jax.config.update("jax_enable_compilation_cache", False)
     rows = []
-    for setting in (SETTINGS[0], SETTINGS[3], SETTINGS[7], SETTINGS[8], SETTINGS[9]):
-        row = [named(setting)]
+    for setting in (SYNTHETIC, ARMMAN, SIS_50, SIS_150, CONTINUOUS):
+        row = [setting_name(setting)]
         for recipe in ("paper", "sweep", "exact"):
             jax.clear_caches()
             took = []
@@ -223,12 +234,12 @@ def speed() -> str:
         "One seed: seconds from nothing, compilation included / of a second training that finds it "
         "compiled. The compilation cache on disk is off. All in one run on two shared cores, so "
         "compare figures with each other only.\n\n"
-        + table(["setting", "`paper`", "`sweep`", "`exact`"], rows)
+        + table_as_markdown(["setting", "`paper`", "`sweep`", "`exact`"], rows)
     )
 
 
 def trials_of(setting: Setting) -> int:
-    """Enough to tell policies apart, at a price that can be paid."""
+    """Number of trials: enough to tell policies apart, fewer where trials take long."""
     return 200 if setting.epidemic else 100 if setting.n_arms >= 1000 else 1000
 
 
@@ -266,15 +277,10 @@ def by_recipe(frame: pl.DataFrame) -> list[str]:
     ]  # fmt: skip
 
 
-def named(setting: Setting) -> str:
+def setting_name(setting: Setting) -> str:
     """A setting in a few words."""
     told = "".join(f" {value}" for _, value in setting.train)
     return f"{setting.domain}{told} ({setting.n_arms}, {setting.budget:g})"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    return as_markdown("", [Grid(head, [[Cell(text) for text in row] for row in rows])])
 
 
 STUDIES: dict[str, Callable[[], str]] = {
@@ -305,5 +311,22 @@ def main(names: Sequence[str]) -> None:
         print(f"wrote {RESULTS / name}.md", flush=True)
 
 
+def chosen_studies(arguments: Sequence[str]) -> list[str]:
+    """The studies that the command line names, by default all."""
+    about = "\n".join(f"  {name:12} {study.__doc__}" for name, study in STUDIES.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m studies",
+        description="Runs studies and writes a page for each to docs/results. All take hours.",
+        epilog=f"studies:\n{about}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which studies (default: all)")
+    names = parser.parse_args(arguments).names
+    for name in names:
+        if name not in STUDIES:
+            parser.error(str(unknown("study", name, STUDIES)))
+    return names
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(chosen_studies(sys.argv[1:]))

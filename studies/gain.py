@@ -12,7 +12,7 @@ import polars as pl
 
 from prefermab import plots
 from prefermab.files import write_atomically
-from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.pages import Cell, Grid, Picture, Text, blocks_as_markdown
 from prefermab.plots import svg_of
 from prefermab.programme.logs.allocation import check_allocation
 from prefermab.programme.logs.fitting import fit_log
@@ -263,7 +263,7 @@ def page(found: Sequence[Sequence[LogOutcome]], verdicts: dict[str, list[str]]) 
         Text(words), Grid(HEAD, cells(rows)), Picture("gain", svg, caption), Text(shuffle),
         Grid(["log", "logs", "shown", "not shown", "cannot tell"], cells(mixed)),
     ]  # fmt: skip
-    return as_markdown("", blocks)
+    return blocks_as_markdown(blocks)
 
 
 def picture(found: Sequence[Sequence[LogOutcome]]) -> str:

@@ -10,7 +10,7 @@ from prefermab.domains.base import FiniteDomain
 from prefermab.evaluation import evaluate
 from prefermab.features import FeatureMap
 from prefermab.files import write_atomically
-from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.pages import Cell, Grid, Picture, Text, blocks_as_markdown
 from prefermab.plots import svg_of
 from prefermab.policies import NoAction
 from prefermab.programme.logs.domain import Logged
@@ -125,4 +125,4 @@ def page(rows: list[list[str]], curves: dict[str, np.ndarray]) -> str:
         "population's true transition chances lie within the 90 % intervals of the report."
     )
     grid = Grid(HEAD, [[Cell(text) for text in row] for row in rows])
-    return as_markdown("", [Text(words), grid, Picture("log", svg, caption)])
+    return blocks_as_markdown([Text(words), grid, Picture("log", svg, caption)])

@@ -13,12 +13,12 @@ from pathlib import Path
 from prefermab import plots
 from prefermab.bench.cases import people_tables
 from prefermab.files import write_atomically
-from prefermab.pages import Cell, Grid, Picture, Text, as_markdown
+from prefermab.pages import Cell, Grid, Picture, Text, blocks_as_markdown
 from prefermab.plots import svg_of
 
-SIZES = tuple(10**power for power in range(4, 9))
+STUDY_SIZES = tuple(10**power for power in range(4, 9))
 SHARE = 0.1
-"""Of all people, so many can be called."""
+"""The share of all people that the budget reaches."""
 
 PLANNING = """
 import sys
@@ -28,7 +28,8 @@ main()
 (peak,) = [line for line in Path("/proc/self/status").open() if line.startswith("VmHWM")]
 print(peak, file=sys.stderr)
 """
-"""A plan that ends with the most memory it had; what a parent asks of a child counts its own."""
+"""Plans, then prints the peak memory of its own process; the operating system's figure for child
+processes includes memory of the parent."""
 
 PICTURE = Path("docs/results/figures/scale.svg")
 HEAD = [
@@ -37,29 +38,29 @@ HEAD = [
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
-    """What a plan of so many people took."""
+class PlanRun:
+    """Time and memory that a plan for so many people took."""
 
     people: int
     given: int
     written: int
     seconds: float
     memory: int
-    """Bytes at most, of the process that planned."""
+    """Peak bytes of the process that planned."""
     chosen: int
 
 
-def scale(sizes: Sequence[int] = SIZES) -> str:
+def scale(sizes: Sequence[int] = STUDY_SIZES) -> str:
     """Seconds and memory of a plan, by the number of people."""
     runs = []
     for size in sizes:
-        runs.append(measure(size))
+        runs.append(time_plan(size))
         print(runs[-1], flush=True)
-    return page(runs)
+    return scale_page(runs)
 
 
-def measure(size: int) -> Run:
-    """Plans for so many in a process of its own, of parts that are deleted afterwards."""
+def time_plan(size: int) -> PlanRun:
+    """Plans for so many people in a process of its own; the input files are deleted afterwards."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".scale-") as folder:
         arms, out = Path(folder) / "arms", Path(folder) / "plan"
         arms.mkdir()
@@ -70,7 +71,7 @@ def measure(size: int) -> Run:
         begun = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         seconds = time.perf_counter() - begun
-        return Run(
+        return PlanRun(
             people=size,
             given=sum(file.stat().st_size for file in arms.iterdir()),
             written=sum(file.stat().st_size for file in out.iterdir()),
@@ -80,8 +81,8 @@ def measure(size: int) -> Run:
         )
 
 
-def page(runs: Sequence[Run]) -> str:
-    """The table and the picture."""
+def scale_page(runs: Sequence[PlanRun]) -> str:
+    """The page: a table and a picture."""
     figure = plots.blank(6, 3.2)
     panel, other = figure.subplots(1, 2)
     people = [run.people for run in runs]
@@ -115,4 +116,4 @@ def page(runs: Sequence[Run]) -> str:
     ]  # fmt: skip
     grid = Grid(HEAD, [[Cell(text) for text in row] for row in rows])
     caption = "Seconds and peak memory of a plan by the number of people."
-    return as_markdown("", [Text(words), grid, Picture("scale", svg, caption)])
+    return blocks_as_markdown([Text(words), grid, Picture("scale", svg, caption)])

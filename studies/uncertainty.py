@@ -126,7 +126,7 @@ def blurred(domain: Domain, **how: Any) -> Blurred:
     return Blurred(domain, **how, feature_map=FeatureMap("identity"))
 
 
-def curves(hidden: Sequence[Sequence[str]], noisy: Sequence[Sequence[str]]) -> str:
+def reward_curves(hidden: Sequence[Sequence[str]], noisy: Sequence[Sequence[str]]) -> str:
     """Reward against what is hidden of Synthetic's features, and against the noise on them, as SVG.
 
     Rows are those of the study's tables: what varies, then `exact`, `sweep`, their difference, and

@@ -29,10 +29,10 @@ CELLS = {
 def test_no_published_cell_is_left_out():
     found = {
         name: sum(cell is not None for s in table.sections for r in s.rows for cell in r.published)
-        for name, table in tables.tables().items()
+        for name, table in tables.published_tables().items()
     }
     assert found == CELLS
-    assert len(tables.hyperparameters()["settings"]) == 11
+    assert len(tables.published_hyperparameters()["settings"]) == 11
 
 
 @pytest.mark.parametrize(
@@ -56,31 +56,33 @@ def test_no_published_cell_is_left_out():
     ],
 )
 def test_published_figures(table, section, row, column, mean, sd):
-    figure = tables.tables()[table].sections[section].rows[row].published[column]
+    figure = tables.published_tables()[table].sections[section].rows[row].published[column]
     assert figure is not None
     assert (figure.mean, figure.sd) == (mean, sd)
 
 
 def test_settings_are_what_section_column_and_row_say_together():
-    row = tables.tables()["table1"].sections[0].rows[2]
+    row = tables.published_tables()["table1"].sections[0].rows[2]
     assert row.settings[1] == Setting(
         "synthetic", 21, 7, test=(("shift", 0.05),), masked=(2, 3), unique_arms=33
     )
-    shifted = tables.tables()["table3"].sections[0].rows[2].settings[0]
+    shifted = tables.published_tables()["table3"].sections[0].rows[2].settings[0]
     trained, tried = shifted.trained_on(), shifted.tried_on()
     assert isinstance(trained, domains.SIS)
     assert isinstance(tried, domains.SIS)
     assert float(trained.messaging_effect[1]) == 7
     assert float(tried.messaging_effect[1]) == 8
     # Half the Wasserstein distance above the column.
-    assert dict(tables.tables()["table2"].sections[0].rows[0].settings[4].test) == {"shift": 0.125}
+    assert dict(tables.published_tables()["table2"].sections[0].rows[0].settings[4].test) == {
+        "shift": 0.125
+    }
 
 
 def test_columns_divided_by_too_few_arms_are_corrected():
     """0.8·21 = 16.8: 17 arms were in and 16 was divided by; 0.9·25 = 22.5 is 22 either way."""
 
     def corrections(table, section):
-        row = tables.tables()[table].sections[section].rows[2]
+        row = tables.published_tables()[table].sections[section].rows[2]
         return [figure.corrected / figure.mean for figure in row.published if figure]
 
     assert corrections("table13", 2) == pytest.approx([16 / 17, 17 / 18, 18 / 19, 19 / 20, 1])
@@ -89,7 +91,7 @@ def test_columns_divided_by_too_few_arms_are_corrected():
 
 
 def test_recipe_paper_has_the_published_hyperparameters():
-    for entry in tables.hyperparameters()["settings"]:
+    for entry in tables.published_hyperparameters()["settings"]:
         assert getattr(Paper(), entry["field"]) == entry["published"]
 
 
@@ -136,7 +138,7 @@ def test_slope_of_a_power_law():
 
 
 def test_a_pool_has_its_arms_and_no_others():
-    pool = tasks.pool(IDENTITY, 5, seed=0)
+    pool = tasks.arm_pool(IDENTITY, 5, seed=0)
     drawn = np.asarray(pool.draw_arms(jax.random.key(0), 5))
     assert sorted(drawn) == [0, 1, 2, 3, 4]
     many = np.asarray(pool.draw_arms(jax.random.key(1), 2000))
@@ -274,7 +276,7 @@ def test_quick_reproduces_everything(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()} == kept
     page = (tmp_path / "report" / "index.html").read_text()
     marked = (tmp_path / "report" / "README.md").read_text()
-    for part in report.PARTS:
+    for part in report.REPORT_PARTS:
         assert f'id="{part}"' in page
         assert f'id="{part}"' in marked
     # Names of SVG itself are no addresses that anything is fetched from.

@@ -1,10 +1,12 @@
-"""Makes the models that ship: trains each, measures it, and writes its card.
+"""Makes the models that ship: trains and evaluates each, and writes its model card.
 
 `make weights` runs this file; `python -m tools.weights armman` rebuilds one.
 """
 
+import argparse
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -21,12 +23,12 @@ from prefermab.training import pretrain
 
 OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)
 TRIALS = {"sis": 200, "continuous-sis": 200}
-"""Fewer than 1,000 where the bound of a trial is a hundred times dearer."""
+"""Fewer than 1,000 where the bound of a trial takes a hundred times as long."""
 
 WEIGHTS = Path(prefermab.__file__).parent / "weights"
 
 
-def train(name: str) -> Model:
+def train_shipped(name: str) -> Model:
     """The model of that name with its recipe's own settings, as it ships."""
     recipe = "paper" if name.endswith("-paper") else "exact"
     domain = name.removesuffix("-paper")
@@ -35,8 +37,8 @@ def train(name: str) -> Model:
         return pretrain(domains.get(domain), recipe=recipe, seed=0, progress=report, **exceptions)
 
 
-def measured(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
-    """The models of a domain by name, measured together, each with its card."""
+def with_cards(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
+    """The models of a domain by name, evaluated together, each with its model card."""
     trials = TRIALS.get(domain_name, 1000)
     informed = "whittle" if domain_name in ("synthetic", "armman") else "lagrangian"
     compared = {n: policies.BY_NAME[n]() for n in ("none", "random", "myopic", informed)}
@@ -46,13 +48,13 @@ def measured(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
             progress=report,
         )  # fmt: skip
     return {
-        name: dataclasses.replace(model, history=None, card=card(name, model, frame, trials))
+        name: dataclasses.replace(model, history=None, card=model_card(name, model, frame, trials))
         for name, model in models.items()
     }
 
 
-def card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
-    """What the model is, and what was measured, with how to measure it again."""
+def model_card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
+    """The model card: what the model is, what was measured, and the command that measures it."""
     lines = [
         f"# {name}",
         "",
@@ -85,17 +87,30 @@ def card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
     return "\n".join(lines)
 
 
-def main(names: list[str]) -> None:
+def main(names: Sequence[str]) -> None:
     """Builds the models of the named domains, or of all."""
     use_compilation_cache()
     for domain_name in names or domains.BY_NAME:
-        if domain_name not in domains.BY_NAME:
-            raise unknown("domain", domain_name, domains.BY_NAME)
-        models = {name: train(name) for name in (domain_name, domain_name + "-paper")}
-        for name, model in measured(domain_name, models).items():
+        models = {name: train_shipped(name) for name in (domain_name, domain_name + "-paper")}
+        for name, model in with_cards(domain_name, models).items():
             model.save(WEIGHTS / name)
             print(f"saved {name}", flush=True)
 
 
+def chosen_domains(arguments: Sequence[str]) -> list[str]:
+    """The domains that the command line names, by default all."""
+    known = ", ".join(domains.BY_NAME)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.weights",
+        description="Trains the models that ship and writes them to src/prefermab/weights.",
+    )
+    parser.add_argument("names", nargs="*", metavar="DOMAIN", help=f"{known} (default: all)")
+    names = parser.parse_args(arguments).names
+    for name in names:
+        if name not in domains.BY_NAME:
+            parser.error(str(unknown("domain", name, domains.BY_NAME)))
+    return names
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(chosen_domains(sys.argv[1:]))

@@ -1,17 +1,18 @@
-"""A page made of a few kinds of blocks, as one HTML file that needs nothing else, or Markdown."""
+"""Pages made of a few kinds of blocks, written as one self-contained HTML file or as Markdown."""
 
 import dataclasses
 import html
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 from prefermab.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """A heading; the name is what links point to."""
+    """A heading; `name` is the target of links to it."""
 
     text: str
     level: int = 2
@@ -20,7 +21,7 @@ class Heading:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A paragraph; `code` and **strong** are written as in Markdown."""
+    """A paragraph in Markdown, of which `code`, **strong** and links within the page are used."""
 
     text: str
 
@@ -34,7 +35,7 @@ class Bullets:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell of a grid; `mark` is one of MARKS, what a figure is beside another."""
+    """A cell of a grid; `mark`, one of MARKS, says how a figure compares with another."""
 
     text: str
     mark: str = ""
@@ -43,7 +44,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A table. A row of a single cell is a heading across."""
+    """A table. A row of a single cell is a heading across the table."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -51,7 +52,7 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """An SVG picture with its file name, a caption, and words for who cannot see it."""
+    """An SVG picture with its file name and a caption, which screen readers also read."""
 
     name: str
     svg: str
@@ -94,7 +95,7 @@ figcaption { font-size: .88rem; color: var(--soft); max-width: 46rem; }
 
 
 def as_html(title: str, blocks: Sequence[Block]) -> str:
-    """One page that opens from disk."""
+    """The whole page as one HTML file."""
     body = "\n".join(_html(block) for block in blocks)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -105,20 +106,42 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 
 
 def as_markdown(title: str, blocks: Sequence[Block]) -> str:
-    """The same in Markdown, without a heading if the title is empty; pictures are files in a folder
-    beside it."""
-    heading = f"# {title}\n\n" if title else ""
-    return heading + "\n".join(_markdown(block) for block in blocks)
+    """The whole page as Markdown; pictures are files in the folder `figures` beside it."""
+    return f"# {title}\n\n{blocks_as_markdown(blocks)}"
 
 
-def write(
+def blocks_as_markdown(blocks: Sequence[Block]) -> str:
+    """Blocks as Markdown, without a title.
+
+    >>> from prefermab.pages import Cell, Grid, blocks_as_markdown
+    >>> print(blocks_as_markdown([Grid(["arms", "budget"], [[Cell("25"), Cell("7", "better")]])]))
+    | arms | budget |
+    |---|---|
+    | 25 | 7 ▲ |
+    <BLANKLINE>
+    """
+    return "\n".join(_markdown(block) for block in blocks)
+
+
+def table_as_markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table of texts as Markdown."""
+    return blocks_as_markdown([Grid(head, [[Cell(text) for text in row] for row in rows])])
+
+
+def write_pages(
     folder: Path, title: str, blocks: Sequence[Block], others: Mapping[str, str] | None = None
 ) -> None:
-    """Writes index.html, README.md with its pictures, and `others` by name, each file whole."""
+    """Writes index.html, README.md with its pictures, and `others`, texts by file name."""
     texts = {f"figures/{b.name}.svg": b.svg for b in blocks if isinstance(b, Picture)}
     texts |= {"index.html": as_html(title, blocks), "README.md": as_markdown(title, blocks)}
     for name, text in {**texts, **(others or {})}.items():
         write_atomically(folder / name, lambda draft, text=text: draft.write_text(text))
+
+
+# Texts may hold names from a user's table: no HTML, and no links to other pages.
+_markdown_parser = MarkdownIt("zero").enable(["backticks", "emphasis", "link"])
+_markdown_parser.validateLink = lambda url: url.startswith("#")
+_inline = _markdown_parser.renderInline
 
 
 def _html(block: Block) -> str:
@@ -139,7 +162,7 @@ def _html(block: Block) -> str:
             width = len(head)
             top = "".join(f'<th scope="col">{_inline(name)}</th>' for name in head)
             lines = "\n".join(_html_row(row, width) for row in rows)
-            # Sentences wrap, figures do not.
+            # Sentences may wrap, figures may not.
             words = any(len(cell.text) > 60 for row in rows for cell in row if len(row) > 1)
             kind = ' class="words"' if words else ""
             return (
@@ -160,13 +183,6 @@ def _html_row(row: Sequence[Cell], width: int) -> str:
         kind = f' class="{cell.mark}"' if cell.mark else ""
         cells.append(f"<td{kind}>{text}{mark}</td>")
     return "<tr>" + "".join(cells) + "</tr>"
-
-
-def _inline(text: str) -> str:
-    shown = html.escape(text)
-    shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", shown)
-    shown = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", shown)
-    return re.sub(r"\[([^\]]+)\]\((#[^)]+)\)", r'<a href="\2">\1</a>', shown)
 
 
 def _markdown(block: Block) -> str:

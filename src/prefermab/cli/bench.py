@@ -126,13 +126,13 @@ def print_measured(found: "list[Measured]", limit: "Machine") -> None:
 def markdown_table(path: Path) -> str:
     """The measurements of a file as a table in Markdown, for docs/performance.md."""
     from prefermab.bench.measuring import Machine, Measured
-    from prefermab.pages import Cell, Grid, Text, as_markdown
+    from prefermab.pages import Cell, Grid, Text, blocks_as_markdown
 
     facts = json.loads(path.read_text())
     found = [Measured(**one) for one in facts["cases"]]
     grid = Grid(HEADINGS, [[Cell(text) for text in row] for row in table_rows(found)])
     limit = Machine(facts["machine"]["multiplications"], facts["machine"]["memory"])
-    return as_markdown("", [grid, Text(limit_sentence(limit))]).strip()
+    return blocks_as_markdown([grid, Text(limit_sentence(limit))]).strip()
 
 
 def compare(

@@ -59,14 +59,14 @@ class ReproduceCommand:
 
         from prefermab import engines, plots
         from prefermab.files import use_compilation_cache
-        from prefermab.pages import write as write_pages
+        from prefermab.pages import write_pages
         from prefermab.paper import report
         from prefermab.paper.results import Results
         from prefermab.paper.runner import Store
-        from prefermab.paper.tables import chosen
+        from prefermab.paper.tables import selected_parts
 
         use_compilation_cache()
-        parts = chosen(self.only, report.PARTS)
+        parts = selected_parts(self.only, report.REPORT_PARTS)
         recipes, scale = chosen_recipes(self.recipe), chosen_scale(self)
         engines.check(self.engine, self.workers)
         plots.blank(1, 1)
@@ -74,9 +74,9 @@ class ReproduceCommand:
         cache = self.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
         results = Results(Store(cache), scale, recipes)
         self.compute(results, parts)
-        findings = report.find(parts, results)
-        blocks = report.blocks_of(parts, results, findings, same_command(self))
-        data = json.dumps(report.as_data(findings), indent=1)
+        findings = report.collect_findings(parts, results)
+        blocks = report.report_blocks(parts, results, findings, same_command(self))
+        data = json.dumps(report.findings_as_data(findings), indent=1)
         write_pages(self.out, report.TITLE, blocks, {"cells.json": data})
         if self.json:
             print(data)
@@ -112,7 +112,10 @@ def chosen_recipes(name: str) -> tuple[str, ...]:
     """The recipes that a word stands for."""
     from prefermab.paper import report
 
-    known = {**{recipe: (recipe,) for recipe in report.RECIPES["all"]}, **report.RECIPES}
+    known = {
+        **{recipe: (recipe,) for recipe in report.RECIPE_GROUPS["all"]},
+        **report.RECIPE_GROUPS,
+    }
     if name not in known:
         raise unknown("recipe", name, known)
     return known[name]

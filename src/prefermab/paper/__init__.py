@@ -1,1 +1,1 @@
-"""Experiments: what was measured, and the code that measures it again."""
+"""The paper's tables and figures: published figures as data, and the code that computes ours."""

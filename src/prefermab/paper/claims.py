@@ -105,13 +105,13 @@ def slope(sizes: np.ndarray, errors: np.ndarray) -> float:
 
 
 def trends_of(results: Results, table: Table) -> list[Trend]:
-    """The claims that a table is meant to show."""
+    """The paper's claims that a table tests."""
     asked = {
         "table1": unique_arms,
-        "table2": shift,
-        "table3": shift,
-        "table4": shift,
-        "table5": shaping,
+        "table2": robust_to_shift,
+        "table3": robust_to_shift,
+        "table4": robust_to_shift,
+        "table5": shaping_helps,
         "table7": near_topline,
         "table9": any_opt_in,
         "table10": any_opt_in,
@@ -126,7 +126,7 @@ def trends_of(results: Results, table: Table) -> list[Trend]:
 
 
 def unique_arms(results: Results, table: Table) -> list[Trend]:
-    """Fewer unique arms cost reward, and so do masked features."""
+    """Models earn less with fewer unique training arms, and with masked features."""
     found, rows = [], [row for row in table.sections[0].rows if row.policy == "prefermab"]
     for recipe in results.recipes:
         each = [[_by_seed(results, recipe, at) for at in row.settings] for row in rows]
@@ -141,8 +141,8 @@ def unique_arms(results: Results, table: Table) -> list[Trend]:
     return found
 
 
-def shift(results: Results, table: Table) -> list[Trend]:
-    """Under shift a model still earns more than Random, and most of what the informed do."""
+def robust_to_shift(results: Results, table: Table) -> list[Trend]:
+    """Under distribution shift a model earns more than Random and 95 % of the informed policy."""
     found = []
     for section in table.sections:
         settings = next(row for row in section.rows if row.policy == "prefermab").settings
@@ -160,7 +160,7 @@ def shift(results: Results, table: Table) -> list[Trend]:
     return found
 
 
-def shaping(results: Results, table: Table) -> list[Trend]:
+def shaping_helps(results: Results, table: Table) -> list[Trend]:
     """StateShaping raises the reward of recipe `paper`."""
     if "paper" not in results.recipes:
         return []

@@ -1,4 +1,4 @@
-"""The report's pictures, as SVG."""
+"""The figures of the report, as SVG."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from prefermab.shaping import shaped
 COLOURS = {"paper": "#b0622a", "sweep": BLUE, "exact": "#1a7f37", "DDLPO": GREY}
 
 
-def samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
+def draw_samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     """Samples of each arm until DDLPO's best reward: environment, then who, one value a seed."""
     figure = plots.blank(7.5, 1.2 + 0.9 * len(needed))
     panel = figure.subplots()
@@ -39,7 +39,7 @@ def samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     return svg_of(figure, "samples")
 
 
-def tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
+def draw_tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
     """Share of DDLPO's final reward against samples of each arm: who, (samples, (seed, point))."""
     figure = plots.blank(7.5, 3.4)
     panel = figure.subplots()
@@ -59,7 +59,7 @@ def tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
     return svg_of(figure, "curves")
 
 
-def generalization(sizes: np.ndarray, errors: Mapping[str, np.ndarray]) -> str:
+def draw_generalization(sizes: np.ndarray, errors: Mapping[str, np.ndarray]) -> str:
     """Error against the number of training arms, both on logarithmic scales, beside 1/√arms."""
     figure = plots.blank(6.5, 3.6)
     panel = figure.subplots()
@@ -84,7 +84,7 @@ def generalization(sizes: np.ndarray, errors: Mapping[str, np.ndarray]) -> str:
     return svg_of(figure, "generalization")
 
 
-def state_shaping() -> str:
+def draw_state_shaping() -> str:
     """The paper's example: a reward that is flat above half, seen with some noise."""
     rng = np.random.default_rng(0)
     states = rng.random(300)
@@ -94,7 +94,7 @@ def state_shaping() -> str:
     return svg_of(plots.shaping(states, rewards, cells, abstract), "shaping")
 
 
-def overview() -> str:
+def draw_overview() -> str:
     """How PreFeRMAB trains: the parts of Algorithm 1 and what passes between them."""
     boxes = {
         "requests": (0, 2, "requests to join or leave", "who is in, newcomers' features"),

@@ -15,8 +15,8 @@ from prefermab.paper.tables import (
     Section,
     Setting,
     Table,
-    hyperparameters,
-    tables,
+    published_hyperparameters,
+    published_tables,
 )
 from prefermab.recipes import Paper
 
@@ -24,8 +24,8 @@ MARKED = {HOLDS: "better", FAILS: "worse"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
-    """One PreFeRMAB cell: what was published, and how a recipe stands to it."""
+class CellComparison:
+    """One PreFeRMAB cell: the published figure, and how a recipe compares with it."""
 
     table: Table
     where: str
@@ -39,13 +39,14 @@ class Judged:
 
     @property
     def reaches(self) -> bool:
-        """At least the published figure; where that is above the bound, 99 % of the informed."""
+        """Whether ours is at least the published figure or, where that is above the bound, 99 % of
+        what the informed policy earns."""
         if self.published.corrected > self.bound:
             return self.of_informed >= 0.99
         return self.ours.value >= self.published.corrected
 
 
-def judge(table: Table, results: Results) -> list[Judged]:
+def compare_cells(table: Table, results: Results) -> list[CellComparison]:
     """Every PreFeRMAB cell of a table, for every recipe."""
     found = []
     for section in table.sections:
@@ -57,9 +58,10 @@ def judge(table: Table, results: Results) -> list[Judged]:
                 bound, informed = results.bound(setting), results.informed(setting)
                 for recipe in results.recipes:
                     ours = Mean.of(results.rewards(recipe, setting))
-                    named = "" if row.title == "PreFeRMAB" else f", {row.title[11:]}"
+                    variant = row.title.removeprefix("PreFeRMAB").removeprefix(", ")
+                    named = f", {variant}" if variant else ""
                     found.append(
-                        Judged(
+                        CellComparison(
                             table,
                             f"{section.title}{named}, {column}",
                             recipe,
@@ -74,42 +76,46 @@ def judge(table: Table, results: Results) -> list[Judged]:
     return found
 
 
-def table_of(part: str, results: Results) -> Table | None:
-    """The table behind a part of the report, small where everything is."""
-    table = tables().get(part)
+def report_table(part: str, results: Results) -> Table | None:
+    """The table behind a part of the report, in its small version for a quick report."""
+    table = published_tables().get(part)
     return quick_table(table) if table is not None and results.scale.quick else table
 
 
 def part_blocks(
-    part: str, results: Results, judged: list[Judged], trends: dict[str, list[Trend]]
+    part: str, results: Results, judged: list[CellComparison], trends: dict[str, list[Trend]]
 ) -> list[Block]:
-    """One table or figure."""
+    """The blocks of one table or figure."""
     if part == "table8":
         return hyperparameter_blocks()
     if part.startswith("figure"):
         return figure_blocks(part, results, trends)
-    table = table_of(part, results)
+    table = report_table(part, results)
     assert table is not None
-    heading = f"Table {part[5:]}: {table.title}" if part != "prop1" else table.title
-    blocks: list[Block] = [Heading(heading, name=part), Text(reading(judged, trends[part]))]
+    number = part.removeprefix("table")
+    heading = f"Table {number}: {table.title}" if number != part else table.title
+    blocks: list[Block] = [
+        Heading(heading, name=part),
+        Text(summary_sentence(judged, trends[part])),
+    ]
     if table.note:
         blocks.append(Text(table.note))
     blocks.append(grid(table, results))
     if part == "prop1":
         sizes, errors = claims.generalization_errors(results, table)
         caption = (
-            "How far below Whittle a model stays on arms it has never seen, against the number of "
-            "different arms it was trained on: mean and quartiles over seeds, each with arms of "
-            "its own. Proposition 1 promises a bound that falls as 1/√(n·N)."
+            "Reward per arm below Whittle on arms that a model has never seen, against the number "
+            "of different arms it was trained on: mean and quartiles over seeds, each with arms of "
+            "its own. Proposition 1 gives a bound that falls as 1/√(n·N)."
         )
-        blocks.append(Picture("prop1", figures.generalization(sizes, errors), caption))
+        blocks.append(Picture("prop1", figures.draw_generalization(sizes, errors), caption))
     if trends[part]:
         blocks.append(trend_grid([(part, trend) for trend in trends[part]]))
     return blocks
 
 
-def reading(judged: list[Judged], trends: list[Trend]) -> str:
-    """A table in a sentence or two."""
+def summary_sentence(judged: list[CellComparison], trends: list[Trend]) -> str:
+    """What a table shows, in a sentence or two."""
     told = []
     for recipe in dict.fromkeys(cell.recipe for cell in judged):
         own = [cell for cell in judged if cell.recipe == recipe]
@@ -161,7 +167,7 @@ def grid(table: Table, results: Results) -> Grid:
         rows.append([Cell(section.title)])
         for row in section.rows:
             rows += row_cells(row, results)
-        rows += limit_cells(section, results)
+        rows += reference_cells(section, results)
     return Grid(["", *table.columns], rows)
 
 
@@ -192,8 +198,8 @@ def row_cells(row: Row, results: Results) -> list[list[Cell]]:
     return rows
 
 
-def limit_cells(section: Section, results: Results) -> list[list[Cell]]:
-    """What knowing the dynamics earns, and the bound."""
+def reference_cells(section: Section, results: Results) -> list[list[Cell]]:
+    """Two rows to compare with: the policy that knows the dynamics, and the bound."""
     models = [row for row in section.rows if row.policy == "prefermab"]
     if not models:
         return []
@@ -202,7 +208,7 @@ def limit_cells(section: Section, results: Results) -> list[list[Cell]]:
     informed = [Mean.of(results.informed(at)[None]) for at in settings]
     bounds = [float(results.bound(at).mean()) for at in settings]
     return [
-        [Cell(f"{knows}, knows the dynamics"), *(Cell(shown(it)) for it in informed)],
+        [Cell(f"{knows}, knows the dynamics"), *(Cell(mean_text(it)) for it in informed)],
         [Cell("bound"), *(Cell(f"{bound:.3f}") for bound in bounds)],
     ]
 
@@ -219,7 +225,7 @@ def our_cells(
             cells.append(Cell(""))
             continue
         mean = Mean.of(own)
-        cells.append(Cell(shown(mean), mean.against(figure, bound) if figure else ""))
+        cells.append(Cell(mean_text(mean), mean.against(figure, bound) if figure else ""))
     return cells
 
 
@@ -232,14 +238,14 @@ def published_cell(figure: Figure | None) -> Cell:
     return Cell(printed + corrected)
 
 
-def shown(mean: Mean) -> str:
+def mean_text(mean: Mean) -> str:
     """A mean with its standard error."""
     return f"{mean.value:.3f} ± {mean.stderr:.3f}"
 
 
 def hyperparameter_blocks() -> list[Block]:
     """The paper's hyperparameters beside those of recipe `paper`."""
-    table, own = hyperparameters(), Paper()
+    table, own = published_hyperparameters(), Paper()
     rows = []
     for entry in table["settings"]:
         ours = getattr(own, entry["field"])
@@ -255,16 +261,16 @@ def hyperparameter_blocks() -> list[Block]:
 
 
 def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -> list[Block]:
-    """One of the paper's figures."""
+    """The blocks of one of the paper's figures."""
     if part == "figure2":
         caption = "One epoch of PreFeRMAB's training: what each part sees, and what it passes on."
-        return _pictured(part, "Figure 2: overview of training", figures.overview(), caption)
+        return _pictured(part, "Figure 2: overview of training", figures.draw_overview(), caption)
     if part == "figure4":
         caption = (
             "A reward that is flat above half (left) is estimated from what was seen; the estimate "
             "takes the state's place (middle), and against it the reward is a line (right)."
         )
-        return _pictured(part, "Figure 4: StateShaping", figures.state_shaping(), caption)
+        return _pictured(part, "Figure 4: StateShaping", figures.draw_state_shaping(), caption)
     if part == "figure1":
         needed = claims.samples_needed(results)
         caption = (
@@ -273,7 +279,7 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
             "its own. Zero where the pretrained model earns as much before it is tuned."
         )
         title = "Figure 1: samples to reach the topline's best"
-        blocks = _pictured(part, title, figures.samples_needed(needed), caption)
+        blocks = _pictured(part, title, figures.draw_samples_needed(needed), caption)
         tested = [(part, trend) for trend in trends["figure1"]]
         return [*blocks, reached_grid(needed), *([trend_grid(tested)] if tested else [])]
     title, setting = results.where()[0]
@@ -281,12 +287,12 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
         f"{title}: share of DDLPO's final reward on the same arms and trials, against samples of "
         "each arm. Lines are interquartile means over seeds, bands quartiles."
     )
-    svg = figures.tuning_curves(tuning_shares(results, setting))
+    svg = figures.draw_tuning_curves(tuning_shares(results, setting))
     return _pictured(part, "Figure 3: fine-tuning curves", svg, caption)
 
 
 def reached_grid(needed: dict[str, dict[str, np.ndarray]]) -> Grid:
-    """Samples needed, seed by seed."""
+    """The samples needed, for each seed."""
     rows = []
     for where, each in needed.items():
         rows.append([Cell(where)])

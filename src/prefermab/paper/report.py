@@ -1,4 +1,4 @@
-"""The report: published figures and ours, cell by cell, what they say, how to get them again."""
+"""The report: published figures beside ours, the paper's claims, and how the report was made."""
 
 import dataclasses
 import platform
@@ -12,14 +12,20 @@ import prefermab
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.paper import claims
 from prefermab.paper.claims import Trend
-from prefermab.paper.parts import Judged, claim_grid, judge, part_blocks, table_of
+from prefermab.paper.parts import (
+    CellComparison,
+    claim_grid,
+    compare_cells,
+    part_blocks,
+    report_table,
+)
 from prefermab.paper.results import Results
 from prefermab.paper.runner import EVALUATION_SEED, Task
 from prefermab.paper.tables import PAPER_EXCEPTIONS
 
-PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
+REPORT_PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
 TITLE = "PreFeRMAB: published figures and ours"
-RECIPES = {"both": ("paper", "sweep"), "all": ("paper", "sweep", "exact")}
+RECIPE_GROUPS = {"both": ("paper", "sweep"), "all": ("paper", "sweep", "exact")}
 COUNTED = {
     "better": "better ▲",
     "same": "within noise ●",
@@ -29,40 +35,40 @@ COUNTED = {
 
 
 def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
-    """Everything that has to be worked out for these parts."""
+    """All tasks that these parts need."""
     found: list[Task] = []
     for part in parts:
         if part in ("figure1", "figure3"):
             found += results.tuning_tasks()
-        elif (table := table_of(part, results)) is not None:
+        elif (table := report_table(part, results)) is not None:
             found += results.tasks_of(table)
     return found
 
 
 @dataclasses.dataclass(frozen=True)
-class Findings:
-    """Every cell beside the published one, and every claim by the part that shows it."""
+class PaperFindings:
+    """Every cell compared with the published one, and the claims of each part."""
 
-    judged: list[Judged]
+    judged: list[CellComparison]
     trends: dict[str, list[Trend]]
 
 
-def find(parts: Sequence[str], results: Results) -> Findings:
-    """Reads everything that was worked out for these parts."""
-    shown = [table for part in parts if (table := table_of(part, results)) is not None]
-    judged = [cell for table in shown for cell in judge(table, results)]
+def collect_findings(parts: Sequence[str], results: Results) -> PaperFindings:
+    """Reads the results that these parts need."""
+    shown = [table for part in parts if (table := report_table(part, results)) is not None]
+    judged = [cell for table in shown for cell in compare_cells(table, results)]
     trends = {table.name: claims.trends_of(results, table) for table in shown}
     if {"figure1", "figure3"} & set(parts):
         trends["figure1"] = claims.tuning_trends(results)
-    return Findings(judged, trends)
+    return PaperFindings(judged, trends)
 
 
-def blocks_of(
-    parts: Sequence[str], results: Results, findings: Findings, command: str
+def report_blocks(
+    parts: Sequence[str], results: Results, findings: PaperFindings, command: str
 ) -> list[Block]:
     """The whole report."""
     judged, trends = findings.judged, findings.trends
-    blocks = head(parts, results, command, judged, trends)
+    blocks = summary_blocks(parts, results, command, judged, trends)
     for part in parts:
         blocks += part_blocks(part, results, [c for c in judged if c.table.name == part], trends)
     return blocks
@@ -70,42 +76,42 @@ def blocks_of(
 
 LEGEND = (
     "▲ better than published, ● within noise (two standard errors of the difference), ▼ "
-    "worse, ◇ worse than a published figure that lies above the bound, which no policy can "
-    "reach: luck of its test arms. Published figures rest on one trained model and 50 "
+    "worse, ◇ worse than a published figure above the bound, which no policy can reach in "
+    "expectation: its test arms were lucky. Published figures rest on one trained model and 50 "
     "trials; where a printed one was divided by fewer arms than were in, the corrected one "
-    "stands in brackets and is what ours is held against. After ± stands a standard error "
-    "over seeds and trials, or the published standard deviation over trials. The bound is "
-    "what no policy can pass; Whittle and Lagrangian know everyone's true dynamics, the "
-    "models see features only."
+    "stands in brackets and ours is compared with it. After ± stands a standard error "
+    "over seeds and trials, or the published standard deviation over trials. No policy "
+    "earns more than the bound in expectation; Whittle and Lagrangian know everyone's true "
+    "dynamics, the models see features only."
 )
 
 
-def head(
+def summary_blocks(
     parts: Sequence[str],
     results: Results,
     command: str,
-    judged: list[Judged],
+    judged: list[CellComparison],
     trends: dict[str, list[Trend]],
 ) -> list[Block]:
-    """What a reader sees in the first minute."""
+    """The summary at the top of the report."""
     scale = results.scale
     small = " **Everything is made small here: figures mean nothing.**" if scale.quick else ""
     blocks: list[Block] = [
         Text(
-            f"Every table and figure of the paper, worked out again with {scale.seeds} training "
+            f"Every table and figure of the paper, computed again with {scale.seeds} training "
             f"seeds and {scale.trials:,} paired trials a cell (epidemics {scale.trials // 5:,}): "
             "every policy meets the same new arms, starts and luck. Figures are rewards per "
             f"opted-in arm over nine rounds.{small}"
         ),
         Text(LEGEND),
-        Heading("In a minute", name="summary"),
+        Heading("Summary", name="summary"),
         Grid(
             ["recipe", "cells", *COUNTED.values(), "share of the bound"],
             [summary_row(recipe, judged) for recipe in results.recipes],
         ),
     ]
     for recipe in results.recipes:
-        blocks += verdict(recipe, [cell for cell in judged if cell.recipe == recipe])
+        blocks += shortfalls(recipe, [cell for cell in judged if cell.recipe == recipe])
     every = [(name, trend) for name, found in trends.items() for trend in found]
     if every:
         blocks += [
@@ -118,11 +124,15 @@ def head(
             claim_grid(every),
         ]
     links = ", ".join(f"[{part}](#{part})" for part in parts)
-    return [*blocks, Text(f"Parts: {links}, [how it was made](#made)."), *made(results, command)]
+    return [
+        *blocks,
+        Text(f"Parts: {links}, [how it was made](#made)."),
+        *method_blocks(results, command),
+    ]
 
 
-def verdict(recipe: str, cells: list[Judged]) -> list[Block]:
-    """Where a recipe falls short: of what was published, and of what ours are to reach."""
+def shortfalls(recipe: str, cells: list[CellComparison]) -> list[Block]:
+    """Where a recipe earns less than was published, or less than ours are meant to."""
     said: list[Block] = []
     below = [cell for cell in cells if cell.mark == "worse"]
     if below:
@@ -134,14 +144,14 @@ def verdict(recipe: str, cells: list[Judged]) -> list[Block]:
             Text(
                 f"`{recipe}` is to earn the published figure everywhere, or 99 % of "
                 "the informed policy where that figure is above the bound. "
-                + (told_short(short) if short else "It does.")
+                + (shortfall_sentence(short) if short else "It does.")
             )
         )
     return said
 
 
-def told_short(cells: list[Judged]) -> str:
-    """The cells in which a recipe does not get where it is meant to."""
+def shortfall_sentence(cells: list[CellComparison]) -> str:
+    """The cells in which a recipe earns less than it is meant to."""
     listed = "; ".join(
         f"[{c.table.name}](#{c.table.name}) {c.where} ({c.ours.value:.3f} ± {c.ours.stderr:.3f} of "
         f"{c.published.corrected:.3f}, {c.of_informed:.1%} of the informed policy)"
@@ -150,8 +160,8 @@ def told_short(cells: list[Judged]) -> str:
     return f"It does not in: {listed}."
 
 
-def summary_row(recipe: str, judged: list[Judged]) -> list[Cell]:
-    """How often a recipe is better, level and worse."""
+def summary_row(recipe: str, judged: list[CellComparison]) -> list[Cell]:
+    """How often a recipe is better, within noise and worse."""
     own = [cell for cell in judged if cell.recipe == recipe]
     counts = [sum(cell.mark == mark for cell in own) for mark in COUNTED]
     shares = [cell.of_bound for cell in own]
@@ -159,8 +169,8 @@ def summary_row(recipe: str, judged: list[Judged]) -> list[Cell]:
     return [Cell(f"`{recipe}`"), Cell(str(len(own))), *(Cell(str(c)) for c in counts), Cell(span)]
 
 
-def made(results: Results, command: str) -> list[Block]:
-    """What it takes to get the same again."""
+def method_blocks(results: Results, command: str) -> list[Block]:
+    """What is needed to compute the same report again."""
     exceptions = "; ".join(f"{name}: {values}" for name, values in PAPER_EXCEPTIONS.items())
     return [
         Heading("How it was made", 3, "made"),
@@ -180,7 +190,7 @@ def made(results: Results, command: str) -> list[Block]:
     ]
 
 
-def as_data(findings: Findings) -> dict[str, Any]:
+def findings_as_data(findings: PaperFindings) -> dict[str, Any]:
     """Every cell and every claim, for other programs."""
     cells = [
         {

@@ -1,5 +1,5 @@
-"""What was worked out, read back: means, errors, shares of the bound, and how they compare with
-what was published."""
+"""The results that were computed: means, standard errors, shares of the bound, and how they compare
+with what was published."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from prefermab.paper.runner import Scale, Store, Task
 from prefermab.paper.tables import Figure, Row, Setting, Table
-from prefermab.paper.tasks import Bounds, Curves, Play, Topline, ZeroShot
+from prefermab.paper.tasks import Bounds, Curves, Play, TrainTopline, ZeroShot
 
 WHERE_TUNED = (
     ("Synthetic, N = 21, B = 7", Setting("synthetic", 21, 7)),
@@ -29,7 +29,7 @@ class Mean:
 
     @classmethod
     def of(cls, rewards: np.ndarray) -> "Mean":
-        """Of (seed, trial): both are a source of error, and the two are added."""
+        """Of rewards (seed, trial): the variances over seeds and over trials are added."""
         error = sum(_spread(rewards.mean(axis=axis)) ** 2 for axis in (0, 1))
         return cls(float(rewards.mean()), float(np.sqrt(error)))
 
@@ -50,7 +50,7 @@ def _spread(values: np.ndarray) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """Everything that was worked out for these recipes, by what it is."""
+    """All results for these recipes, read from the store."""
 
     store: Store
     scale: Scale
@@ -69,12 +69,12 @@ class Results:
         return self.store.get(Bounds.of(setting, self.scale))["informed"]
 
     def share(self, recipe: str, setting: Setting, of: np.ndarray) -> float:
-        """A recipe's share of a bound or policy, on the trials that both have."""
+        """What a recipe earns as a share of a bound or policy, on the trials that both have."""
         return float(self.rewards(recipe, setting)[:, : of.size].mean() / of.mean())
 
     def topline(self, setting: Setting) -> dict[str, np.ndarray]:
         """`best` and `last`, (seed, trial)."""
-        return self.store.get(Topline.of(setting, self.scale))
+        return self.store.get(TrainTopline.of(setting, self.scale))
 
     def zero_shot(self, recipe: str, setting: Setting) -> np.ndarray:
         """(seed, trial) of a recipe on the topline's arms."""
@@ -82,14 +82,14 @@ class Results:
 
     def zero_shot_task(self, recipe: str, setting: Setting) -> ZeroShot:
         """The task of a recipe on the topline's arms."""
-        return ZeroShot(recipe, Topline.of(setting, self.scale).setting, self.scale)
+        return ZeroShot(recipe, TrainTopline.of(setting, self.scale).setting, self.scale)
 
     def curve(self, recipe: str | None, setting: Setting) -> dict[str, np.ndarray]:
         """`samples` (point) and `reward` (seed, point)."""
         return self.store.get(Curves(recipe, setting, self.scale))
 
     def tasks_of(self, table: Table) -> list[Task]:
-        """What a table needs."""
+        """The tasks that a table needs."""
         found: list[Task] = []
         for section in table.sections:
             for row in section.rows:
@@ -98,14 +98,14 @@ class Results:
         return found
 
     def tuning_tasks(self) -> list[Task]:
-        """What the comparison of fine-tuning and DDLPO needs."""
+        """The tasks that the comparison of fine-tuning and DDLPO needs."""
         who = [None, *(recipe for recipe in self.recipes if recipe in LEARN_BY_SAMPLES)]
         return [
             Curves(recipe, setting, self.scale) for _, setting in self.where() for recipe in who
         ]
 
     def where(self) -> list[tuple[str, Setting]]:
-        """The settings of fine-tuning, small where everything is."""
+        """The settings of fine-tuning, one small one for a quick report."""
         if not self.scale.quick:
             return list(WHERE_TUNED)
         title, setting = WHERE_TUNED[0]
@@ -119,7 +119,7 @@ class Results:
             return [*plays, Bounds.of(setting, self.scale)]
         if published is None:
             return []
-        found: list[Task] = [Topline.of(setting, self.scale)]
+        found: list[Task] = [TrainTopline.of(setting, self.scale)]
         if setting.features and setting.map == "linear":
             found += [self.zero_shot_task(recipe, setting) for recipe in self.recipes]
         return found

@@ -166,9 +166,10 @@ def run_all(
     try:
         while order.is_active():
             ready += order.get_ready()
-            for worker in [worker for worker in crew if worker.task is None and ready]:
-                others = [it.group for it in crew if it is not worker and it.task]
-                ready.remove(worker.take(ready, others))
+            for worker in [worker for worker in crew if worker.task is None]:
+                if ready:
+                    others = [it.group for it in crew if it is not worker and it.task]
+                    ready.remove(worker.take(ready, others))
             if progress is not None:
                 titles = " and ".join(worker.task.title for worker in crew if worker.task)
                 progress(done / total, f"{len(graph) - left} of {len(graph)} tasks: {titles}")

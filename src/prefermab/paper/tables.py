@@ -1,7 +1,7 @@
-"""The paper's tables, read from the files in `paper`: what was published, and in which setting.
+"""The paper's tables, read from the files in `published`: the figures, and the setting of each.
 
-A cell's setting is what the table's section, column and row say together, a more particular word
-replacing a more general one.
+The setting of a cell combines those of its section, column and row; the row's entries replace the
+column's, and the column's the section's.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from prefermab.features import FeatureMap
 from prefermab.opt_in import opted_in_count
 
 PUBLISHED_TRIALS = 50
-"""Behind every published mean and standard deviation."""
+"""Number of trials behind every published mean and standard deviation."""
 
 PAPER_EXCEPTIONS: dict[str, dict[str, Any]] = {"continuous-synthetic": {"price_decay": 0.95}}
 """Where the paper departs from its own table of hyperparameters, by domain."""
@@ -32,16 +32,16 @@ PAPER_EXCEPTIONS: dict[str, dict[str, Any]] = {"continuous-synthetic": {"price_d
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where a policy is trained and where it is tried."""
+    """Where a policy is trained and where it is tested."""
 
     domain: str
     n_arms: int
     budget: float
     opt_in: float = 1.0
     train: tuple[tuple[str, Any], ...] = ()
-    """Settings of the domain that is trained on, by name."""
+    """Settings of the domain to train on, by name."""
     test: tuple[tuple[str, Any], ...] = ()
-    """Those in which the domain that is tried differs."""
+    """The settings in which the test domain differs."""
     map: str = "linear"
     masked: tuple[int, ...] = ()
     unique_arms: int | None = None
@@ -80,7 +80,7 @@ class Setting:
 
     @property
     def epidemic(self) -> bool:
-        """Whether trials are dear, as an epidemic's are, which also differ less."""
+        """Whether the domain is an epidemic, whose trials take long and differ less."""
         return "sis" in self.domain
 
 
@@ -111,12 +111,12 @@ class Figure:
     mean: float
     sd: float
     inflation: float = 1.0
-    """What the printed mean has to be multiplied by: it was divided by floor(x·N) where
-    round(x·N) arms were in."""
+    """Factor that corrects the printed mean, which was divided by floor(x·N) although round(x·N)
+    arms were in."""
 
     @property
     def corrected(self) -> float:
-        """The mean per arm that was in."""
+        """The mean per opted-in arm."""
         return self.mean * self.inflation
 
     @property
@@ -156,11 +156,11 @@ class Table:
 
 
 @cache
-def tables() -> dict[str, Table]:
+def published_tables() -> dict[str, Table]:
     """All tables of results, in the paper's order, then what Proposition 1 asks for.
 
-    >>> from prefermab.paper.tables import tables
-    >>> table = tables()["table13"]
+    >>> from prefermab.paper.tables import published_tables
+    >>> table = published_tables()["table13"]
     >>> table.sections[0].rows[2].published[-1]
     Figure(mean=4.61, sd=0.1, inflation=1.0)
     """
@@ -172,18 +172,18 @@ def tables() -> dict[str, Table]:
 
 
 @cache
-def hyperparameters() -> dict[str, Any]:
-    """The paper's table of hyperparameters, and which of ours each is.
+def published_hyperparameters() -> dict[str, Any]:
+    """The paper's table of hyperparameters, with the name of our field for each.
 
-    >>> from prefermab.paper.tables import hyperparameters
-    >>> len(hyperparameters()["settings"])
+    >>> from prefermab.paper.tables import published_hyperparameters
+    >>> len(published_hyperparameters()["settings"])
     11
     """
     folder = resources.files("prefermab.paper") / "published"
     return tomllib.loads((folder / "table8.toml").read_text())
 
 
-def chosen(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+def selected_parts(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
     """The named parts of the report, or all."""
     for name in names:
         if name not in known:

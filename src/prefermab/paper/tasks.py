@@ -1,4 +1,4 @@
-"""What is worked out for the report: models, what they earn, bounds, the topline, fine-tuning."""
+"""The tasks behind the report: trainings, plays, bounds, the topline and fine-tuning."""
 
 import dataclasses
 from typing import Any
@@ -33,9 +33,9 @@ CURVE_TRIALS = 200
 LARGEST_POOL = 567
 
 
-class Pool(domains.Tabular):
-    """The first `size` of the given arms and no others, drawn without repetition while they last.
-    The rest only fills up the table, so that pools of any size share compiled code."""
+class ArmPool(domains.Tabular):
+    """Draws only from the first `size` of the given arms, each once before any is drawn again. The
+    others fill up the table, so that pools of any size share compiled code."""
 
     size: Int[Array, ""]
 
@@ -59,7 +59,7 @@ class Pool(domains.Tabular):
 
 @dataclasses.dataclass(frozen=True)
 class Train(Task):
-    """Models of one training, a seed each."""
+    """Trains models with one recipe, one for each seed."""
 
     recipe: str
     setting: Setting
@@ -67,7 +67,7 @@ class Train(Task):
 
     @classmethod
     def of(cls, recipe: str, setting: Setting, scale: Scale) -> "Train":
-        """The training that a setting asks for, stripped of what it does not depend on."""
+        """The training that a setting needs, without what does not matter to it."""
         scale = dataclasses.replace(scale, trials=0)
         own = dataclasses.replace(setting, opt_in=1.0, test=(), features=True)
         if recipe != "paper":
@@ -88,7 +88,7 @@ class Train(Task):
         return 15 + self.scale.seeds * each.get(self.recipe, 3 + states / 50)
 
     def work(self, store: Store) -> TaskResult:
-        """Trains and saves; the result only says that it is done."""
+        """Trains and saves the models; the result only says that they are there."""
         hyper = self.scale.hyperparameters(self.recipe, self.setting)
         seeds = range(self.scale.seeds)
         hyper |= {"n_arms": self.setting.n_arms, "budget": self.setting.budget}
@@ -96,8 +96,8 @@ class Train(Task):
         if self.setting.unique_arms is None:
             models = pretrain_seeds(domain, seeds, self.recipe, **hyper)
         else:
-            # Every seed has arms of its own: which arms they are is most of the luck.
-            pools = [pool(domain, self.setting.unique_arms, seed) for seed in seeds]
+            # Every seed has arms of its own: most of the variance is in which arms they are.
+            pools = [arm_pool(domain, self.setting.unique_arms, seed) for seed in seeds]
             models = [
                 pretrain(each, self.recipe, seed=seed, **hyper)
                 for seed, each in zip(seeds, pools, strict=True)
@@ -109,7 +109,7 @@ class Train(Task):
         return {"seeds": np.array(seeds)}
 
     def models(self, store: Store) -> list[Model]:
-        """What was trained."""
+        """The trained models."""
         return [load(self._folder(store) / f"seed-{seed}") for seed in range(self.scale.seeds)]
 
     def _folder(self, store: Store):
@@ -126,7 +126,7 @@ class Play(Task):
 
     @classmethod
     def of(cls, policy: str, setting: Setting, scale: Scale) -> "Play":
-        """A policy that is not trained does not depend on how others are."""
+        """A policy that is not trained does not depend on the settings of training."""
         if policy in policies.BY_NAME:
             setting, scale = untrained(setting), dataclasses.replace(scale, seeds=1)
         elif policy != "paper":
@@ -148,8 +148,8 @@ class Play(Task):
         return (Train.of(self.policy, self.setting, self.scale),)
 
     def work(self, store: Store) -> TaskResult:
-        players = players_of(self.policy, self.setting, self.scale, store)
-        rewards = [earned(player, self.setting, self.scale) for player in players]
+        players = policies_named(self.policy, self.setting, self.scale, store)
+        rewards = [rewards_in_trials(player, self.setting, self.scale) for player in players]
         return {"reward": np.stack(rewards)}
 
 
@@ -162,7 +162,7 @@ class Bounds(Task):
 
     @classmethod
     def of(cls, setting: Setting, scale: Scale) -> "Bounds":
-        """The test domain is all that matters."""
+        """Only the test domain matters."""
         return cls(untrained(setting), dataclasses.replace(scale, seeds=1))
 
     @property
@@ -186,14 +186,14 @@ class Bounds(Task):
 
 
 @dataclasses.dataclass(frozen=True)
-class Topline(Task):
+class TrainTopline(Task):
     """DDLPO on a set of arms for each seed: what its best and its last epoch earn there."""
 
     setting: Setting
     scale: Scale
 
     @classmethod
-    def of(cls, setting: Setting, scale: Scale) -> "Topline":
+    def of(cls, setting: Setting, scale: Scale) -> "TrainTopline":
         """The topline is trained and tried on the same arms, everyone in."""
         plain = dataclasses.replace(untrained(setting), opt_in=1.0)
         return cls(dataclasses.replace(plain, map=setting.map, features=setting.features), scale)
@@ -209,13 +209,13 @@ class Topline(Task):
     def work(self, store: Store) -> TaskResult:
         domain, found = self.setting.tried_on(), {"best": [], "last": []}
         for seed in range(self.scale.seeds):
-            arms = arms_of(domain, self.setting, seed)
+            arms = topline_arms(domain, self.setting, seed)
             topline = ddlpo(
                 domain, arms, budget=self.setting.budget, with_features=self.setting.features,
                 seed=seed,                **self.scale.hyperparameters("paper", self.setting),
             )  # fmt: skip
-            found["best"].append(earned(topline.best, self.setting, self.scale, arms))
-            found["last"].append(earned(topline.last, self.setting, self.scale, arms))
+            found["best"].append(rewards_in_trials(topline.best, self.setting, self.scale, arms))
+            found["last"].append(rewards_in_trials(topline.last, self.setting, self.scale, arms))
         return {name: np.stack(rewards) for name, rewards in found.items()}
 
 
@@ -240,9 +240,11 @@ class ZeroShot(Task):
 
     def work(self, store: Store) -> TaskResult:
         domain = self.setting.tried_on()
-        players = players_of(self.recipe, self.setting, self.scale, store)
+        players = policies_named(self.recipe, self.setting, self.scale, store)
         rewards = [
-            earned(player, self.setting, self.scale, arms_of(domain, self.setting, seed))
+            rewards_in_trials(
+                player, self.setting, self.scale, topline_arms(domain, self.setting, seed)
+            )
             for seed, player in enumerate(players)
         ]
         return {"reward": np.stack(rewards)}
@@ -266,18 +268,16 @@ class Curves(Task):
     def cost(self) -> float:
         return 20 + self.scale.seeds * (8 if self.recipe is None else 2)
 
-    def needs(self) -> tuple[Task, ...]:
+    def needs(self) -> "tuple[Train, ...]":
         return () if self.recipe is None else (Train.of(self.recipe, self.setting, self.scale),)
 
     def work(self, store: Store) -> TaskResult:
         domain, setting = self.setting.tried_on(), self.setting
         trials = min(CURVE_TRIALS, self.scale.trials)
-        models = (
-            [] if self.recipe is None else Train.of(self.recipe, setting, self.scale).models(store)
-        )
+        models = [model for need in self.needs() for model in need.models(store)]
         curves, samples = [], np.zeros(0)
         for seed in range(self.scale.seeds):
-            arms = arms_of(domain, setting, seed)
+            arms = topline_arms(domain, setting, seed)
             if self.recipe is None:
                 hyper = self.scale.hyperparameters("paper", setting)
                 history = ddlpo(
@@ -298,17 +298,17 @@ class Curves(Task):
 
 
 def untrained(setting: Setting) -> Setting:
-    """What is left of a setting for a policy that sees no features and is not trained."""
+    """The part of a setting that matters to a policy without features or training."""
     options = {**dict(setting.train), **dict(setting.test)}
     return Setting(
         setting.domain, setting.n_arms, setting.budget, setting.opt_in, tuple(options.items())
     )
 
 
-def pool(domain: Domain, size: int, seed: int) -> Pool:
-    """So many arms of a domain, to train on."""
+def arm_pool(domain: Domain, size: int, seed: int) -> ArmPool:
+    """`size` arms of a domain to train on."""
     arms = domain.draw_arms(jax.random.key(POOL_SEED + seed), max(size, LARGEST_POOL))
-    return Pool(
+    return ArmPool(
         size,
         transitions=jax.vmap(domain.transitions)(arms),
         rewards=jax.vmap(domain.rewards)(arms),
@@ -320,20 +320,22 @@ def pool(domain: Domain, size: int, seed: int) -> Pool:
     )
 
 
-def arms_of(domain: Domain, setting: Setting, seed: int) -> Arms:
-    """The arms on which the topline of a seed is trained and tried."""
+def topline_arms(domain: Domain, setting: Setting, seed: int) -> Arms:
+    """The arms on which the topline of a seed is trained and tested."""
     return domain.draw_arms(jax.random.key(ARMS_SEED + seed), setting.n_arms)
 
 
-def players_of(policy: str, setting: Setting, scale: Scale, store: Store) -> list[Policy]:
-    """The policies behind a name: one, or a recipe's models."""
+def policies_named(policy: str, setting: Setting, scale: Scale, store: Store) -> list[Policy]:
+    """The policy of that name, or the models of the recipe of that name."""
     if policy in policies.BY_NAME:
         return [policies.BY_NAME[policy]()]
     return [model.policy for model in Train.of(policy, setting, scale).models(store)]
 
 
-def earned(policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = None) -> np.ndarray:
-    """Reward per opted-in arm in every trial of a setting, on new arms or these."""
+def rewards_in_trials(
+    policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = None
+) -> np.ndarray:
+    """Reward per opted-in arm in every trial of a setting, on new arms or on `arms`."""
     domain, trials = setting.tried_on(), scale.trials_of(setting)
     keys = trial_keys(EVALUATION_SEED, trials)
     batches = trial_batches(domain, setting.n_arms, setting.opt_in, keys, arms=arms)
@@ -343,7 +345,7 @@ def earned(policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = N
 def on_curve_trials(
     policy: Policy, domain: Domain, arms: Arms, setting: Setting, trials: int, seed: int
 ) -> float:
-    """Mean reward on the very trials on which fine-tuning and DDLPO draw their curves."""
+    """Mean reward on the trials on which fine-tuning and DDLPO draw their curves."""
     tests = everyone_in(seed + CURVE_SEED, trials, setting.n_arms, arms)
     played = play_trials(policy, domain, tests, jnp.float32(setting.budget))
     return float(reward_per_arm(played).mean())

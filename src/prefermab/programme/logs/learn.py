@@ -12,7 +12,7 @@ import numpy as np
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
-from prefermab.pages import write as write_pages
+from prefermab.pages import write_pages
 from prefermab.programme.logs.domain import Logged
 from prefermab.programme.logs.effects import Effects, estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
