@@ -203,7 +203,6 @@ def sizes() -> str:
                 f"{mean['shipped'] / purpose - 1:+.2%}", f"{mean['whittle']:.3f}", str(trials),
             ]
         )  # fmt: skip
-    head = ["size", "shipped", "for the purpose", "difference", "whittle", "trials"]
     return (
         "ARMMAN, 100 % opt-in. The model that ships was trained once; the others were trained for "
         "each size (three seeds, mean). The default recipe does not use the size, so the "

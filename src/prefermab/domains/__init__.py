@@ -1,4 +1,4 @@
-"""The problem families: one file each, dynamics only.
+"""Domains: one file for each problem family, with its dynamics only.
 
 >>> import prefermab as pm
 >>> pm.domains.get("sis", population=50).name
@@ -23,10 +23,16 @@ BY_NAME: dict[str, type[Domain]] = {
 
 
 def get(name: str, **settings: Any) -> Domain:
-    """A domain by the name the command line uses, with its settings.
+    """A domain by the name that the command line uses.
 
-    A domain in a file of your own is named with its class, `presses.py:Presses`, or without one
-    if the file has no other. The file is executed: name only files that you trust.
+    Args:
+        name: A shipped domain such as "armman", or a class in a file of your own such as
+            "presses.py:Presses"; without a class, the only one in the file. The file is executed:
+            name only files that you trust.
+        settings: Settings of the domain, such as `population`.
+
+    Returns:
+        The domain.
 
     >>> import prefermab as pm
     >>> pm.domains.get("armman", mix=(0.4, 0.4, 0.2)).mix

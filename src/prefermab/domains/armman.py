@@ -25,12 +25,16 @@ _REWARDS = np.array([1.0, 0.5, 0.0], dtype=np.float32)
 
 
 class Armman(FiniteDomain):
-    """Three states, two actions, rewards 1, .5, 0.
+    """Three states with rewards 1, .5 and 0, and two actions.
 
-    One parameter for each (state, action): motivated, the probability to stay so (else
-    persuadable); persuadable, to become a lost cause when not called and to become motivated when
-    called (else no change); lost cause, to stay so (else persuadable). Their ranges depend on the
-    group an arm belongs to, A, B or C, drawn with the shares `mix`.
+    An arm has one parameter for each state and action. Motivated: the probability to stay so (else
+    persuadable). Persuadable: to become a lost cause when not called, and to become motivated when
+    called (else no change). Lost cause: to stay so (else persuadable). Ranges depend on the
+    arm's group, A, B or C.
+
+    Args:
+        mix: Shares of the groups A, B and C.
+        feature_map: How features are made from the parameters.
 
     >>> import jax
     >>> import prefermab as pm

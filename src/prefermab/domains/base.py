@@ -1,4 +1,4 @@
-"""What a domain is: a family of arms to draw from, and how one arm moves.
+"""What a domain is: a family of arms to draw from, and how the state of one arm changes.
 
 A domain file holds dynamics only, for one arm. With finitely many states it says how to draw an
 arm, the probabilities of the next state, and the reward; with a continuous state, the mean and
@@ -45,19 +45,19 @@ class Domain(eqx.Module):
 
     @abc.abstractmethod
     def draw(self, key: Key) -> Arm:
-        """One arm, at random."""
+        """Draws one arm at random."""
 
     @abc.abstractmethod
     def parameters(self, arm: Arm) -> Float[Array, "param"]:
-        """The numbers that describe an arm's dynamics: what its features are made from."""
+        """The numbers that describe an arm's dynamics, from which its features are made."""
 
     @abc.abstractmethod
     def start(self, key: Key, arm: Arm) -> State:
-        """A first state."""
+        """Draws the first state of an arm."""
 
     @abc.abstractmethod
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
-        """The next state."""
+        """Draws the next state of an arm."""
 
     @abc.abstractmethod
     def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
@@ -86,7 +86,7 @@ class Domain(eqx.Module):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What the features are called: as the parameters, or by number where they are mixed."""
+        """Names of the features: those of the parameters, or numbers where a map mixes them."""
         if self.feature_map.kind == "identity":
             return self.parameter_names
         return tuple(f"feature_{i}" for i in range(len(self.parameter_names)))
@@ -102,11 +102,11 @@ class Domain(eqx.Module):
         return self.cells.shape[0]
 
     def draw_arms(self, key: Key, n_arms: int) -> Arms:
-        """`n_arms` arms, independently."""
+        """Draws `n_arms` arms independently."""
         return jax.vmap(self.draw)(jax.random.split(key, n_arms))
 
     def observe(self, arm: Arm, round: int | Int[Array, ""]) -> Float[Array, "feat"]:
-        """The features seen of an arm in a round; override where they change between rounds."""
+        """The features of an arm in a round; override where they change between rounds."""
         del round
         return self.feature_map(self.parameters(arm))
 
@@ -140,8 +140,8 @@ class FiniteDomain(Domain):
         return jax.random.randint(key, (), 0, len(self.state_names))
 
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
-        # The inverse of the cumulative probability at one uniform draw: policies compared on the
-        # same key then part only where their actions make a difference.
+        # Inverts the cumulative probability at one uniform draw: with the same key, two policies
+        # reach different states only where their actions make a difference.
         reached = jnp.cumsum(self.row(arm, self.cell(state), action))
         return jnp.sum(reached <= jax.random.uniform(key) * reached[-1]).astype(state.dtype)
 
@@ -153,7 +153,7 @@ class ContinuousDomain(Domain):
     """A state in [0, 1] whose next value is normal, clipped: a subclass gives its `moments`."""
 
     grid: int = eqx.field(kw_only=True, default=101)
-    """Points of the grid that stands for the state where an oracle needs finitely many."""
+    """Number of grid points that replace the state where an oracle needs finitely many states."""
 
     state_names: ClassVar[tuple[str, ...]] = ("state",)
 
@@ -183,8 +183,8 @@ class ContinuousDomain(Domain):
         return jnp.clip(mean + spread * jax.random.normal(key), 0.0, 1.0)
 
     def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
-        # Mass is shared between the two nearest points so that the mean is kept: each point gets
-        # the expectation of a hat function, a second difference of E[(x' - point)+].
+        # Mass is split between the two nearest points so that the mean is kept: each point gets
+        # the expectation of a hat function, which is a second difference of E[(x' - point)+].
         mean, spread = self.moments(arm, self.cells[cell], action)
         spread = jnp.maximum(spread, 1e-6)
         z = (self.cells - mean) / spread
@@ -200,19 +200,20 @@ class ContinuousDomain(Domain):
 def uniform_in_subinterval(
     key: Key, low: Float[Array, "..."], high: Float[Array, "..."]
 ) -> Float[Array, "..."]:
-    """A random sub-interval of each [low, high] (two draws, sorted), then a value inside it."""
+    """Draws a random sub-interval of each [low, high] (two sorted draws), then a value inside it:
+    how the paper's appendix draws the arms of ARMMAN and SIS."""
     ends = jax.random.uniform(key, (3, *low.shape))
     left, right = jnp.minimum(ends[0], ends[1]), jnp.maximum(ends[0], ends[1])
     return low + (high - low) * (left + (right - left) * ends[2])
 
 
-def bounds(*ranges: tuple[float, float]) -> tuple[Float[Array, "param"], Float[Array, "param"]]:
+def range_ends(*ranges: tuple[float, float]) -> tuple[Float[Array, "param"], Float[Array, "param"]]:
     """Lower and upper ends of several ranges, as two arrays."""
     table = jnp.asarray(ranges, jnp.float32)
     return table[:, 0], table[:, 1]
 
 
 def check_range(pair: tuple[float, float], name: str) -> None:
-    """A range is two finite numbers, the lower first."""
+    """Checks that a range is two finite numbers, the lower first."""
     if len(pair) != 2 or not np.all(np.isfinite(pair)) or pair[0] > pair[1]:
         raise InputError(f"{name} must be two finite numbers, the lower first, not {pair}.")

@@ -1,7 +1,6 @@
-"""Domains in files of one's own, as the command line spells them: presses.py:Presses.
+"""Loads a domain class from a Python file that a user wrote, named as presses.py:Presses.
 
-The file is executed as Python, with its folder last on the path for imports: it must be one that
-is trusted.
+The file is executed, with its folder last on the import path: load only files that you trust.
 """
 
 import contextlib
@@ -26,9 +25,10 @@ def in_a_file(name: str) -> bool:
 
 
 def class_in_file(name: str) -> type[Domain]:
-    """The class that a name such as presses.py:Presses means; without a class, the only one."""
+    """The class that a name such as presses.py:Presses means; without a class, the only domain of
+    the file."""
     path, _, wanted = (name, "", "") if name.endswith(".py") else name.rpartition(":")
-    there = _domains_of(_executed(Path(path)))
+    there = _defined_domains(_executed(Path(path)))
     if not there:
         raise InputError(f"{path} defines no domain: a class made from FiniteDomain or such.")
     if wanted and wanted not in there:
@@ -42,8 +42,14 @@ def class_in_file(name: str) -> type[Domain]:
 
 
 def spelling(domain: Domain) -> str:
-    """How the command line spells a domain: its name, or, of one's own, the file, if it is known,
-    and the class.
+    """The name of a domain on the command line: that of a shipped domain, else its file, if known,
+    and its class.
+
+    Args:
+        domain: Any domain.
+
+    Returns:
+        A name such as armman or presses.py:Presses.
 
     >>> import prefermab as pm
     >>> pm.domains.spelling(pm.domains.Armman())
@@ -56,7 +62,7 @@ def spelling(domain: Domain) -> str:
         file = Path(inspect.getfile(kind))
     except (TypeError, OSError):
         file = Path("FILE.py")
-    # A class of a notebook or a console is in no file that could be named.
+    # A class that was defined in a notebook or a console is in no file.
     shown = file.name if file.suffix == ".py" and file.exists() else "FILE.py"
     return f"{shown}:{kind.__name__}"
 
@@ -64,7 +70,7 @@ def spelling(domain: Domain) -> str:
 def _executed(path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
-    # Always the same name: a training that is resumed must find its domain called as before.
+    # Always the same name: a training that is resumed looks for its domain under it.
     name = f"prefermab_own_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -74,19 +80,19 @@ def _executed(path: Path) -> ModuleType:
     sys.modules[name] = module
     sys.path.append(beside)
     try:
-        # What a verb prints may be read by a program: nothing else goes to standard output.
+        # A program may read what a command prints, so nothing else goes to standard output.
         with contextlib.redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise InputError(f"{path} cannot be run: {_told(error, path)}.") from error
+        raise InputError(f"{path} cannot be run: {_describe(error, path)}.") from error
     finally:
         sys.path.remove(beside)
     return module
 
 
-def _told(error: BaseException, path: Path) -> str:
-    """What went wrong in one line, with the line of the file where it did."""
+def _describe(error: BaseException, path: Path) -> str:
+    """The error in one line, with the line of the file where it occurred."""
     line = error.lineno if isinstance(error, SyntaxError) else None
     step = error.__traceback__
     while step is not None:
@@ -98,9 +104,8 @@ def _told(error: BaseException, path: Path) -> str:
     return f"{where}{type(error).__name__}: {said[:200].rstrip('.')}"
 
 
-def _domains_of(module: ModuleType) -> dict[str, type[Domain]]:
-    """The domains that a module defines itself; those that are only a base of others are left out
-    where there are others."""
+def _defined_domains(module: ModuleType) -> dict[str, type[Domain]]:
+    """The domains that a module defines itself; abstract ones only if there are no others."""
     found = {
         name: value
         for name, value in vars(module).items()

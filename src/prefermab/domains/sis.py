@@ -1,4 +1,4 @@
-"""SIS: an epidemic in separate populations, with messaging and masks; discrete and continuous."""
+"""SIS: an epidemic in each arm's population, with messaging and masks; discrete and continuous."""
 
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ from prefermab.domains.base import (
     ContinuousDomain,
     Domain,
     FiniteDomain,
-    bounds,
     check_range,
+    range_ends,
     uniform_in_subinterval,
 )
 from prefermab.errors import count, number
@@ -24,7 +24,8 @@ Range = tuple[float, float]
 
 
 class _Epidemic(Domain):
-    """What the two forms share: an arm is (κ, r_infect, a₁, a₂), in the ranges of the appendix."""
+    """What both forms share: an arm is (κ, r_infect, a₁, a₂), in the ranges of the paper's
+    appendix."""
 
     contacts: Range = eqx.field(kw_only=True, default=(1.0, 10.0))
     infectiousness: Range = eqx.field(kw_only=True, default=(0.5, 0.99))
@@ -46,7 +47,7 @@ class _Epidemic(Domain):
             check_range(getattr(self, name), name)
 
     def draw(self, key: Key) -> Arm:
-        low, high = bounds(*(getattr(self, name) for name in self.parameter_names))
+        low, high = range_ends(*(getattr(self, name) for name in self.parameter_names))
         return uniform_in_subinterval(key, low, high)
 
     def parameters(self, arm: Arm) -> Float[Array, "param"]:
@@ -58,15 +59,25 @@ class _Epidemic(Domain):
     def exposure(
         self, arm: Arm, infected: Float[Array, ""], action: Int[Array, ""]
     ) -> Float[Array, ""]:
-        """κ · share infected · r_infect: one uninfected escapes with probability e^-this."""
+        """κ · share infected · r_infect / effect of the action: an uninfected person stays
+        uninfected with probability e^-this."""
         contacts, infectiousness, messaging, masks = arm
         divided = jnp.stack([jnp.ones_like(messaging), messaging, masks])[action]
         return contacts * infected * infectiousness / divided
 
 
 class SIS(_Epidemic, FiniteDomain):
-    """State: how many of `population` are uninfected. Of those s, Binomial(s, q) are infected in
-    the round and everyone who was infected recovers; the reward is the uninfected share.
+    """An epidemic; the state is the number of uninfected people, and the reward their share.
+
+    Of s uninfected, Binomial(s, q) are infected in a round; everyone who was infected recovers.
+
+    Args:
+        population: Number of people in an arm.
+        contacts: Range of the contacts of a person in a round, κ.
+        infectiousness: Range of the probability of infection at a contact, r_infect.
+        messaging_effect: Range of the factor by which messaging reduces exposure, a₁.
+        masks_effect: Range of the factor by which masks reduce exposure, a₂.
+        feature_map: How features are made from the parameters.
 
     >>> import prefermab as pm
     >>> pm.domains.SIS(population=50, messaging_effect=(1, 7), masks_effect=(1, 7)).n_cells
@@ -102,8 +113,18 @@ class SIS(_Epidemic, FiniteDomain):
 
 
 class ContinuousSIS(_Epidemic, ContinuousDomain):
-    """SIS in proportions: the state is the uninfected share of `population`, and the normal
-    distribution of the same mean and variance stands in for the binomial, clipped to [0, 1].
+    """SIS with the uninfected share of `population` as its state.
+
+    A normal distribution of the same mean and variance, clipped to [0, 1], replaces the binomial.
+
+    Args:
+        population: Number of people in an arm; more people mean less variance.
+        grid: Number of grid points that oracles use for the state.
+        contacts: Range of the contacts of a person in a round, κ.
+        infectiousness: Range of the probability of infection at a contact, r_infect.
+        messaging_effect: Range of the factor by which messaging reduces exposure, a₁.
+        masks_effect: Range of the factor by which masks reduce exposure, a₂.
+        feature_map: How features are made from the parameters.
 
     >>> import prefermab as pm
     >>> pm.domains.ContinuousSIS(grid=51).n_cells
@@ -119,7 +140,7 @@ class ContinuousSIS(_Epidemic, ContinuousDomain):
 
     @property
     def cells(self) -> Float[Array, "state"]:
-        # Denser towards 1, where few infected grow fast and nobody infected is the end of it.
+        # Denser towards 1: few infected multiply fast, and with none the epidemic is over.
         return 1 - jnp.linspace(1.0, 0.0, self.grid) ** 2
 
     def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:

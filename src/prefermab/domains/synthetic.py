@@ -8,17 +8,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
-from prefermab.domains.base import ContinuousDomain, FiniteDomain, bounds
+from prefermab.domains.base import ContinuousDomain, FiniteDomain, range_ends
 from prefermab.errors import number, unknown
 
 REWARD_KINDS = ("identity", "scaled", "exponential")
 
 
 class Synthetic(FiniteDomain):
-    """p_jk, the probability of going from state j to state 0 under action k, is uniform on
-    [.4,.6], [.4,.6], [.8,1], [0,1] for jk = 00, 01, 10, 11; the reward is the state.
+    """Two states and two actions; the reward is the state.
 
-    `shift` is added to every p_jk (then clipped to [0, 1]): the paper's distribution shift.
+    p_jk, the probability of going from state j to state 0 under action k, is uniform on
+    [.4,.6], [.4,.6], [.8,1], [0,1] for jk = 00, 01, 10, 11.
+
+    Args:
+        shift: Added to every p_jk, which is then clipped to [0, 1]: the paper's distribution shift.
+        feature_map: How features are made from the parameters.
 
     >>> import jax
     >>> import prefermab as pm
@@ -39,7 +43,7 @@ class Synthetic(FiniteDomain):
         number(self.shift, "shift", at_least=-1.0)
 
     def draw(self, key: Key) -> Arm:
-        low, high = bounds((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
+        low, high = range_ends((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
         drawn = jax.random.uniform(key, (4,), minval=low, maxval=high)
         return jnp.clip(drawn + self.shift, 0.0, 1.0)
 
@@ -58,8 +62,15 @@ class Synthetic(FiniteDomain):
 
 
 class ContinuousSynthetic(ContinuousDomain):
-    """The state moves by a normal step with standard deviation 0.2 and mean μ₀ in [-.5, -.1]
-    (passive) or μ₁ in [.1, .5] (active). The reward is s, min(2s, 1) or min(eˢ - 1, 1).
+    """A state in [0, 1] that falls without action and rises with it.
+
+    It moves by a normal step with standard deviation 0.2 and mean μ₀ in [-.5, -.1] (passive) or μ₁
+    in [.1, .5] (active).
+
+    Args:
+        reward: "identity" for s, "scaled" for min(2s, 1), "exponential" for min(eˢ - 1, 1).
+        grid: Number of grid points that oracles use for the state.
+        feature_map: How features are made from the parameters.
 
     >>> import prefermab as pm
     >>> pm.domains.ContinuousSynthetic(reward="scaled").parameter_names
@@ -79,7 +90,7 @@ class ContinuousSynthetic(ContinuousDomain):
             raise unknown("reward", str(self.reward), REWARD_KINDS)
 
     def draw(self, key: Key) -> Arm:
-        low, high = bounds((-0.5, -0.1), (0.1, 0.5))
+        low, high = range_ends((-0.5, -0.1), (0.1, 0.5))
         return jax.random.uniform(key, (2,), minval=low, maxval=high)
 
     def parameters(self, arm: Arm) -> Float[Array, "param"]:

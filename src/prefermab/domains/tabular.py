@@ -1,4 +1,4 @@
-"""Tabular: the user's own arms, given as arrays."""
+"""Tabular: arms that the user gives as arrays."""
 
 from typing import Any, ClassVar
 
@@ -14,11 +14,17 @@ from prefermab.features import FeatureMap
 
 
 class Tabular(FiniteDomain):
-    """Given arms: `transitions` (arm, state, action, next state), `rewards` (state,) or
-    (arm, state), `costs` (action,) or (arm, action) with the passive action 0 free.
+    """Arms that are given as arrays; drawing arms resamples them.
 
-    `features` are (arm, feature), or (round, arm, feature) where they change between rounds (the
-    last round's stay). Left out, they are the arm's own dynamics. Drawing arms resamples these.
+    Args:
+        transitions: Probabilities, (arm, state, action, next state).
+        rewards: Reward of each state, (state,) or (arm, state).
+        costs: Cost of each action, (action,) or (arm, action); action 0 is passive and costs 0.
+        features: (arm, feature), or (round, arm, feature) where they change between rounds; the
+            last round's are used from then on. By default the arm's own dynamics.
+        state_names: A name for each state.
+        action_names: A name for each action.
+        feature_names: A name for each feature.
 
     >>> import numpy as np
     >>> import prefermab as pm
@@ -81,7 +87,7 @@ class Tabular(FiniteDomain):
 
 
 def check_transitions(transitions: Any) -> np.ndarray:
-    """(arm, state, action, next state), each row a distribution over next states."""
+    """Checks (arm, state, action, next state): each row is a distribution over next states."""
     table = reals(transitions, "transitions", ndim=(4,))
     n_arms, n_states, n_actions, n_next = table.shape
     if n_next != n_states or min(n_arms, n_states, n_actions) == 0:
@@ -101,12 +107,13 @@ def check_transitions(transitions: Any) -> np.ndarray:
 
 
 def check_rewards(rewards: Any, n_arms: int, n_states: int) -> np.ndarray:
-    """(state,) or (arm, state), as (arm, state)."""
+    """Checks (state,) or (arm, state), and returns (arm, state)."""
     return _per_arm(rewards, "rewards", n_arms, n_states, "state")
 
 
 def check_costs(costs: Any, n_arms: int, n_actions: int) -> np.ndarray:
-    """(action,) or (arm, action), as (arm, action): not negative, and action 0 free."""
+    """Checks (action,) or (arm, action), not negative with action 0 free, and returns (arm,
+    action)."""
     table = _per_arm(costs, "costs", n_arms, n_actions, "action")
     if (table < 0).any():
         raise InputError(f"costs must not be negative, but the lowest is {table.min():g}.")
@@ -126,7 +133,7 @@ def _per_arm(values: Any, name: str, n_arms: int, size: int, axis: str) -> np.nd
 
 
 def _features(features: Any, table: np.ndarray) -> np.ndarray:
-    """(round, arm, feature). NaN is allowed: it means unknown."""
+    """Checks features and returns (round, arm, feature). NaN is allowed and means unknown."""
     if features is None:
         return table[..., :-1].reshape(1, len(table), -1)
     try:

@@ -1,7 +1,7 @@
-"""Whether a domain of one's own is what it says: found out on a few arms, before any figure is.
+"""Checks of a domain that a user wrote, on a few arms, before anything is computed with it.
 
-Names first; then what each method returns, traced only, which costs next to nothing; then the
-values for a few arms that the domain draws, in one small computation.
+First the names; then the shape and type of what each method returns, by tracing, which is fast;
+then the values for a few arms that the domain draws, in one small computation.
 """
 
 import weakref
@@ -19,35 +19,41 @@ from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
 from prefermab.errors import InputError, count, number
 
 ARMS, STARTS = 8, 16
-"""How many arms are looked at, and how many first states of each."""
+"""Number of arms that are checked, and of first states of each."""
 
 ENTRIES = 2_000_000
-"""The most probabilities that are looked at; beyond it, those of some states only."""
+"""The most probabilities that are checked; with more, only those of some states are."""
 
-STEPS = 1000
-"""Steps taken from each of a few states where a domain has a `step` of its own."""
+STEP_SAMPLES = 1000
+"""Number of steps from each of a few states where a domain has a `step` of its own."""
 
 ROUNDING = 1e-3
-"""How far from 1 probabilities in single precision may add up to."""
+"""How far from 1 the sum of probabilities in single precision may be."""
 
-_SOUND: "weakref.WeakValueDictionary[int, Domain]" = weakref.WeakValueDictionary()
+_CHECKED: "weakref.WeakValueDictionary[int, Domain]" = weakref.WeakValueDictionary()
 _NOT_TRACED = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
     jax.errors.TracerIntegerConversionError,
 )
 
-# Run once or twice on next to nothing: better code would cost more than it saves.
+# Runs once or twice on little data: optimised code would cost more time than it saves.
 _jit: Any = eqx.filter_jit
 _compiled = partial(_jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 def check(domain: Domain) -> None:
-    """Raises `InputError` where a domain is not what it says, such as probabilities that do not
-    add up to 1, a negative cost, too few names, or a method that cannot be compiled.
+    """Raises an error if a domain contradicts itself.
 
-    A few arms are drawn, always the same. `pm.evaluate`, `pm.pretrain`, `pm.finetune`,
-    `pm.simulate` and the Gymnasium environments do this by themselves for a domain of your own.
+    It does where probabilities do not add up to 1, a cost is negative, names are too few, or a
+    method cannot be compiled. A few arms are drawn, always the same. `pm.evaluate`, `pm.pretrain`,
+    `pm.finetune`, `pm.simulate` and the Gymnasium environments call this for a domain of your own.
+
+    Args:
+        domain: The domain to check.
+
+    Raises:
+        InputError: The first thing that is wrong, in one sentence.
 
     >>> import jax.numpy as jnp
     >>> import prefermab as pm
@@ -70,13 +76,13 @@ def check(domain: Domain) -> None:
 
 
 def check_once(domain: Any) -> None:
-    """What every computation on a domain begins with: those that ship are sound, and what was
-    found sound is not looked at again."""
+    """Checks a domain before a computation, unless it ships with the package or was checked
+    before."""
     _check_kind(domain)
     ships = type(domain).__module__.startswith("prefermab.")
-    if not ships and _SOUND.get(id(domain)) is not domain:
+    if not ships and _CHECKED.get(id(domain)) is not domain:
         check(domain)
-        _SOUND[id(domain)] = domain
+        _CHECKED[id(domain)] = domain
 
 
 def _check_kind(domain: Any) -> None:
@@ -110,7 +116,7 @@ def _check_different(names: Any, what: str) -> None:
 
 
 def _check_results(domain: Domain) -> None:
-    """Each method by itself, so that what is wrong can be named."""
+    """Checks what each method returns, one by one, so that an error can name the method."""
     key, whole = jax.random.key(0), jax.ShapeDtypeStruct((), jnp.int32)
     arm = _traced(domain, "draw", domain.draw, key)
     if not jax.tree.leaves(arm):
@@ -161,7 +167,7 @@ def _traced(domain: Domain, what: str, method: Callable[..., Any], *arguments: A
 def _array(
     domain: Domain, what: str, shape: tuple[int, ...] | None, each: str, *arguments: Any
 ) -> Any:
-    """What a method returns must be an array of this shape, or, if none is given, have one axis."""
+    """Checks that a method returns an array of this shape, or with one axis if None is given."""
     found = _traced(domain, what, getattr(domain, what), *arguments)
     if not hasattr(found, "shape"):
         kind = "nothing" if found is None else f"a {type(found).__name__}"
@@ -180,7 +186,7 @@ def _array(
 
 
 class _Sample(eqx.Module):
-    """What a domain says of a few arms, those first."""
+    """What the methods of a domain return for a few arms; the first axis is that of arms."""
 
     parameters: Any
     features: Any
@@ -195,15 +201,15 @@ def _keys(size: int) -> TrialKeys:
     return jax.random.split(jax.random.key(0), size)
 
 
-def _looked_at(domain: Domain, most: int) -> np.ndarray:
-    """All cells, or as many as there may be, evenly apart."""
+def _checked_cells(domain: Domain, most: int) -> np.ndarray:
+    """All cells, or `most` of them, evenly spaced."""
     return np.unique(np.linspace(0, domain.n_cells - 1, min(domain.n_cells, most)).astype(int))
 
 
 @_compiled
 def _sample(domain: Domain, keys: TrialKeys) -> _Sample:
     n_actions, n_cells = domain.n_actions, domain.n_cells
-    cells = jnp.asarray(_looked_at(domain, max(2, ENTRIES // (ARMS * n_actions * n_cells))))
+    cells = jnp.asarray(_checked_cells(domain, max(2, ENTRIES // (ARMS * n_actions * n_cells))))
     states, actions = domain.cells[cells], jnp.arange(n_actions)
     moments = domain.moments if isinstance(domain, ContinuousDomain) else None
 
@@ -227,25 +233,25 @@ def _sample(domain: Domain, keys: TrialKeys) -> _Sample:
 
 def _check_values(domain: Domain) -> None:
     found = jax.tree.map(np.asarray, _sample(domain, _keys(ARMS + STARTS)))
-    cells = _looked_at(domain, found.rows.shape[1])
-    said = _Said(domain, found.parameters, cells)
-    said.refuse("features", "infinite", np.isinf(found.features), found.features)
-    said.refuse("costs", "not finite", ~np.isfinite(found.costs), found.costs, action=1)
-    said.refuse("costs", "negative", found.costs < 0, found.costs, action=1)
+    cells = _checked_cells(domain, found.rows.shape[1])
+    complain = _Complaints(domain, found.parameters, cells)
+    complain.refuse("features", "infinite", np.isinf(found.features), found.features)
+    complain.refuse("costs", "not finite", ~np.isfinite(found.costs), found.costs, action=1)
+    complain.refuse("costs", "negative", found.costs < 0, found.costs, action=1)
     if found.costs[:, 0].any():
         at = _first(found.costs[:, 0])
         told = f"costs of '{domain.name}': action 0 is the passive one and must cost 0"
-        said.fail(f"{told}, not {found.costs[at][0]:.4g}", at)
-    said.refuse("rewards", "not finite", ~np.isfinite(found.rewards), found.rewards, cell=1)
+        complain.fail(f"{told}, not {found.costs[at][0]:.4g}", at)
+    complain.refuse("rewards", "not finite", ~np.isfinite(found.rewards), found.rewards, cell=1)
     top = domain.n_cells - 1 if isinstance(domain, FiniteDomain) else 1
     if isinstance(domain, FiniteDomain | ContinuousDomain):
         outside = ~((found.starts >= 0) & (found.starts <= top))
-        said.refuse("start", f"not from 0 to {top}", outside, found.starts)
+        complain.refuse("start", f"not from 0 to {top}", outside, found.starts)
     if found.moments is not None:
         mean, spread = found.moments
-        said.refuse("moments", "not finite", ~np.isfinite(mean), mean, cell=1, action=2)
+        complain.refuse("moments", "not finite", ~np.isfinite(mean), mean, cell=1, action=2)
         wrong = ~(np.isfinite(spread) & (spread >= 0))
-        said.refuse("moments", "no standard deviation", wrong, spread, cell=1, action=2)
+        complain.refuse("moments", "no standard deviation", wrong, spread, cell=1, action=2)
     sums = found.rows.sum(axis=-1, dtype=np.float64)
     for why, wrong in (
         ("which is not finite", ~np.isfinite(found.rows).all(axis=-1)),
@@ -256,15 +262,15 @@ def _check_values(domain: Domain) -> None:
             at = _first(wrong)
             row = np.array2string(found.rows[at], precision=4, threshold=8)
             told = f"transitions of '{domain.name}': row gave {row}, {why.format(total=sums[at])}"
-            said.fail(told, at, cell=1, action=2)
+            complain.fail(told, at, cell=1, action=2)
 
 
 def _first(wrong: np.ndarray) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(wrong)[0])
 
 
-class _Said:
-    """Words for a place in a sample: which arm, and in which state and under which action."""
+class _Complaints:
+    """Errors about a sample that name the arm, the state and the action."""
 
     def __init__(self, domain: Domain, parameters: np.ndarray, cells: np.ndarray):
         self.domain, self.parameters, self.cells = domain, parameters, cells
@@ -272,13 +278,13 @@ class _Said:
     def refuse(
         self, what: str, why: str, wrong: np.ndarray, values: np.ndarray, **axes: int
     ) -> None:
-        """An error that shows the first of the values that are wrong, where there is one."""
+        """Raises an error that shows the first wrong value, if there is one."""
         if wrong.any():
             at = _first(wrong)
             self.fail(f"{what} of '{self.domain.name}': {values[at]:.4g} is {why}", at, **axes)
 
-    def fail(self, told: str, at: tuple[int, ...], **axes: int) -> NoReturn:
-        """The error with the place; `axes` say which axis is that of cells and of actions."""
+    def fail(self, message: str, at: tuple[int, ...], **axes: int) -> NoReturn:
+        """Raises an error with the place; `axes` say which axis is that of cells and actions."""
         place = []
         if "cell" in axes:
             cell = int(self.cells[at[axes["cell"]]])
@@ -287,9 +293,9 @@ class _Said:
             place.append(f"in the state '{state}'")
         if "action" in axes:
             place.append(f"under the action '{self.domain.action_names[at[axes['action']]]}'")
-        told += f", {' '.join(place)}" if place else ""
+        message += f", {' '.join(place)}" if place else ""
         arm = np.array2string(self.parameters[at[0]], precision=3, threshold=8)
-        raise InputError(f"{told}, for an arm with the parameters {arm}.")
+        raise InputError(f"{message}, for an arm with the parameters {arm}.")
 
 
 @_compiled
@@ -306,28 +312,28 @@ def _steps(domain: Domain, arm: Arm, cells: Any, keys: TrialKeys) -> Any:
 
 
 def _check_steps(domain: FiniteDomain) -> None:
-    """Steps of one's own must go where `row` says, which oracles and bounds believe."""
-    cells, n_cells = _looked_at(domain, ARMS), domain.n_cells
+    """Checks that `step` agrees with `row`, which oracles and bounds use."""
+    cells, n_cells = _checked_cells(domain, ARMS), domain.n_cells
     arm = domain.draw(jax.random.key(1))
     moved, rows = (
-        np.asarray(part) for part in _steps(domain, arm, jnp.asarray(cells), _keys(STEPS))
+        np.asarray(part) for part in _steps(domain, arm, jnp.asarray(cells), _keys(STEP_SAMPLES))
     )
-    said = _Said(domain, np.asarray(domain.parameters(arm))[None], cells)
+    complain = _Complaints(domain, np.asarray(domain.parameters(arm))[None], cells)
     outside = (moved < 0) | (moved >= n_cells)
     where = {"cell": 1, "action": 2}
     why = f"not a state from 0 to {n_cells - 1}"
-    said.refuse("step", why, outside[None], moved[None], **where)
-    # The distance between frequencies and probabilities is at most √(n / 4N) in the mean, and
-    # passes that by 0.1 with a chance of e^(-0.02 N), two in a billion.
-    allowed = 0.1 + 0.5 * np.sqrt(n_cells / STEPS)
+    complain.refuse("step", why, outside[None], moved[None], **where)
+    # The distance between frequencies and probabilities is at most √(n / 4N) on average, and
+    # exceeds that by 0.1 with a probability of e^(-0.02 N), two in a billion.
+    allowed = 0.1 + 0.5 * np.sqrt(n_cells / STEP_SAMPLES)
     for at in np.ndindex(rows.shape[:2]):
-        shares = np.bincount(moved[at], minlength=n_cells) / STEPS
+        shares = np.bincount(moved[at], minlength=n_cells) / STEP_SAMPLES
         if np.abs(shares - rows[at]).sum() / 2 > allowed:
             most = domain.state_names[int(np.argmax(np.abs(shares - rows[at])))]
             p = rows[at][domain.state_names.index(most)]
             share = shares[domain.state_names.index(most)]
             told = (
                 f"step of '{domain.name}' does not do what row says: '{most}' is next with "
-                f"probability {p:.2g} by row, but {share:.0%} of {STEPS:,} steps went there"
+                f"probability {p:.2g} by row, but {share:.0%} of {STEP_SAMPLES:,} steps went there"
             )
-            said.fail(told, (0, *at), **where)
+            complain.fail(told, (0, *at), **where)
