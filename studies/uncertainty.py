@@ -19,7 +19,7 @@ from prefermab import plots
 from prefermab.arms import Actions, Arm, Key, Observation, State
 from prefermab.budget import by_price, cost_of, lowest_price, preferred
 from prefermab.domains import Domain, Synthetic
-from prefermab.domains.base import FiniteDomain, bounds
+from prefermab.domains.base import FiniteDomain, range_ends
 from prefermab.features import FeatureMap
 from prefermab.plots import svg_of
 from prefermab.policies.base import Memory, Policy
@@ -97,7 +97,7 @@ class ByBayes(Policy):
     def draws(self, features: Float[Array, "feat"]) -> Float[Array, "draw feat"]:
         """Parameters that an arm with these features may have: uniform where one is hidden, else
         normal around what is seen, within the parameter's range."""
-        low, high = bounds((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
+        low, high = range_ends((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
         # The same spread points for everyone, shuffled anew in each dimension.
         even = (jnp.arange(DRAWS) + 0.5) / DRAWS
         keys = jax.random.split(jax.random.key(0), low.size)

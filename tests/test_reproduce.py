@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -261,25 +262,76 @@ def test_bad_requests_are_refused_at_once(options, said, tmp_path, monkeypatch, 
     assert not list(tmp_path.iterdir())
 
 
-def test_quick_reproduces_everything(tmp_path):
-    """All tables and figures, small; again from what is kept; both pages; nothing else said."""
-    words = [sys.executable, "-m", "prefermab", "reproduce", "--quick", "--json"]
-    words += ["--out", str(tmp_path / "report"), "--cache", str(tmp_path / "kept")]
-    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
-    first = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
-    assert first.returncode == 0, first.stderr
-    data = json.loads(first.stdout)
-    assert {cell["recipe"] for cell in data["cells"]} == {"paper", "sweep", "exact"}
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()}
-    again = subprocess.run(words, capture_output=True, text=True, env=env, check=False)
-    assert json.loads(again.stdout) == data
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()} == kept
-    page = (tmp_path / "report" / "index.html").read_text()
-    marked = (tmp_path / "report" / "README.md").read_text()
+class MadeUp(Store):
+    """Results of the right shapes for any task, without computing them."""
+
+    def get(self, task):
+        rng = np.random.default_rng(len(repr(task)))
+        seeds, trials = task.scale.seeds, task.scale.trials_of(task.setting)
+        rewards = lambda *shape: 5 + 0.1 * rng.random(shape)  # noqa: E731
+        if isinstance(task, tasks.Bounds):
+            bounded = task.scale.bounded_trials_of(task.setting)
+            return {"bound": 0.2 + rewards(bounded), "informed": 0.1 + rewards(bounded)}
+        if isinstance(task, tasks.TrainTopline):
+            return {"best": rewards(seeds, trials), "last": rewards(seeds, trials)}
+        if isinstance(task, tasks.Curves):
+            return {"samples": np.arange(5) * 20, "reward": rewards(seeds, 5)}
+        return {"reward": rewards(seeds, trials)}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_part_is_in_both_pages(tmp_path, quick):
+    """All tables, figures and claims, in full size and in the quick version."""
+    found = results.Results(MadeUp(tmp_path), Scale(3, 20, quick), ("paper", "sweep", "exact"))
+    findings = report.collect_findings(report.REPORT_PARTS, found)
+    assert {cell.recipe for cell in findings.judged} == {"paper", "sweep", "exact"}
+    assert {cell.table.name for cell in findings.judged} == {*CELLS} - {"table12", "prop1"}
+    assert all(findings.trends[name] for name in CELLS if name not in ("table6", "table11"))
+    blocks = report.report_blocks(report.REPORT_PARTS, found, findings, "the command")
+    pages.write_pages(tmp_path, report.TITLE, blocks)
+    page, marked = (tmp_path / "index.html").read_text(), (tmp_path / "README.md").read_text()
     for part in report.REPORT_PARTS:
         assert f'id="{part}"' in page
         assert f'id="{part}"' in marked
     # Names of SVG itself are no addresses that anything is fetched from.
     assert "http" not in page.replace("http://www.w3.org", "")
     for picture in ("figure1", "figure2", "figure3", "figure4", "prop1"):
-        assert "<svg" in (tmp_path / "report" / "figures" / f"{picture}.svg").read_text()
+        assert "<svg" in (tmp_path / "figures" / f"{picture}.svg").read_text()
+
+
+def test_every_setting_of_the_paper_can_be_made():
+    scale = Scale(2, 20)
+    every = results.Results(Store(Path()), scale, ("paper", "sweep", "exact"))
+    settings = {
+        task.setting for task in runner.task_graph(report.tasks_of(report.REPORT_PARTS, every))
+    }
+    for setting in settings:
+        assert setting.trained_on().name == setting.tried_on().name == setting.domain
+
+
+def test_training_on_a_few_arms(tmp_path):
+    setting = Setting("synthetic", 6, 2, unique_arms=5)
+    train = tasks.Train.of("exact", setting, Scale(1, 20, quick=True))
+    train.work(Store(tmp_path))
+    (model,) = train.models(Store(tmp_path))
+    assert model.recipe == "exact"
+
+
+def test_quick_report(tmp_path, monkeypatch, capsys):
+    """Every kind of task by the command, in processes of its own; then again from what is kept."""
+    words = ["reproduce", "--quick", "--json", "--only", "table5", "table13", "figure1"]
+    words += ["--out", str(tmp_path / "report"), "--cache", str(tmp_path / "kept")]
+    env = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    command = [sys.executable, "-m", "prefermab", *words]
+    first = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert first.returncode == 0, first.stderr
+    data = json.loads(first.stdout)
+    assert {cell["recipe"] for cell in data["cells"]} == {"paper", "sweep", "exact"}
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()}
+    kinds = {path.name.partition("-")[0] for path in kept}
+    assert kinds == {"train", "play", "bounds", "traintopline", "zeroshot", "curves"}
+    monkeypatch.setattr(sys, "argv", ["prefermab", *words])
+    cli.main()
+    assert json.loads(capsys.readouterr().out) == data
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()} == kept
+    assert (tmp_path / "report" / "index.html").exists()

@@ -1,4 +1,4 @@
-"""What an arm is, what is seen of it in a round, and the rule for those who opted out.
+"""What an arm is, what a policy observes of it in a round, and the rules for opted-out arms.
 
 Axis names used in every annotation: `arm`, `round`, `trial`, `state` (or a grid cell of a
 continuous state), `act`, `feat`. An arm is whatever its domain draws, a pytree; N arms are the
@@ -32,7 +32,7 @@ Budget = Float[Array, ""]
 
 
 class Observation(eqx.Module):
-    """What a policy sees in one round: nothing in it reveals an arm's dynamics.
+    """What a policy sees in one round; it does not contain the dynamics of the arms.
 
     Arms that are opted out show a dummy: state 0 and zeroed features. `state` holds integers
     where states are finite and reals where they are continuous.
@@ -55,7 +55,7 @@ class Observation(eqx.Module):
 
     @property
     def n_arms(self) -> int:
-        """How many arms there are, opted in or not."""
+        """Number of arms, opted in or not."""
         return self.state.shape[0]
 
 
@@ -65,7 +65,7 @@ def hide_opted_out(opt_in: OptIn, state: States, features: Features) -> tuple[St
 
 
 def reward_of_opted_in(opt_in: OptIn, rewards: Float[Array, "arm"]) -> Float[Array, ""]:
-    """Sum of the rewards of those who are in: an arm that is out earns nothing."""
+    """Sum of the rewards of opted-in arms; the others earn nothing."""
     return jnp.sum(jnp.where(opt_in, rewards, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""Who is in: the vector ξ of opt-in decisions, round by round.
+"""Who is in: the vector ξ of opt-in decisions in each round.
 
 Three processes. `fixed_share` opts a random share in for a whole trial (how the paper evaluates),
 `redraw` flips a coin for each arm (how it trains), and `Streaming` lets people leave and newcomers
@@ -25,7 +25,7 @@ def opted_in_count(rate: float, n_arms: int) -> int:
 
 
 def fixed_share(key: Key, n_arms: int, opted_in: int | Int[Array, ""]) -> OptIn:
-    """Exactly `opted_in` of `n_arms`, uniformly at random.
+    """Opts in exactly `opted_in` of `n_arms` arms, uniformly at random.
 
     >>> import jax
     >>> from prefermab import opt_in
@@ -36,7 +36,7 @@ def fixed_share(key: Key, n_arms: int, opted_in: int | Int[Array, ""]) -> OptIn:
 
 
 def redraw(key: Key, n_arms: int, rate: float) -> OptIn:
-    """Each arm is in with probability `rate`, independently: the paper's draw while training.
+    """Opts in each arm with probability `rate`, independently, as the paper does in training.
 
     >>> import jax
     >>> from prefermab import opt_in
@@ -47,10 +47,15 @@ def redraw(key: Key, n_arms: int, rate: float) -> OptIn:
 
 
 class Streaming(eqx.Module):
-    """A programme with places for `n_arms`: some leave each round, newcomers ask to join.
+    """A programme with a limited number of places: in each round some people leave and newcomers
+    ask to join (Algorithm 1, lines 5 to 10).
 
-    Those who are in ask first, each with probability `stay`; then the newcomers, a Poisson number
-    with mean `newcomers`. The first N requests are accepted; places left over are dummies.
+    People who are in ask first, then newcomers. The first N requests are accepted; places without
+    a person are dummies.
+
+    Args:
+        stay: Probability that a person who is in asks to stay.
+        newcomers: Mean of the Poisson number of newcomers who ask in a round.
 
     >>> import jax
     >>> import prefermab as pm
@@ -68,7 +73,7 @@ class Streaming(eqx.Module):
         number(self.newcomers, "newcomers")
 
     def requests(self, key: Key, opt_in: OptIn) -> tuple[OptIn, Bool[Array, "arm"]]:
-        """One round on the N places: who is in next, and which places a newcomer has taken."""
+        """One round: which of the N places are taken next, and which of these by newcomers."""
         key_stay, key_new = jax.random.split(key)
         stays = opt_in & jax.random.bernoulli(key_stay, self.stay, opt_in.shape)
         asking = jax.random.poisson(key_new, self.newcomers)
@@ -77,7 +82,8 @@ class Streaming(eqx.Module):
         return stays | joins, joins
 
     def occupants(self, key: Key, n_arms: int, n_rounds: int) -> Int[Array, "round arm"]:
-        """Which person holds each place in each round (-1: nobody), numbered as they joined."""
+        """Which person holds each place in each round, -1 for nobody; people are numbered in the
+        order in which they joined."""
         everyone = jnp.arange(n_arms)
 
         def one_round(carry, key_round):
@@ -96,7 +102,14 @@ class Streaming(eqx.Module):
     ) -> Bool[Array, "round person"]:
         """ξ for everyone who ever joins: true in the rounds in which they hold a place.
 
-        `n_people` pads (or, where it is too small, is refused); by default as many as joined.
+        Args:
+            key: Random key.
+            n_arms: Number of places.
+            n_rounds: Number of rounds.
+            n_people: Number of people, at least as many as join; by default as many.
+
+        Returns:
+            True or False for each round and person.
         """
         places = self.occupants(key, count(n_arms, "n_arms"), count(n_rounds, "n_rounds"))
         joined = int(places.max()) + 1
@@ -107,12 +120,12 @@ class Streaming(eqx.Module):
 
 
 def in_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "round person"]:
-    """From the holder of each place to whether each person holds one."""
+    """Whether each person holds a place in each round."""
     rounds = jnp.arange(places.shape[0])[:, None]
     nobody = jnp.where(places < 0, n_people, places)
     return jnp.zeros((places.shape[0], n_people), bool).at[rounds, nobody].set(True, mode="drop")
 
 
 def joins(opt_in: Bool[Array, "round arm"]) -> Bool[Array, "round arm"]:
-    """The rounds in which an arm comes in, the first included."""
+    """Where an arm comes in: it is in, and was not in the round before."""
     return opt_in & ~jnp.pad(opt_in, ((1, 0), (0, 0)))[:-1]

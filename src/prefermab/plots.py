@@ -1,4 +1,4 @@
-"""Pictures, made with matplotlib (extra `plot`)."""
+"""Figures, made with matplotlib (extra `plot`)."""
 
 import io
 import re
@@ -20,11 +20,11 @@ OTHERS = ("#c8642c", "#3d8b63", "#e3b23c", "#8560a8", "#4f9bb0", "#a34a5e")
 
 
 class NoPlotsError(InputError):
-    """Matplotlib is not there."""
+    """Matplotlib is not installed."""
 
 
 def check_target(path: Path) -> Path:
-    """A picture's file name must end in a format that can be drawn; found out before the work."""
+    """Checks, before the work, that the name of a picture ends in a format that can be drawn."""
     if path.suffix.lstrip(".").lower() not in FORMATS:
         raise InputError(f"the picture '{path}' must end in .{', .'.join(FORMATS)}.")
     _figure_class()
@@ -32,7 +32,7 @@ def check_target(path: Path) -> Path:
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Writes a figure whole or not at all."""
+    """Writes a figure to a file, whole or not at all."""
     kind = path.suffix.lstrip(".").lower()
     write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=160))
 
@@ -44,14 +44,19 @@ def svg_of(figure, name: str) -> str:
     target = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    # What the file is about, for catalogues: names of other sites that a page does not need.
+    # Matplotlib's metadata names other sites, which a page does not need.
     return re.sub(r"\s*<metadata>.*?</metadata>", "", target.getvalue(), flags=re.DOTALL)
 
 
 def comparison(frame: pl.DataFrame, title: str) -> "Figure":
-    """Reward per arm of each policy, with its standard error, and the bound none can pass.
+    """Reward per arm of each policy with two standard errors, and the upper bound.
 
-    `frame` is what `prefermab.evaluate` returns; each opt-in rate has a panel of its own.
+    Args:
+        frame: What `prefermab.evaluate` returns; each opt-in rate gets a panel.
+        title: Title of the figure.
+
+    Returns:
+        A matplotlib figure.
 
     >>> import prefermab as pm
     >>> from prefermab import plots
@@ -73,7 +78,13 @@ def comparison(frame: pl.DataFrame, title: str) -> "Figure":
 
 
 def curves(history: pl.DataFrame) -> "Figure":
-    """The metrics of a training, a panel each, along its first column.
+    """The metrics of a training over its steps, a panel for each.
+
+    Args:
+        history: `Model.history`.
+
+    Returns:
+        A matplotlib figure.
 
     >>> import prefermab as pm
     >>> from prefermab import plots
@@ -93,9 +104,15 @@ def curves(history: pl.DataFrame) -> "Figure":
 
 
 def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
-    """How a programme goes on under each policy, with two standard errors to either side.
+    """How a programme develops under each policy, with two standard errors to either side.
 
-    `frame` is what `prefermab.simulate` returns.
+    Args:
+        frame: What `prefermab.simulate` returns.
+        title: Title of the figure.
+        budget: Budget of a round, drawn as a line.
+
+    Returns:
+        A matplotlib figure.
 
     >>> import prefermab as pm
     >>> from prefermab import plots
@@ -108,7 +125,7 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
     for place, name in enumerate(frame["policy"].unique(maintain_order=True)):
         rows = frame.filter(pl.col("policy") == name)
         color = GREY if name == "none" else BLUE if place == 0 else next(others)
-        # The first is wide and lies below, so that one that runs along with it is seen as well.
+        # The first line is wide and at the back, so that a line on top of it can be seen.
         style = {"color": color, "lw": 3.2 if place == 0 else 1.3}
         for panel, what in ((engaged, "engagement"), (spent, "spent"), (reached, "reached_share")):
             _band(panel, rows, what, {**style, "label": name})
@@ -160,9 +177,13 @@ def shaping(
 
 
 def budgets(found: pl.DataFrame) -> "Figure":
-    """What several budgets would do: expected gain, spending and price.
+    """Expected gain, spending and price at several budgets.
 
-    `found` is what `Model.what_if` returns.
+    Args:
+        found: What `Model.what_if` returns.
+
+    Returns:
+        A matplotlib figure.
 
     >>> import polars as pl
     >>> from prefermab import plots
@@ -170,13 +191,13 @@ def budgets(found: pl.DataFrame) -> "Figure":
     ...                       "gain": [0.6, 1.0]})
     >>> figure = plots.budgets(found)
     """
-    told = {"gain": "expected gain in reward", "spent": "spent", "price": "price"}
-    shown = [name for name in told if found[name].null_count() < found.height]
+    titles = {"gain": "expected gain in reward", "spent": "spent", "price": "price"}
+    shown = [name for name in titles if found[name].null_count() < found.height]
     figure = blank(1.2 + 2.8 * len(shown), 2.9)
     for panel, name in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         panel.plot(found["budget"], found[name], color=BLUE, lw=1.6, marker=".", ms=4)
         panel.set_xlabel("budget", fontsize=9, color=INK)
-        panel.set_title(told[name], fontsize=10, color=INK, loc="left")
+        panel.set_title(titles[name], fontsize=10, color=INK, loc="left")
         panel.set_ylim(bottom=0)
         plain(panel)
     return figure
@@ -192,7 +213,7 @@ def blank(width: float, height: float) -> "Figure":
 
 
 def plain(panel: Any) -> None:
-    """Takes away what is not needed of a panel's frame."""
+    """Removes the upper and right lines of a panel's frame."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(GREY)
     panel.tick_params(labelsize=8, colors=INK)

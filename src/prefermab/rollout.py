@@ -1,4 +1,4 @@
-"""One trial: a world that no policy can influence, and a policy played in it."""
+"""One trial: the world, which is the same for every policy, and a policy played in it."""
 
 import equinox as eqx
 import jax
@@ -38,7 +38,7 @@ class Trajectory(eqx.Module):
 
 
 class NotActionsError(InputError):
-    """What a policy returned are no actions; `why` is the sentence without its subject."""
+    """A policy did not return actions; `why` is the error message without its subject."""
 
     def __init__(self, why: str):
         self.why = why
@@ -46,7 +46,7 @@ class NotActionsError(InputError):
 
 
 class World(eqx.Module):
-    """What every policy in a comparison meets alike: arms, starts, opt-ins and luck."""
+    """What is the same for every policy in a comparison: arms, starts, opt-ins and luck."""
 
     arms: Arms
     start: States
@@ -55,8 +55,8 @@ class World(eqx.Module):
 
 
 class Played(eqx.Module):
-    """What came of a trial, round by round. `sound` is false where an action does not exist, and
-    `reached` counts the different arms acted on so far while they were in."""
+    """The outcome of each round of a trial. `sound` is false where an action does not exist, and
+    `reached` counts the different opted-in arms that were acted on so far."""
 
     reward: Float[Array, "*round"]
     spent: Float[Array, "*round"]
@@ -66,14 +66,14 @@ class Played(eqx.Module):
 
 
 def reward_per_arm(played: Played) -> Float[Array, "*trials"]:
-    """Total reward of a trial over the mean number of arms that were in."""
+    """Total reward of a trial, divided by the mean number of opted-in arms."""
     return played.reward.sum(axis=-1) / played.opted_in.mean(axis=-1)
 
 
 def draw_world(
     key: Key, domain: Domain, opt_in: Bool[Array, "round arm"], arms: Arms | None = None
 ) -> World:
-    """New arms (unless these are given) and starts, from a stream of their own."""
+    """Draws arms, unless they are given, and starts, from a random stream of their own."""
     key_arms, key_start, key_luck = jax.random.split(key, 3)
     n_arms = opt_in.shape[1]
     if arms is None:
@@ -91,20 +91,20 @@ def observe(
     budget: Float[Array, ""],
     round: Int[Array, ""],
 ) -> Observation:
-    """What is seen in a round, dummies in the places of those who are out."""
+    """What a policy sees in a round, with dummies for opted-out arms."""
     state, features = hide_opted_out(opt_in, state, domain.features(arms, round))
     return Observation(state, features, opt_in, costs, budget, round)
 
 
 def come_in(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
-    """An arm starts anew in `world.start` when it comes in."""
+    """States after some arms came in; these start in `world.start`."""
     return jnp.where(arrives, world.start, state)
 
 
 def advance(
     domain: Domain, world: World, seen: Observation, actions: Actions, luck: Key
 ) -> tuple[States, Float[Array, ""]]:
-    """The next states, and their reward: that of those who were in when it was decided."""
+    """The next states, and the sum of their rewards over the arms that were in when deciding."""
     keys = jax.random.split(luck, seen.n_arms)
     state = jax.vmap(domain.step)(keys, world.arms, seen.state, actions)
     return state, reward_of_opted_in(seen.opt_in, jax.vmap(domain.reward_at)(world.arms, state))
@@ -118,7 +118,7 @@ def play(
     key: Key,
     prices: Float[Array, "round"] | None = None,
 ) -> Played:
-    """Plays `policy` in `world` to the end of its opt-in schedule.
+    """Plays `policy` in `world` for all rounds of its opt-in schedule.
 
     The reward of a decision is that of the next state.
     """
@@ -154,7 +154,7 @@ def play(
 
 
 def _whole(actions, n_arms: int) -> Int[Array, "arm"]:
-    """Actions as a policy returned them, as integers, or what is wrong with them."""
+    """The actions that a policy returned, as checked integers."""
     actions = jnp.asarray(actions)
     if actions.shape != (n_arms,):
         raise NotActionsError(

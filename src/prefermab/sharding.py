@@ -1,4 +1,4 @@
-"""Arms spread over all accelerators of a machine.
+"""Spreads arms over all accelerators of a machine.
 
 Everything that belongs to one arm stays on one device; only sums over arms (gradients, spending)
 cross. With one device nothing changes.
@@ -17,7 +17,7 @@ AXIS = "arms"
 
 
 def everywhere() -> AbstractContextManager:
-    """In here arms are spread over all devices, if there are several.
+    """A context in which arms are spread over all devices, if there are several.
 
     >>> from prefermab.sharding import everywhere, parts
     >>> with everywhere():
@@ -31,13 +31,13 @@ def everywhere() -> AbstractContextManager:
 
 
 def parts() -> int:
-    """Over how many devices arms are spread here."""
+    """Number of devices that arms are spread over in this context."""
     mesh = get_abstract_mesh()
     return mesh.shape[AXIS] if AXIS in mesh.axis_names else 1
 
 
 def spread(arrays: T) -> T:
-    """Arrays with arms along their first axis, cut along it where that gives equal parts."""
+    """Splits arrays along their first axis, that of arms, where that gives equal parts."""
 
     def cut(array):
         even = array.ndim > 0 and array.shape[0] % parts() == 0
@@ -47,7 +47,7 @@ def spread(arrays: T) -> T:
 
 
 def on_each(function: Callable, arms: Any, n_arms: int) -> jax.Array:
-    """Asks a function of many arms on each device for its own part of them."""
+    """Calls a function of many arms on each device, for its own part of the arms."""
     if parts() == 1:
         return function(arms)
     fill = -n_arms % parts()

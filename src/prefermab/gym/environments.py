@@ -1,4 +1,4 @@
-"""The environments: one world, or several in step."""
+"""The Gymnasium environments: one world, or several in step."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,9 +32,15 @@ _LARGEST = float(np.finfo(np.float32).max)
 class AllocationEnv(gymnasium.Env):
     """One world: `rounds` rounds of one budget for `n_arms` arms, then the episode is truncated.
 
-    `domain` is a Domain or the name of one, which takes `settings`. Left out, `n_arms` and
-    `budget` are the paper's for the domain. `opt_in` is a share of the arms or a `Streaming`
-    process; given `arms` are played in every episode. There is nothing to render.
+    Args:
+        domain: A Domain, or the name of one.
+        n_arms: Number of arms; by default the paper's for the domain.
+        budget: Budget of a round; by default the paper's for the domain.
+        rounds: Number of rounds in an episode.
+        opt_in: Share of arms that are in, or a `Streaming` process.
+        arms: Arms to play in every episode; by default each episode draws new ones.
+        render_mode: Only None: there is nothing to render.
+        settings: Settings of the domain, if it is given by name.
 
     >>> import prefermab as pm
     >>> from prefermab.gym import AllocationEnv
@@ -66,14 +72,14 @@ class AllocationEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObservationArrays, dict[str, Any]]:
-        """Begins an episode: the first trial of `seed`, or the next one where it is left out."""
+        """Begins an episode: the first trial of `seed`, or the next trial without one."""
         seed = as_seed(seed)
         super().reset(seed=seed)
         return _first(self._worlds.reset([seed], self.np_random)), {}
 
     def step(self, action: Any) -> tuple[ObservationArrays, float, bool, bool, dict[str, Any]]:
-        """Plays a round. The info says which actions were `executed`, whether they differ from
-        those asked for (`projected`), what they cost (`spent`), and the `budget`."""
+        """Plays a round. `info` says which actions were `executed`, whether they differ from those
+        asked for (`projected`), what they cost (`spent`), and the `budget`."""
         asked = as_actions(action, self._worlds.setup, ())
         seen, reward, info = self._worlds.step(asked[None])
         told = {
@@ -153,7 +159,7 @@ class AllocationVectorEnv(VectorEnv):
 
 
 def observation_space(setup: Setup) -> spaces.Space:
-    """What is seen: the fields of `Observation`, features that are unknown apart as `known`."""
+    """The fields of `Observation`, and which features are `known`."""
     domain, n_arms = setup.domain, setup.n_arms
     shape = (n_arms, len(domain.feature_names))
     state = spaces.Box(-_LARGEST, _LARGEST, (n_arms,), np.float32)
@@ -175,12 +181,12 @@ def observation_space(setup: Setup) -> spaces.Space:
 
 
 def action_space(setup: Setup) -> spaces.Space:
-    """An action for each arm, affordable together or not."""
+    """An action for each arm; together they may cost more than the budget."""
     return spaces.MultiDiscrete(np.full(setup.n_arms, setup.domain.n_actions))
 
 
 def register() -> None:
-    """Makes `prefermab/Armman-v0` and the like known; `prefermab/Domain-v0` takes any Domain.
+    """Registers `prefermab/Armman-v0` and so on; `prefermab/Domain-v0` takes any Domain.
 
     >>> import gymnasium
     >>> import prefermab.gym

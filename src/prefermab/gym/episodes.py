@@ -40,7 +40,7 @@ ObservationArrays = dict[str, np.ndarray]
 
 
 class Setup(eqx.Module):
-    """What all episodes have in common. `arms` are drawn anew for each unless they are given."""
+    """What all episodes have in common. New arms are drawn for each unless `arms` are given."""
 
     domain: Domain
     budget: Float[Array, ""]
@@ -51,7 +51,7 @@ class Setup(eqx.Module):
 
 
 class Episode(eqx.Module):
-    """Where an episode stands. `places` says who holds each place in each round, -1 for nobody."""
+    """The state of an episode. `places` says who holds each place in each round, -1 for nobody."""
 
     world: World
     places: Int[Array, "*worlds round arm"]
@@ -61,7 +61,7 @@ class Episode(eqx.Module):
 
 
 class Outcome(eqx.Module):
-    """What came of a round: what is seen next, and what was carried out of what was asked."""
+    """The outcome of a round: what is seen next, and which of the asked actions were executed."""
 
     seen: Observation
     reward: Float[Array, "*worlds"]
@@ -73,10 +73,10 @@ class Outcome(eqx.Module):
 def project(
     actions: Actions, costs: Costs, budget: Float[Array, ""] | float, opt_in: OptIn
 ) -> Actions:
-    """The actions that fit: arms are served in their order while the budget lasts.
+    """The actions that fit the budget, taken in the order of the arms.
 
     An arm whose action no longer fits, or that is opted out, gets the passive action; cheaper
-    actions of later arms are still carried out. What fits as it is stays as it is.
+    actions of later arms are still executed. Actions that all fit are not changed.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.gym.episodes import project
@@ -92,7 +92,7 @@ def project(
 
 @eqx.filter_jit
 def begin_episodes(setup: Setup, keys: TrialKeys) -> tuple[Episode, Observation]:
-    """A new episode for each key, and what is seen first."""
+    """Begins an episode for each key, and returns what is seen first."""
 
     def one_world(key: Key) -> tuple[Episode, Observation]:
         places, opt_in = _who_is_in(setup, opt_in_key(key))
@@ -130,7 +130,7 @@ def step_episodes(
 def _who_is_in(
     setup: Setup, key: Key
 ) -> tuple[Int[Array, "round arm"], Bool[Array, "round person"]]:
-    """Who holds each place, and who of all that ever come is in."""
+    """Who holds each place, and who of all people is in, in each round."""
     n_arms, rounds = setup.n_arms, setup.rounds
     if isinstance(setup.opt_in, Streaming):
         places = setup.opt_in.occupants(key, n_arms, rounds)
@@ -141,7 +141,7 @@ def _who_is_in(
 
 
 def _look(setup: Setup, episode: Episode) -> Observation:
-    """What is to be seen of everyone who ever comes; after the last round nobody comes in."""
+    """What is seen of all people who ever come; after the last round nobody comes in."""
     world, last = episode.world, setup.rounds - 1
     now = jnp.minimum(episode.round, last)
     arrives = joins(world.opt_in)[now] & (episode.round <= last)
@@ -155,7 +155,7 @@ def _holders(episode: Episode) -> Int[Array, "arm"]:
 
 
 def _by_place(episode: Episode, people: Observation) -> Observation:
-    """From everyone who ever comes to the places: a dummy that costs nothing where nobody is."""
+    """The observation by place instead of by person, with free dummies in empty places."""
     holder = _holders(episode)
     index, held = jnp.maximum(holder, 0), holder >= 0
     return Observation(
@@ -177,7 +177,7 @@ def make_setup(
     arms: Arms | None,
     **settings: Any,
 ) -> Setup:
-    """The arguments of an environment, checked."""
+    """Checks the arguments of an environment."""
     if isinstance(domain, str):
         domain = domains.get(domain, **settings)
     elif not isinstance(domain, Domain):
@@ -198,7 +198,7 @@ def make_setup(
 
 
 class Worlds:
-    """Worlds that run in step: their seeds, which trial of each is on, and where it stands."""
+    """Worlds that run in step: their seeds, the current trial of each, and its state."""
 
     def __init__(self, setup: Setup, size: int):
         self.setup, self.size = setup, size
@@ -213,7 +213,8 @@ class Worlds:
         return self.round >= self.setup.rounds
 
     def reset(self, seeds: Sequence[int | None], spare: np.random.Generator) -> ObservationArrays:
-        """A seed begins its trials; without one the next trial comes, or, at first, any."""
+        """Begins the first trial of each seed, or the next trial where the seed is None; a world
+        that never had a seed gets a random one."""
         for i, seed in enumerate(seeds):
             if seed is None and self.seeds[i] is not None:
                 self.trials[i] += 1
@@ -228,7 +229,7 @@ class Worlds:
     def step(
         self, asked: np.ndarray
     ) -> tuple[ObservationArrays, np.ndarray, dict[str, np.ndarray]]:
-        """What is seen next, the rewards, and what was carried out of what was asked."""
+        """What is seen next, the rewards, and which of the asked actions were executed."""
         if self.episodes is None:
             raise InputError("an environment must be reset before its first step.")
         if self.over:
@@ -245,7 +246,7 @@ class Worlds:
 
 
 def as_seed(seed: int | None) -> int | None:
-    """A seed that JAX does not cut short, or none."""
+    """Checks that a seed fits into 32 bits, as JAX needs it."""
     if seed is None:
         return None
     if count(seed, "seed", at_least=0) >= 2**32:
@@ -254,7 +255,7 @@ def as_seed(seed: int | None) -> int | None:
 
 
 def as_actions(actions: Any, setup: Setup, worlds: tuple[int, ...]) -> np.ndarray:
-    """Actions of each arm, of each of so many worlds, that exist."""
+    """Checks the actions of each arm in each world."""
     given, wanted = np.asarray(actions), (*worlds, setup.n_arms)
     top = setup.domain.n_actions - 1
     if given.shape != wanted:
@@ -272,7 +273,8 @@ def _keys(seeds: jax.Array, trials: jax.Array) -> TrialKeys:
 
 
 def _as_numpy(seen: Observation) -> ObservationArrays:
-    """Arrays of one's own. An unknown feature is 0 and not `known`; so are all where one is out."""
+    """Copies as NumPy arrays. An unknown feature, or one of an opted-out arm, is 0 and not
+    `known`."""
     features, opt_in = np.array(seen.features), np.array(seen.opt_in)
     whole = jnp.issubdtype(seen.state.dtype, jnp.integer)
     return {

@@ -1,4 +1,4 @@
-"""Everything that can decide, behind one interface.
+"""Policies: everything that can decide, behind one interface.
 
 >>> import prefermab as pm
 >>> frame = pm.evaluate(pm.domains.Synthetic(), {"none": pm.policies.NoAction()},

@@ -1,8 +1,8 @@
-"""What a policy is: everything that can decide, behind one interface.
+"""The interface of policies: everything that can decide.
 
-A policy is written in three steps, all but the last optional. `prepare` is told the trial's
-problem once, true dynamics included, and returns the policy bound to it; a policy that may not
-know the dynamics leaves it alone. `memory` is what it carries from round to round. `act` turns
+A policy has three methods, of which only `act` is required. `prepare` gets the problem of a trial
+once, true dynamics included, and returns the policy for it; a policy that must not know the
+dynamics does not define it. `memory` is what a policy carries from round to round. `act` turns
 what is seen in a round into an action for each arm.
 """
 
@@ -24,9 +24,9 @@ Memory = PyTree
 
 
 class Problem(eqx.Module):
-    """One trial with its true dynamics: what it takes to know everything but the luck to come.
+    """One trial with its true dynamics: all there is to know but the random outcomes to come.
 
-    `prices` are those of the Lagrangian relaxation, one a round, where they were computed.
+    `prices` are those of the Lagrangian relaxation, one for each round, where they were computed.
     """
 
     domain: Domain
@@ -52,9 +52,9 @@ class Problem(eqx.Module):
 class Policy(eqx.Module):
     """Base of all policies; a subclass gives `act`.
 
-    `pm.budget.greedy` makes actions of scores: the highest score first, as long as the budget
-    lasts. Column 0, the passive action, is never read, so everything affordable is bought, even
-    at no gain; a score of -inf forbids.
+    `pm.budget.greedy` turns scores into actions: the highest score first, while the budget lasts.
+    It never reads column 0, the passive action, so everything affordable is bought, even at no
+    gain; a score of -inf forbids an action.
 
     >>> import jax.numpy as jnp
     >>> import prefermab as pm
@@ -68,12 +68,12 @@ class Policy(eqx.Module):
     """
 
     def prepare(self, problem: Problem) -> "Policy":
-        """The policy bound to a trial; by default it learns nothing about it."""
+        """The policy for a trial; by default the policy itself, which does not use the problem."""
         del problem
         return self
 
     def memory(self, n_arms: int) -> Memory:
-        """What is carried from round to round, before the first; by default nothing."""
+        """The memory before the first round; by default none."""
         del n_arms
         return None
 
@@ -83,7 +83,7 @@ class Policy(eqx.Module):
 
 
 class Function(Policy):
-    """A user's function of what is seen (and, if it takes two arguments, a key)."""
+    """A function of the observation (and of a random key, if it takes two arguments)."""
 
     function: Callable[..., Any]
     takes_key: bool
@@ -96,7 +96,7 @@ class Function(Policy):
 def as_policies(
     given: Any, domain: Domain | None = None, *, at_least: int = 1
 ) -> dict[str, Policy]:
-    """Policies by name, each as `as_policy` takes it."""
+    """Policies by name, each made by `as_policy`."""
     if not isinstance(given, Mapping):
         raise InputError(
             'policies must be a dictionary from names to policies, such as {"mine": policy}, '
@@ -108,8 +108,17 @@ def as_policies(
 
 
 def as_policy(given: Any, name: str, domain: Domain | None = None) -> Policy:
-    """A policy as it is, a model's own if it fits the domain, or a function of what is seen (and a
-    key) made into one."""
+    """The policy for what a user gave: a policy, a model that fits the domain, or a function of the
+    observation (and a random key).
+
+    Args:
+        given: A policy, a model, or a function.
+        name: Its name, for error messages.
+        domain: The domain that a model must fit.
+
+    Returns:
+        A policy.
+    """
     if domain is not None and hasattr(given, "check_fits"):
         given.check_fits(domain)
     given = getattr(given, "policy", given)

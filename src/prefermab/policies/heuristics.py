@@ -1,4 +1,4 @@
-"""Policies that need no learning and no look ahead: the baselines of any comparison."""
+"""Baselines that use neither learning nor the dynamics."""
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ class NoAction(Policy):
 
 
 class Random(Policy):
-    """Visits arms in random order and gives each a uniformly random action among those still
-    affordable, the passive one included; opted-out arms are visited too, as in the paper.
+    """The paper's Random: visits arms in random order and gives each a uniformly random action
+    among those still affordable, the passive one included. Opted-out arms are visited too.
 
     >>> import prefermab as pm
     >>> pm.policies.Random()
@@ -64,7 +64,7 @@ class Lottery(Policy):
 
 
 class RoundRobin(Policy):
-    """Serves whoever has waited longest, with the dearest action that fits.
+    """Acts on the arms that have waited longest, with the most expensive action that fits.
 
     >>> import prefermab as pm
     >>> pm.policies.RoundRobin()
@@ -72,12 +72,12 @@ class RoundRobin(Policy):
     """
 
     def memory(self, n_arms: int) -> Int[Array, "arm"]:
-        """When each arm was last served, as a place in the order of all servings."""
+        """When each arm was last acted on: its position in the order of all actions."""
         return jnp.arange(n_arms) - n_arms
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         turn = jnp.argsort(jnp.argsort(memory))
-        dearest_first = jnp.argsort(jnp.argsort(-seen.costs, axis=1), axis=1)
-        scores = -(turn[:, None] * seen.costs.shape[1] + dearest_first).astype(jnp.float32)
+        by_cost = jnp.argsort(jnp.argsort(-seen.costs, axis=1), axis=1)
+        scores = -(turn[:, None] * seen.costs.shape[1] + by_cost).astype(jnp.float32)
         actions = greedy(scores, seen.costs, seen.budget, seen.opt_in)
         return actions, jnp.where(actions > 0, seen.round * seen.n_arms + turn, memory)

@@ -17,7 +17,7 @@ from prefermab.policies.base import Memory, Policy, Problem
 
 
 class Informed(Policy):
-    """A policy that knows the true dynamics: a subclass gives `prepare`, and that, what acts."""
+    """A policy that knows the true dynamics: `prepare` returns the policy that acts."""
 
     @abc.abstractmethod
     def prepare(self, problem: Problem) -> Policy: ...
@@ -27,7 +27,8 @@ class Informed(Policy):
 
 
 class ByTable(Policy):
-    """Acts by known gains of each action over the passive one, (round or 1, arm, cell, action)."""
+    """Acts by a table of gains of each action over the passive one, (round or 1, arm, cell,
+    action)."""
 
     domain: Domain
     gains: Float[Array, "time arm state act"]
@@ -40,7 +41,7 @@ class ByTable(Policy):
 
 
 class Myopic(Informed):
-    """Buys the most expected reward in the next state for the budget; knows the true dynamics.
+    """Maximises the expected reward of the next state only.
 
     >>> import prefermab as pm
     >>> pm.policies.Myopic()
@@ -53,10 +54,14 @@ class Myopic(Informed):
 
 
 class Whittle(Informed):
-    """Acts where the Whittle index per cost is highest; two actions; knows the true dynamics.
+    """The Whittle index policy (Whittle 1988; asymptotically optimal by Weber and Weiss 1990 under
+    their conditions): acts where the index per cost is highest. For two actions.
 
-    The index is that of the discounted problem without an end. An arm with a negative index is
-    left alone. A continuous state is taken at the nearest point of its domain's grid.
+    The index is that of the discounted problem with an infinite horizon. An arm with a negative
+    index gets no action. A continuous state is rounded to the nearest point of its domain's grid.
+
+    Args:
+        discount: Discount factor per round of the index, below 1.
 
     >>> import prefermab as pm
     >>> pm.policies.Whittle(discount=0.95)
@@ -84,13 +89,16 @@ class Whittle(Informed):
 
 
 class Lagrangian(Informed):
-    """Any number of actions and any costs, finite horizon; knows the true dynamics.
+    """Acts by the values of the Lagrangian relaxation (Eq. 2 of the paper, with a finite horizon).
+    For any number of actions and any costs.
 
-    In each round an action is worth its expected next reward and the value of the next state,
-    priced as in the Lagrangian relaxation; the budget then buys the most of that. The prices are
-    those found at the start, or, with `resolve`, found again in every round from where the arms
-    are by then (slower, and better when there are few arms). A continuous state is taken at the
-    nearest point of its domain's grid.
+    In each round the value of an action is its expected next reward plus the value of the next
+    state at the relaxation's prices; the budget is then spent on the highest values per cost. A
+    continuous state is rounded to the nearest point of its domain's grid.
+
+    Args:
+        resolve: Whether to compute the prices again in every round, from the current states; this
+            is slower, and better with few arms. By default they are computed once, at the start.
 
     >>> import prefermab as pm
     >>> pm.policies.Lagrangian(resolve=True)
@@ -135,7 +143,7 @@ def _gains(
     prices: Prices,
     opt_in: Bool[Array, "round arm"],
 ) -> Float[Array, "round arm state act"]:
-    """What each action is worth over the passive one before its own price is paid."""
+    """Value of each action minus that of the passive one, without the action's own price."""
     q = backward_induction(transitions, rewards, costs, prices, opt_in)
     worth = q + prices[:, None, None, None] * costs[None, :, None, :]
     return worth - worth[..., :1]
