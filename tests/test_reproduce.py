@@ -300,12 +300,9 @@ def test_every_part_is_in_both_pages(tmp_path, quick):
 
 
 def test_every_setting_of_the_paper_can_be_made():
-    scale = Scale(2, 20)
-    every = results.Results(Store(Path()), scale, ("paper", "sweep", "exact"))
-    settings = {
-        task.setting for task in runner.task_graph(report.tasks_of(report.REPORT_PARTS, every))
-    }
-    for setting in settings:
+    every = results.Results(Store(Path()), Scale(2, 20), ("paper", "sweep", "exact"))
+    graph = runner.task_graph(report.tasks_of(report.REPORT_PARTS, every))
+    for setting in {task.setting for task in graph}:
         assert setting.trained_on().name == setting.tried_on().name == setting.domain
 
 
