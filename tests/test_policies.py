@@ -129,7 +129,7 @@ def test_the_lagrangian_policy_is_optimal_where_the_optimum_is_known(resolve):
     # One arm and a budget for everyone: the optimum is plain backward induction at price 0.
     domain = pm.domains.Armman()
     frame = pm.evaluate(
-        domain, {"l": P.Lagrangian(resolve=resolve)}, n_arms=1, budget=1, trials=2000, rounds=4
+        domain, {"l": P.Lagrangian(resolve=resolve)}, n_arms=1, budget=1, trials=800, rounds=4
     )
     row = frame.row(0, named=True)
     assert row["mean"] == pytest.approx(row["bound"], abs=3 * row["stderr"])
@@ -137,7 +137,7 @@ def test_the_lagrangian_policy_is_optimal_where_the_optimum_is_known(resolve):
 
 def test_resolving_prices_is_no_worse_with_few_arms():
     policies = {"fixed": P.Lagrangian(), "resolved": P.Lagrangian(resolve=True)}
-    frame = pm.evaluate(pm.domains.Armman(), policies, n_arms=5, budget=1, trials=600)
+    frame = pm.evaluate(pm.domains.Armman(), policies, n_arms=5, budget=1, trials=300)
     means = dict(zip(frame["policy"], frame["mean"], strict=True))
     worst = frame["difference_stderr"].max()
     assert means["resolved"] > means["fixed"] - 3 * worst
