@@ -1,4 +1,5 @@
-"""SIS: an epidemic in each arm's population, with messaging and masks; discrete and continuous."""
+"""SIS (Yaesoubi and Cohen 2011, as in the paper): an epidemic in the population of each arm, with
+messaging and masks; with discrete and with continuous states."""
 
 from typing import ClassVar
 

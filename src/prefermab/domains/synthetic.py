@@ -1,4 +1,4 @@
-"""Synthetic, the paper's smallest domain (two states), and its form with a continuous state."""
+"""Synthetic (Killian et al. 2022, as in the paper), with two states and with a continuous state."""
 
 from typing import ClassVar
 
