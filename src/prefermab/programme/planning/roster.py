@@ -24,21 +24,27 @@ from prefermab.programme.tables import first_row, row_in
 
 
 @dataclasses.dataclass(frozen=True)
-class Roster:
-    """The people of a table, row by row."""
+class Participants:
+    """The people of a table as far as rules need them."""
 
     ids: pl.Series
-    states: np.ndarray
-    features: np.ndarray
     opt_in: np.ndarray
-    costs: np.ndarray
-    unknown: dict[str, int]
-    """How often each column says nothing that the model knows."""
 
     @property
     def size(self) -> int:
         """How many people there are."""
         return len(self.ids)
+
+
+@dataclasses.dataclass(frozen=True)
+class Roster(Participants):
+    """The people of a table as a model sees them, row by row."""
+
+    states: np.ndarray
+    features: np.ndarray
+    costs: np.ndarray
+    unknown: dict[str, int]
+    """How often each column says nothing that the model knows."""
 
     @property
     def incomplete(self) -> int:
@@ -58,7 +64,7 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     unknown: dict[str, int] = defaultdict(int)
     features = read_features(model, frame, where, unknown)
     states = read_states(model, column(frame, "state", where), ids, present, where)
-    return Roster(ids, states, features, present, read_costs(model, frame, where), dict(unknown))
+    return Roster(ids, present, states, features, read_costs(model, frame, where), dict(unknown))
 
 
 def read_states(

@@ -9,7 +9,7 @@ import polars as pl
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
 from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
-from prefermab.programme.planning.roster import Roster
+from prefermab.programme.planning.roster import Participants
 from prefermab.programme.tables import first_row, row_in
 
 
@@ -129,7 +129,9 @@ class Limits:
         return self.standing == IN
 
 
-def apply(rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where: str) -> Limits:
+def apply(
+    rules: Rules, model: Model, roster: Participants, frame: pl.DataFrame, where: str
+) -> Limits:
     """Reads the rules' columns; rules that contradict each other for somebody are refused."""
     stands = standing(rules, roster, frame, where)
     locked = locks(rules, model, roster, frame, where)
@@ -156,7 +158,7 @@ def apply(rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where
     )
 
 
-def standing(rules: Rules, roster: Roster, frame: pl.DataFrame, where: str) -> np.ndarray:
+def standing(rules: Rules, roster: Participants, frame: pl.DataFrame, where: str) -> np.ndarray:
     """Who may be acted on, and why others may not: IN, OUT, EXCLUDED or RESTING for each row."""
     excluded = named(roster, rules.exclude_ids, "exclude_ids", where)
     if rules.exclude is not None:
@@ -176,7 +178,7 @@ def standing(rules: Rules, roster: Roster, frame: pl.DataFrame, where: str) -> n
 
 
 def locks(
-    rules: Rules, model: Model, roster: Roster, frame: pl.DataFrame, where: str
+    rules: Rules, model: Model, roster: Participants, frame: pl.DataFrame, where: str
 ) -> np.ndarray:
     """The action that each person must get."""
     locked = np.where(named(roster, rules.lock_ids, "lock_ids", where), ANY, 0)
@@ -197,7 +199,7 @@ def locks(
     return np.where(told != 0, told, locked)
 
 
-def named(roster: Roster, ids: Iterable[str | int], rule: str, where: str) -> np.ndarray:
+def named(roster: Participants, ids: Iterable[str | int], rule: str, where: str) -> np.ndarray:
     """Which rows have one of these ids."""
     wanted = [str(one) for one in ids]
     if not wanted:

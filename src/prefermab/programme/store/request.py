@@ -11,7 +11,7 @@ import polars as pl
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
-from prefermab.programme.planning.roster import Roster
+from prefermab.programme.planning.roster import Participants
 from prefermab.programme.planning.rules import IN, Rules, apply, standing
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import SINCE_ACTION, difference, pack, unpack
@@ -70,18 +70,18 @@ class PlanRequest:
         A model of your own reads rules in its own way, and checks them itself.
         """
         if self.rules is not None and isinstance(model, Model):
-            apply(self.rules, model, _roster(people), people, where)
+            apply(self.rules, model, _participants(people), people, where)
 
     def selectable(self, people: pl.DataFrame, where: str) -> pl.Series:
         """Who can be chosen by a plan: not those who opted out, are excluded or in cooldown.
 
         Rules that cannot be read are those of a model of your own: then only opt-out counts.
         """
-        roster = _roster(people)
+        listed = _participants(people)
         try:
-            return pl.Series(standing(self.rules or Rules(), roster, people, where) == IN)
+            return pl.Series(standing(self.rules or Rules(), listed, people, where) == IN)
         except InputError:
-            return pl.Series(roster.opt_in)
+            return pl.Series(listed.opt_in)
 
     def make(self, model: Planner, people: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
         """The model's plan: its frame, and its summary as plain values.
@@ -212,12 +212,11 @@ def check_replay(old: Planned, frame: pl.DataFrame, facts: dict[str, Any]) -> No
     )
 
 
-def _roster(people: pl.DataFrame) -> Roster:
-    """The ids and opt-ins of people: rules need no more of a roster."""
-    nothing, opt_in = np.zeros(0), np.ones(people.height, bool)
+def _participants(people: pl.DataFrame) -> Participants:
+    opt_in = np.ones(people.height, bool)
     if "opt_in" in people.columns:
         opt_in = people["opt_in"].fill_null(False).to_numpy()
-    return Roster(people["id"], nothing, nothing, opt_in, nothing, {})
+    return Participants(people["id"], opt_in)
 
 
 def _people_change(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
