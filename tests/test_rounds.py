@@ -57,7 +57,7 @@ ID, State, Feature_0, region, rounds_since_action
 def begun(here, prefermab):
     prefermab("begin calls.db --model armman")
     write("people.csv", PEOPLE.replace("lostcause", "2"))
-    assert prefermab("join calls.db people.csv") == "4 people joined; 4 in\n"
+    assert prefermab("join calls.db people.csv") == "4 people joined; 4 take part\n"
     return here
 
 
@@ -70,30 +70,30 @@ def test_three_rounds_without_python(prefermab):
     assert first["list"][0] == "chosen"
     assert first["id"][0] != "007"  # was acted on the week before
     prefermab("plan calls.db --budget 1 --cooldown 1 --out list.csv --round 1")
-    assert "1 person acted on, 1 spent of 1; round 2 is on" in prefermab("record calls.db")
+    assert "1 person acted on, 1 spent of 1; current round: 2" in prefermab("record calls.db")
 
     write("seen.csv", "id, state\n12, persuadable\n13,\n007, motivated")
-    assert "2 states noted; 2 of 4 people not seen" in prefermab("observe calls.db seen.csv")
-    assert "2 people left; 2 in" in prefermab("leave calls.db --ids 13 008")
+    assert "2 states stored; 2 of 4 people not observed" in prefermab("observe calls.db seen.csv")
+    assert "2 people left; 2 take part" in prefermab("leave calls.db --ids 13 008")
     prefermab("plan calls.db --budget 2 --out list.csv")
     write("done.csv", "id, action\n12, call")
     prefermab("record calls.db done.csv --round 2")
-    assert "round 3 is on" in prefermab("record calls.db done.csv --round 2")
+    assert "current round: 3" in prefermab("record calls.db done.csv --round 2")
 
     write("done.csv", "id, action\n007, call\n12, none")
     prefermab("record calls.db done.csv --correct 2")
     told = json.loads(prefermab("status calls.db --json"))
     assert (told["round"], told["planned"], told["people"], told["unseen"]) == (3, False, 2, 2)
     assert [row["spent"] for row in told["past"]] == [1.0, 1.0]
-    assert "round 3 is on, not planned yet; 2 people in" in prefermab("status calls.db")
+    assert "current round: 3, not planned yet; 2 people take part" in prefermab("status calls.db")
     with pm.Programme.open("calls.db", pm.load("armman")) as programme:
         assert programme.history().corrections["id"].to_list() == ["12"]
         assert programme.roster()["rounds_since_action"].to_list()[0] == 1
 
     write("seen.csv", "id, state, rounds_since_action\n12, motivated, 7\n007, persuadable, 7")
     told = prefermab("observe calls.db seen.csv")
-    assert "'rounds_since_action' is left aside" in told
-    assert "2 states noted; 0 of 2 people" in told
+    assert "'rounds_since_action' is ignored" in told
+    assert "2 states stored; 0 of 2 people" in told
     # Four in round 1; 13 and 008 left in round 2 unseen; round 3 has states only.
     assert prefermab("log calls.db --out log.csv") == "8 rows written to log.csv\n"
     log = pl.read_csv("log.csv", schema_overrides={"id": pl.String})
@@ -113,7 +113,9 @@ def test_a_list_comes_back_with_a_column_that_says_who_was_reached(prefermab):
     assert (listed["action"] == "call").to_list() == [True, True, False, False]
     listed.with_columns(reached=pl.Series(["no", "yes", None, None])).write_csv("list.csv")
     told = prefermab("record calls.db list.csv")
-    assert told == "round 1: 2 people acted on (1 of them reached), 2 spent of 2; round 2 is on\n"
+    assert (
+        told == "round 1: 2 people acted on (1 of them reached), 2 spent of 2; current round: 2\n"
+    )
     tried = "round 1: 2 actions were tried, 1 of them reached somebody\n"
     assert tried in prefermab("status calls.db")
     assert json.loads(prefermab("status calls.db --json"))["past"][0]["reached"] == 1
@@ -136,8 +138,10 @@ def test_a_list_comes_back_with_a_column_that_says_who_was_reached(prefermab):
 def test_a_model_is_found_again_or_asked_for(here, prefermab):
     model = pm.load("armman")
     model.save("mine")
-    assert "round 1 is on" in prefermab("begin new/calls.db --model mine")
-    assert "round 1 is on, not planned yet; 0 people in" in prefermab("status new/calls.db")
+    assert "current round 1, model mine" in prefermab("begin new/calls.db --model mine")
+    assert "current round: 1, not planned yet; 0 people take part" in prefermab(
+        "status new/calls.db"
+    )
     (here / "mine").rename("ours")
     assert "mine is not there any more: say where it is" in prefermab("status new/calls.db", 2)
     prefermab("begin new/calls.db --model ours")
@@ -199,4 +203,4 @@ def test_ids_that_are_numbers_stay_numbers(prefermab):
     assert "ids are whole numbers in this programme, not 'x'" in prefermab(
         "leave calls.db --ids x", 2
     )
-    assert "1 person left; 1 in" in prefermab("leave calls.db --ids 7")
+    assert "1 person left; 1 take part" in prefermab("leave calls.db --ids 7")

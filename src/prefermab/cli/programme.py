@@ -42,7 +42,7 @@ class BeginCommand:
 
         with Programme(self.file, load(self.model), change_model=self.change_model) as programme:
             programme.keep_place(self.model)
-            print(f"{self.file}: round {programme.round} is on, run by the model {self.model}")
+            print(f"{self.file}: current round {programme.round}, model {self.model}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +60,7 @@ class JoinCommand:
         with open_programme(self.file) as programme:
             table = read_people(programme, self.people)
             joined = programme.join(table, where=source_of(self.people))
-            print(f"{people(joined)} joined; {programme.roster().height:,} in")
+            print(f"{people(joined)} joined; {programme.roster().height:,} take part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class LeaveCommand:
             if programme.ids != "text":
                 ids = [parse_id(one) for one in self.ids]
             left = programme.leave(ids)
-            print(f"{people(left)} left; {programme.roster().height:,} in")
+            print(f"{people(left)} left; {programme.roster().height:,} take part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,10 +106,13 @@ class ObserveCommand:
             ]
             seen = programme.observe(table.drop(own), where=where)
             for name in own:
-                print(f"the column '{name}' is left aside: the programme counts it by itself")
+                print(f"the column '{name}' is ignored: the programme counts it by itself")
             roster = programme.roster()
         unseen = count_unseen(roster)
-        print(f"{seen:,} states noted; {unseen:,} of {people(roster.height)} not seen this round")
+        print(
+            f"{seen:,} states stored; {unseen:,} of {people(roster.height)} not observed in this "
+            "round"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +198,7 @@ class RecordCommand:
         reached = f" ({row['reached']:,} of them reached)" if not_all else ""
         print(
             f"round {recorded}: {people(row['acted_on'])} acted on{reached}, {plain(row['spent'])} "
-            f"spent of {plain(row['budget'])}; round {now} is on"
+            f"spent of {plain(row['budget'])}; current round: {now}"
         )
 
 
@@ -224,8 +227,8 @@ class StatusCommand:
         if past.height:
             print_past(past)
         print(
-            f"round {now} is on, {'planned' if planned else 'not planned yet'}; "
-            f"{people(roster.height)} in, {unseen:,} of them not seen in this round"
+            f"current round: {now}, {'planned' if planned else 'not planned yet'}; "
+            f"{people(roster.height)} take part, {unseen:,} of them not observed in this round"
         )
 
 
