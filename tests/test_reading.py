@@ -18,8 +18,8 @@ from prefermab.programme.logs.fitting import Terms, count_cells, fit_log
 from prefermab.programme.logs.holdout import features_verdict, hold_out
 from prefermab.programme.logs.learn import LearnResult, _card
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.warnings import log_warnings
-from test_evidence import assessment
+from prefermab.programme.logs.warnings import LogWarning, log_warnings
+from test_log_gain import assessment
 from test_logs import REWARDS, TINY, tiny, two_regions, walked
 
 # Features that change
@@ -173,6 +173,23 @@ def test_the_report_says_that_there_are_no_features_and_gives_warnings(by_state,
     assert "4 transitions start where the person was not available" in text
     assert "2 of 9 actions did not reach the person" in text
     assert "**What could be wrong?** The log has 3 people only" in text
+
+
+def test_a_result_without_a_gain(by_state, tmp_path):
+    log, fit, model = by_state
+    few = LogWarning("too_few_to_judge", "there are 3 people.", spoils=True)
+    found = assessment("cannot tell", warnings=[few])
+    found = dataclasses.replace(found, comparison=None, placebo=())
+    result = LearnResult(model, log, fit, estimate_effects(log, fit), [], found)
+    assert result.gain is None
+    assert repr(result) == "LearnResult(verdict='cannot tell', gain=None, warnings=1)"
+    data = result.as_data()
+    assert [data[name] for name in ("gain", "placebo", "rounds", "compared")] == [None] * 4
+    result.report(tmp_path)
+    text = (tmp_path / "README.md").read_text()
+    assert "**It cannot be told from this log whether a model would gain anything**" in text
+    assert "The model and other ways of choosing" not in text
+    assert "how well it predicts is not known" in text
 
 
 def test_a_round_without_any_known_action_does_not_count_for_what_rounds_cost():

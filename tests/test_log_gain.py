@@ -113,7 +113,7 @@ def test_a_real_gain_is_found_and_none_where_there_is_none():
     """docs/results/gain.md has the same for 200 logs of each kind."""
     for lift, low, high in ((2.5, 0.5, 2.0), (0.0, -0.35, 0.35)):
         log = scenario_log(0, 0, lift=lift)
-        judged = estimate_gain(log, log.spent / log.found.present, 9, orders=2)
+        judged = estimate_gain(log, log.spent / log.found.present, 9, orders=1)
         assert low < judged.gain.estimate < high
         assert judged.gain.low < judged.gain.estimate < judged.gain.high
         assert judged.gain.shown == (lift > 0)
@@ -399,6 +399,23 @@ def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
     assert summary.next_step(spoilt, log).startswith("In the coming rounds, choose a tenth or more")
     assert decide(Gain(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
     assert decide(NOTHING, []) == "not shown"
+
+
+def test_a_shown_gain_names_the_groups_it_helps_and_what_to_do():
+    found = assessment("shown")
+    schema = ["feature", "group", "action", "gain", "low"]
+    rows = [("age", "18 to 30", "call", 0.2, 0.1), ("age", "unknown", "call", 0.9, 0.5),
+            ("phone", "own", "call", 0.3, 0.2), ("phone", "shared", "call", 0.1, -0.1)]  # fmt: skip
+    groups = pl.DataFrame(rows, schema, orient="row")
+    assert summary.for_whom(found, groups) == (
+        "Acting helps most among people with phone own (call +0.30 in the next round); age 18 "
+        "to 30 (call +0.20 in the next round)."
+    )
+    assert summary.for_whom(found, groups.tail(1)).startswith("In no single group is it sure")
+    assert summary.next_step(found, tiny()).startswith("Use the list, choose a small share")
+    for code, advice in (("too_few_to_judge", "Collect more people"), ("sentinel", "Correct what")):
+        spoilt = assessment("cannot tell", warnings=(LogWarning(code, "wrong.", spoils=True),))
+        assert summary.next_step(spoilt, tiny()).startswith(advice)
 
 
 @pytest.mark.parametrize(
