@@ -1,19 +1,26 @@
 """Slow, plain versions of what the package does fast, to compare with."""
 
+from fractions import Fraction
+
 import numpy as np
 import scipy.sparse
 from scipy.optimize import linprog
+
+
+def exact(amount):
+    """An amount as it is printed, whole numbers as they are, without any rounding."""
+    return Fraction(int(amount)) if amount == int(amount) < 2**31 else Fraction(str(amount))
 
 
 def greedy_one_by_one(scores, costs, budget, opt_in):
     """Pairs by descending score (ties: arm, then action), each taken if it still fits."""
     n_arms, n_actions = scores.shape
     pairs = [(-scores[i, a], i, a) for i in range(n_arms) for a in range(1, n_actions) if opt_in[i]]
-    actions, spent = np.zeros(n_arms, int), 0.0
+    actions, left = np.zeros(n_arms, int), exact(budget)
     for minus_score, i, a in sorted(pairs):
-        if minus_score < np.inf and actions[i] == 0 and spent + costs[i, a] <= budget * (1 + 1e-6):
+        if minus_score < np.inf and actions[i] == 0 and exact(costs[i, a]) <= left:
             actions[i] = a
-            spent += costs[i, a]
+            left -= exact(costs[i, a])
     return actions
 
 

@@ -10,11 +10,13 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+from prefermab.amounts import Units, fits
 from prefermab.engines import Local
 from prefermab.errors import StorageError
 from prefermab.programme.bulk import driver
 from prefermab.programme.bulk.driver import plan_folder
-from prefermab.programme.planning.increments import Cut, Steps, alone, cut_of, unit_of
+from prefermab.programme.bulk.passes import _models
+from prefermab.programme.planning.increments import Cut, Increments, ask_one, find_cut
 from prefermab.storage import fingerprint, shipped_models
 from test_plan import run
 
@@ -57,10 +59,10 @@ def whole(folder: Path) -> pl.DataFrame:
     return pl.concat([pl.read_parquet(part) for part in sorted(folder.glob("part-*.parquet"))])
 
 
-ALONE = pm.Rules(exclude="stop", exclude_ids=("p5", "p60000"), cooldown=1)
-FORCED = pm.Rules(exclude="stop", lock_ids=("p12",))
+ALONE = pm.Rules(exclude_column="stop", exclude_ids=("p5", "p60000"), cooldown=1)
+FORCED = pm.Rules(exclude_column="stop", lock_ids=("p12",))
 SHARED = pm.Rules(
-    group="region", min_share={"north": 0.5}, max_share={"west": 0.1}, worker="nurse",
+    group_column="region", min_share={"north": 0.5}, max_share={"west": 0.1}, worker_column="nurse",
     budgets={"Ana": 900},
 )  # fmt: skip
 
@@ -214,7 +216,7 @@ def test_large_rosters_are_checked_as_well(tmp_path, table):
     with pytest.raises(pm.InputError, match="nobody has the id 'p70000' that exclude_ids names"):
         plan_folder("armman", arms, tmp_path / "out-2", 9, pm.Rules(exclude_ids=("p70000",)))
     with pytest.raises(pm.InputError, match=r"locked in cost \d+.*, more than the budget of 9\."):
-        plan_folder("armman", arms, tmp_path / "out-3", 9, pm.Rules(lock="must"))
+        plan_folder("armman", arms, tmp_path / "out-3", 9, pm.Rules(lock_column="must"))
 
 
 def with_cell(table: pl.DataFrame, name: str, row: int, value: object) -> pl.DataFrame:
@@ -393,6 +395,21 @@ def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
     assert sorted(path.name for path in out.iterdir()) == ["part-00000.parquet", "summary.json"]
 
 
+def test_a_model_in_memory_plans_as_its_folder_does(tmp_path, table):
+    arms = in_parts(table, tmp_path / "arms", [50_000])
+    asked = {"budget": 500, "rows": 25_000, "reasons": False}
+    plan_folder("armman", arms, tmp_path / "named", **asked)
+    with pytest.raises(KeyboardInterrupt):
+        plan_folder(MODEL, arms, tmp_path / "given", engine=Interrupted("write"), **asked)
+    _models.clear()  # as in another process
+    plan_folder(MODEL, arms, tmp_path / "given", **asked)
+    for path in (tmp_path / "named").glob("part-*"):
+        assert (tmp_path / "given" / path.name).read_bytes() == path.read_bytes()
+    assert not (tmp_path / "given" / ".unfinished").exists()
+    origin = json.loads((tmp_path / "given" / "summary.json").read_text())["origin"]
+    assert (origin["model"], origin["fingerprint"]) == (MODEL.domain_name, fingerprint(MODEL))
+
+
 @pytest.mark.parametrize("chunks", [1, 2, 5])
 @pytest.mark.parametrize("kind", ["ties", "several actions", "free"])
 def test_steps_are_taken_by_rate_until_the_budget_ends(chunks, kind):
@@ -406,27 +423,27 @@ def test_steps_are_taken_by_rate_until_the_budget_ends(chunks, kind):
     costs = (costs - costs[:, :1]).astype(np.float32)
     open = rng.random(size) < 0.9
     for budget in (0, 0.1, 1.7, 5, 1000):
-        unit = unit_of(budget)
+        units = Units.of(budget)
         ends = np.linspace(0, size, chunks + 1).astype(int)
         parts = [
-            Steps.of(gains[a:b], costs[a:b], open[a:b], unit, first=int(a))
+            Increments.of(gains[a:b], costs[a:b], open[a:b], units, first=int(a))
             for a, b in itertools.pairwise(ends)
         ]
 
-        def ask(chunk, question, about, parts=parts):
+        def ask(question, *about, chunk=None, parts=parts):
             asked = parts if chunk is None else [parts[chunk]]
-            return [getattr(part, question)(*about) for part in asked]
+            return [question(part, *about) for part in asked]
 
-        cut = cut_of(ask, budget, 0.0, waiting=3)
+        cut = find_cut(ask, units.of_budget(budget), waiting=3)
         actions = np.concatenate([part.chosen(cut) for part in parts])
-        assert (actions == plain_choice(Steps.of(gains, costs, open, unit), budget)).all()
-        spent = costs[np.arange(size), actions].astype(float).sum()
-        assert spent <= budget * (1 + 1e-6) + 1e-9
+        everyone = Increments.of(gains, costs, open, units)
+        assert (actions == plain_choice(everyone, units.of_budget(budget))).all()
+        assert fits(costs[np.arange(size), actions], budget)
         assert not actions[list(cut.waiting)].any()
 
 
-def plain_choice(steps: Steps, budget: float) -> np.ndarray:
-    actions, room, passed = np.zeros(len(steps.rates), int), budget * (1 + 1e-6), set()
+def plain_choice(steps: Increments, room: int) -> np.ndarray:
+    actions, passed = np.zeros(len(steps.rates), int), set()
     rows, stages = np.nonzero(steps.rates)
     for place in np.lexsort((stages, rows, -steps.rates[rows, stages])):
         row, stage = rows[place], stages[place]
@@ -441,8 +458,9 @@ def plain_choice(steps: Steps, budget: float) -> np.ndarray:
 def test_what_is_left_is_spent_on_steps_that_still_fit():
     gains = np.array([[0, 9.0], [0, 8.0], [0, 0.5]])
     costs = np.array([[0, 3.0], [0, 3.0], [0, 1.0]])
-    steps = Steps.of(gains, costs, np.ones(3, bool), unit_of(4))
-    cut = cut_of(alone(steps), 4.0, 0.0, waiting=5)
+    units = Units.of(4.0)
+    found = Increments.of(gains, costs, np.ones(3, bool), units)
+    cut = find_cut(ask_one(found), units.of_budget(4.0), waiting=5)
     assert cut == Cut(float(np.float32(8 / 3)), 1, 0, filling=((2, 0),), waiting=(1,))
 
 

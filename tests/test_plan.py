@@ -15,11 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prefermab as pm
+from prefermab.amounts import fits
 from prefermab.programme.planning.bound import gain_bound
-from prefermab.programme.planning.constrained import Task, choose
+from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.plan import what_if
 from prefermab.programme.planning.rules import Limits
-from prefermab.programme.planning.scoring import gains_of
+from prefermab.programme.planning.scoring import gains_at
 from prefermab.programme.tables import read_table, write_table
 
 MODEL = pm.load("armman")
@@ -96,7 +97,7 @@ def test_a_price_of_ones_own_is_where_choosing_ends():
             if price < 0.02:
                 continue
             at = np.array([price * factor], np.float32)
-            gains = gains_of(MODEL, np.array([state]), seen[row : row + 1], at)[0]
+            gains = gains_at(MODEL, np.array([state]), seen[row : row + 1], at)[0]
             assert (float(gains[1]) - price * factor > 0) == wanted
 
 
@@ -168,7 +169,7 @@ def test_exclusion_cooldown_locks_and_opting_out():
         pl.Series("rounds_since_action", [None, 1, 2, 3] + [None] * 26),
         pl.Series("opt_in", [True] * 28 + [False] * 2),
     )
-    rules = pm.Rules(exclude="stop", exclude_ids=("p5",), cooldown=2, lock_ids=("p7", "p9"))
+    rules = pm.Rules(exclude_column="stop", exclude_ids=("p5",), cooldown=2, lock_ids=("p7", "p9"))
     made = MODEL.plan(table, budget=28, rules=rules)
     called = dict(zip(made.frame["id"], made.frame["action"] == "call", strict=True))
     assert not any(called[f"p{i}"] for i in (0, 1, 2, 5, 28, 29))
@@ -189,14 +190,14 @@ def test_exclusion_cooldown_locks_and_opting_out():
         ({"lock_ids": ("p1", "p2")}, 1, "locked in cost 2, more than the budget of 1"),
         ({"lock_ids": ("p1",), "exclude_ids": ("p1",)}, 5, r"row 2 \(id p1\) is locked in but is"),
         ({"exclude_ids": ("nobody",)}, 5, "nobody has the id 'nobody'"),
-        ({"exclude": "regio"}, 5, "the column 'regio' is missing"),
-        ({"exclude": "region"}, 5, "'region' must hold true or false, but row 1"),
-        ({"lock": "region"}, 5, "must hold true, false or an action"),
+        ({"exclude_column": "regio"}, 5, "the column 'regio' is missing"),
+        ({"exclude_column": "region"}, 5, "'region' must hold true or false, but row 1"),
+        ({"lock_column": "region"}, 5, "must hold true, false or an action"),
         ({"cooldown": 1}, 5, "'rounds_since_action' is missing"),
-        ({"group": "region", "min_share": {"nort": 0.5}}, 5, "did you mean 'north'"),
-        ({"group": "id", "min_share": {"p1": 0.5}}, 6, "'p1' must get at least 50% of 6 people"),
-        ({"group": "region", "max_share": {"north": 0.4, "south": 0.5}}, 5, "add up to 90%"),
-        ({"worker": "nurse", "budgets": {"Ana": 0}, "lock_ids": ("p0", "p1", "p2", "p3")}, 9,
+        ({"group_column": "region", "min_share": {"nort": 0.5}}, 5, "did you mean 'north'"),
+        ({"group_column": "id", "min_share": {"p1": 0.5}}, 6, "'p1' must get at least 50% of 6"),
+        ({"group_column": "region", "max_share": {"north": 0.4, "south": 0.5}}, 5, "add up to 90%"),
+        ({"worker_column": "nurse", "budgets": {"Ana": 0}, "lock_ids": ("p0", "p1", "p2", "p3")}, 9,
          "locked in with 'Ana' cost"),
     ],
 )  # fmt: skip
@@ -208,12 +209,15 @@ def test_rules_that_cannot_be_kept_are_refused(rules, budget, message):
 @pytest.mark.parametrize(
     ("rules", "message"),
     [
-        ({"min_share": {"a": 0.5}}, "need `group`"),
-        ({"budgets": {"a": 1}}, "need `worker`"),
-        ({"group": "g", "min_share": {"a": 0.7, "b": 0.7}}, "add up to 140%"),
-        ({"group": "g", "min_share": {"a": 0.7}, "max_share": {"a": 0.2}}, "no plan can do both"),
+        ({"min_share": {"a": 0.5}}, "need `group_column`"),
+        ({"budgets": {"a": 1}}, "need `worker_column`"),
+        ({"group_column": "g", "min_share": {"a": 0.7, "b": 0.7}}, "add up to 140%"),
+        (
+            {"group_column": "g", "min_share": {"a": 0.7}, "max_share": {"a": 0.2}},
+            "no plan can do both",
+        ),
         ({"cooldown": -1}, "cooldown must be"),
-        ({"group": "g", "min_share": {"a": 1.5}}, "between 0 and 1"),
+        ({"group_column": "g", "min_share": {"a": 1.5}}, "between 0 and 1"),
     ],
 )
 def test_rules_that_contradict_themselves_are_refused(rules, message):
@@ -229,23 +233,44 @@ def limits_of(group, min_share, max_share, worker, budgets, may) -> Limits:
     )  # fmt: skip
 
 
+def select(gains, costs, budget, limits: Limits) -> np.ndarray:
+    nobody = np.zeros(len(gains), int)
+    return choose_under_rules(Selection(gains, costs, budget, limits, nobody, per_cost=True))
+
+
 def keeps(actions, costs, budget, limits: Limits) -> bool:
     cost = costs[np.arange(len(actions)), actions]
     acted = actions > 0
     total = acted.sum()
-    fine = cost.sum() <= budget + 1e-6 and not (acted & ~limits.may).any()
+    fine = fits(cost, budget) and not (acted & ~limits.may).any()
     for place, (least, most) in enumerate(zip(limits.min_share, limits.max_share, strict=True)):
         here = (acted & (limits.group == place)).sum()
         fine &= least * total - 1e-6 <= here <= most * total + 1e-6
     for place, room in enumerate(limits.budgets):
-        fine &= cost[limits.worker == place].sum() <= room + 1e-6
+        fine &= not np.isfinite(room) or fits(cost[limits.worker == place], room)
     return bool(fine)
+
+
+def may_be_refused(costs, budget, limits: Limits) -> bool:
+    """Of all plans: is some group too small, or its workers too poor, for its least share of as
+    many people as the budgets and the largest shares allow? Or do those shares allow nobody?"""
+    size, n_actions = costs.shape
+    no_least = dataclasses.replace(limits, min_share=np.zeros(2))
+    no_shares = dataclasses.replace(no_least, max_share=np.ones(2))
+    plans = list(map(np.array, itertools.product(range(n_actions), repeat=size)))
+    most = max((plan > 0).sum() for plan in plans if keeps(plan, costs, budget, no_least))
+    for group, least in enumerate(limits.min_share):
+        alone = [plan for plan in plans if not plan[limits.group != group].any()]
+        reach = max((p > 0).sum() for p in alone if keeps(p, costs, 1e9, no_shares))
+        if reach < np.ceil(least * most - 1e-9):
+            return True
+    return bool((limits.group >= 0).all() and limits.max_share.sum() < 1)
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_every_rule_holds_on_random_tables(data):
-    size = data.draw(st.integers(1, 12))
+    size = data.draw(st.integers(1, 6))
     n_actions = data.draw(st.integers(2, 3))
     ints = lambda low, high: st.lists(  # noqa: E731
         st.integers(low, high), min_size=size, max_size=size
@@ -262,14 +287,25 @@ def test_every_rule_holds_on_random_tables(data):
         [data.draw(st.sampled_from([0.0, 2.0, 5.0, np.inf])) for _ in range(2)],
         np.array(data.draw(ints(0, 1)), bool),
     )
-    budget = float(data.draw(st.integers(0, 20)))
+    budget = float(data.draw(st.integers(0, 10)))
     try:
-        actions = choose(Task(gains, costs, budget, limits, np.zeros(size, int), per_cost=True))
+        actions = select(gains, costs, budget, limits)
     except pm.InputError:
+        assert may_be_refused(costs, budget, limits)
         return
     assert keeps(actions, costs, budget, limits)
     bound = gain_bound(gains, costs, budget, limits, np.zeros(size, int), 0.5)
     assert gains[np.arange(size), actions].sum() <= bound + 1e-6
+
+
+def test_a_least_share_that_the_budget_does_not_reach_makes_a_smaller_plan():
+    """Ten people of the south for 1 each, or one of the north for 6 with one of the south."""
+    gains = np.tile([0.0, 1.0], (15, 1))
+    costs = np.array([[0.0, 6.0]] * 5 + [[0.0, 1.0]] * 10)
+    group = [0] * 5 + [1] * 10
+    limits = limits_of(group, [0.5, 0.0], [1.0, 1.0], [-1] * 15, [], np.ones(15, bool))
+    actions = select(gains, costs, 10.0, limits)
+    assert (actions[:5].sum(), actions[5:].sum()) == (1, 1)
 
 
 def test_the_choice_under_shares_is_the_best_there_is():
@@ -283,7 +319,9 @@ def test_the_choice_under_shares_is_the_best_there_is():
         limits = limits_of(group, [0.5, 0.0], [1.0, 1.0], [-1] * size, [], np.ones(size, bool))
         if (group == 0).sum() < 2:
             continue
-        actions = choose(Task(gains, costs, 4.0, limits, np.zeros(size, int), per_cost=True))
+        actions = choose_under_rules(
+            Selection(gains, costs, 4.0, limits, np.zeros(size, int), per_cost=True)
+        )
         best = max(
             gains[list(ones), 1].sum()
             for ones in itertools.combinations(range(size), int(actions.sum()))
@@ -301,16 +339,29 @@ def test_a_dear_action_that_keeps_others_out_is_given_up():
     gains = np.array([[0.0, 1.0, 7.0]] + [[0.0, 1.3, 1.3]] * 5)
     costs = np.tile([0.0, 1.0, 5.0], (6, 1))
     limits = limits_of([0] * 6, [0.0], [1.0], [0] * 6, [5.0], np.ones(6, bool))
-    actions = choose(Task(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True))
+    actions = choose_under_rules(
+        Selection(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True)
+    )
     assert actions.tolist() == [2, 0, 0, 0, 0, 0]
     gains[0, 2] = 6.4
-    actions = choose(Task(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True))
+    actions = choose_under_rules(
+        Selection(gains, costs, 5.0, limits, np.zeros(6, int), per_cost=True)
+    )
     assert actions.tolist() == [0, 1, 1, 1, 1, 1]
 
 
 def test_one_id_is_not_read_letter_by_letter():
     assert pm.Rules(exclude_ids="12").exclude_ids == ("12",)
     assert pm.Rules(lock_ids=[1, 2]).lock_ids == (1, 2)
+
+
+def test_columns_of_rules_have_old_names():
+    old = {"exclude": "stop", "lock": "must", "last": "weeks", "group": "region", "worker": "nurse"}
+    rules = pm.Rules(**old)
+    assert rules == pm.Rules(**{f"{name}_column": column for name, column in old.items()})
+    assert {name: getattr(rules, name) for name in old} == old
+    with pytest.raises(pm.InputError, match="give group_column only"):
+        pm.Rules(group="a", group_column="b")
 
 
 def test_more_budget_never_gains_less():
@@ -333,7 +384,9 @@ def test_the_bound_under_the_budget_alone_is_that_of_its_best_price():
 
 def test_what_a_rule_costs_is_what_is_gained_without_it():
     table = people()
-    rules = pm.Rules(group="region", min_share={"north": 0.9}, worker="nurse", budgets={"Ana": 3})
+    rules = pm.Rules(
+        group_column="region", min_share={"north": 0.9}, worker_column="nurse", budgets={"Ana": 3}
+    )
     made = MODEL.plan(table, budget=7, rules=rules)
     chosen = made.frame.filter(pl.col("list") == "chosen")
     assert (chosen["region"] == "north").mean() >= 0.9

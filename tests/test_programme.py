@@ -97,7 +97,7 @@ def test_a_roster_says_how_long_ago_everyone_was_seen_and_acted_on(programme):
 
 
 def test_cooldown_needs_nothing_from_the_user(programme):
-    rules, plans = pm.Rules(cooldown=2, last="weeks_since_call"), []
+    rules, plans = pm.Rules(cooldown=2, last_column="weeks_since_call"), []
     for _ in range(4):
         plans.append(called(programme.plan(1, rules)))
         programme.record()
@@ -344,7 +344,7 @@ def test_reached_is_compared_and_corrected_with_the_actions(programme):
 
 
 def test_the_log_says_who_could_not_be_acted_on(file):
-    rules = pm.Rules(cooldown=1, exclude="do_not_call", exclude_ids=(4,))
+    rules = pm.Rules(cooldown=1, exclude_column="do_not_call", exclude_ids=(4,))
     people = PEOPLE.with_columns(opt_in=pl.Series([True, False, True, True]))
     with pm.Programme(file, FirstCome()) as programme:
         programme.join(people.with_columns(do_not_call=pl.Series(["no", "no", "yes", None])))
@@ -362,7 +362,7 @@ def test_the_log_says_who_could_not_be_acted_on(file):
 
 def test_rules_that_only_a_model_of_your_own_can_read_keep_nobody_out_of_the_log(programme):
     programme.observe(frame(id=[1, 2], state=["bad", "bad"], opt_in=["yes", "no"]))
-    programme.plan(1, pm.Rules(exclude="a word of its own"))
+    programme.plan(1, pm.Rules(exclude_column="a word of its own"))
     programme.record()
     assert programme.history().log["available"].to_list() == [True, False, True, True]
 
@@ -518,8 +518,8 @@ def test_calls_that_come_too_early_are_refused(file):
 def test_rules_are_rules_and_their_column_is_not_taken(programme):
     with pytest.raises(pm.InputError, match=r"rules must be pm.Rules\(...\), not dict"):
         PlanRequest.from_call(FirstCome(), 1, {"cooldown": 2}, 0, {})
-    with pytest.raises(pm.InputError, match=r"rules.last names 'age', a column of the people"):
-        programme.plan(1, pm.Rules(cooldown=2, last="age"))
+    with pytest.raises(pm.InputError, match=r"rules.last_column names 'age', a column of"):
+        programme.plan(1, pm.Rules(cooldown=2, last_column="age"))
 
 
 def test_a_plan_that_fails_leaves_no_trace(file):
@@ -588,7 +588,7 @@ def test_a_model_plans_for_a_programme_and_its_plans_can_be_replayed(file):
         for _ in range(2):
             plans.append(programme.plan(2, rules, waiting=1))
             with pytest.raises(pm.InputError, match="the column 'nurs' is missing; found id, "):
-                programme.plan(2, pm.Rules(worker="nurs"), waiting=1)
+                programme.plan(2, pm.Rules(worker_column="nurs"), waiting=1)
             programme.record()
         with pytest.raises(pm.InputError, match="nobody has the id '77' that exclude_ids names"):
             programme.plan(2, pm.Rules(exclude_ids=("77",)), round=1)

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
 ]
 
-RULES = pm.Rules(exclude="stop", cooldown=1)
+RULES = pm.Rules(exclude_column="stop", cooldown=1)
 ASKED = {"budget": 5000.3, "rules": RULES, "rows": 7_000}
 
 
@@ -90,7 +90,9 @@ def test_an_error_comes_back_in_one_sentence(tmp_path, cluster, arms):
     with_nodes(cluster, 1)
     message = r"people-0\.parquet: the column 'region' must hold .* row 1 holds"
     with pytest.raises(pm.InputError, match=message) as error:
-        plan_folder("armman", arms, tmp_path / "out", 9, pm.Rules(exclude="region"), engine="ray")
+        plan_folder(
+            "armman", arms, tmp_path / "out", 9, pm.Rules(exclude_column="region"), engine="ray"
+        )
     assert "\n" not in str(error.value)
 
 

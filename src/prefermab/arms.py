@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from jaxtyping import Key as KeyArray
 
+from prefermab.amounts import Amounts
 from prefermab.errors import InputError
 
 Arm = PyTree
@@ -52,6 +53,8 @@ class Observation(eqx.Module):
     costs: Costs
     budget: Budget
     round: Int[Array, ""]
+    amounts: Amounts | None = None
+    """Costs and budget in exact units, for `prefermab.budget`; None: read them from the above."""
 
     @property
     def n_arms(self) -> int:

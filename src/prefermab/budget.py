@@ -1,57 +1,61 @@
 """Budgeted selection: from a score for each arm and action to actions that fit the budget.
 
 `greedy` is the paper's GreedyProba: pairs of arm and action by descending score, one action an
-arm, a pair that no longer fits is skipped for the next that does. `by_price` finds the lowest
+arm; a pair that no longer fits is skipped for the next that does. `by_price` finds the lowest
 price at which what every arm prefers fits, and spends what is left by gain per cost.
 
-Spending counts as within the budget up to one part in a million, and a thousandth of a unit, so
-that seven times 0.1 fits into 0.7 although no binary fraction is 0.1.
+What fits is decided in exact decimal numbers (`prefermab.amounts`): no total is above the budget.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
+from prefermab.amounts import Amounts, Digits, as_single, read_amounts
 from prefermab.arms import Actions, Costs, OptIn
 
 Scores = Float[Array, "arm act"]
-SLACK, HAIR = 1e-6, 1e-3
 
 LARGE, FEW = 1 << 16, 1024
-"""Of more arms than `LARGE` only the best `FEW` are sorted for what is left of the budget: the
-price has settled all others."""
+"""Of more arms than `LARGE`, only the best `FEW` are sorted to spend what is left of the budget:
+the price has settled all others."""
 
-
-def limit_of(budget: Any) -> Any:
-    """What may be spent, rounding allowed for: a number, or an array of NumPy or JAX.
-
-    >>> from prefermab.budget import limit_of
-    >>> print(round(limit_of(0.7), 8), limit_of(10_000_000))
-    0.7000007 10000000.001
-    """
-    smaller = jnp.minimum if isinstance(budget, jax.Array) else np.minimum
-    return budget + smaller(budget * SLACK, HAIR)
+ROUNDING = 1e-6
+"""Sums in the search for a price are in single precision: this share of the budget, at most a
+thousandth of a unit, may be too much there. What is bought is counted exactly afterwards."""
 
 
 def cost_of(actions: Actions, costs: Costs) -> Float[Array, ""]:
-    """What a set of actions costs together."""
+    """What a set of actions costs together, in single precision."""
     taken = actions[:, None] == jnp.arange(costs.shape[1])
     return jnp.sum(jnp.where(taken, costs, 0.0))
 
 
 def greedy(
-    scores: Scores, costs: Costs, budget: Float[Array, ""] | float, opt_in: OptIn
+    scores: Scores,
+    costs: Costs,
+    budget: Float[Array, ""] | float,
+    opt_in: OptIn,
+    amounts: Amounts | None = None,
 ) -> Actions:
     """The paper's GreedyProba (Algorithm 3, line 7): highest scores first until nothing more fits.
 
     Column 0 of `scores`, the passive action, is not read: the whole budget is spent if it can be.
-    Ties go to the arm, then the action, that comes first. A score of -inf or NaN forbids. The
-    order of pairs is decided by one sort; each further pass costs O(N), and there are about as
-    many as there are different costs.
+    Ties go to the arm, then the action, that comes first. The order of pairs is decided by one
+    sort; each further pass costs O(N), and there are about as many as there are different costs.
+
+    Args:
+        scores: For each arm and action; -inf or NaN forbids.
+        costs: For each arm and action, in single precision.
+        budget: What may be spent.
+        opt_in: Arms that may be acted on.
+        amounts: Costs and budget in exact units, as `Observation.amounts` has them; read from
+            `costs` and `budget` if left out.
+
+    Returns:
+        An action for each arm, 0 for none.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.budget import greedy
@@ -60,38 +64,42 @@ def greedy(
     >>> greedy(scores, costs, 3.0, jnp.array([True, True, True]))
     Array([1, 0, 2], dtype=int32)
     """
-    n_arms, n_active = scores.shape[0], scores.shape[1] - 1
-    value = jnp.where(jnp.isnan(scores[:, 1:]), -jnp.inf, scores[:, 1:]).ravel()
-    allowed = jnp.repeat(opt_in, n_active) & (value > -jnp.inf)
+    amounts = amounts_of(costs, budget) if amounts is None else amounts
+    return _buy(scores[:, 1:], amounts.costs[:, 1:], amounts.budget, opt_in)
+
+
+def amounts_of(costs: Costs, budget: Float[Array, ""] | float) -> Amounts:
+    """Costs and budget in exact units."""
+    return read_amounts(costs, as_single(budget) if isinstance(budget, int | float) else budget)
+
+
+def _buy(scores: Scores, costs: Digits, budget: Digits, opt_in: OptIn) -> Actions:
+    """Pairs of arm and action by descending score while they fit: 0 for none, or the number of a
+    column of `scores`, from 1."""
+    n_arms, n_columns = scores.shape
+    value = jnp.where(jnp.isnan(scores), -jnp.inf, scores).ravel()
+    allowed = jnp.repeat(opt_in, n_columns) & (value > -jnp.inf)
     order = jnp.argsort(jnp.where(allowed, -value, jnp.inf), stable=True)
     here = jnp.arange(order.size)
-    place = jnp.zeros_like(order).at[order].set(here).reshape(n_arms, n_active)
-    arm = order // n_active
-    cost = costs[:, 1:].ravel()[order]
-    limit = limit_of(budget)
-
-    def fitting(open: Bool[Array, "pair"], spent: Float[Array, ""]) -> Bool[Array, "pair"]:
-        return open & (spent + cost <= limit)
+    place = jnp.zeros_like(order).at[order].set(here).reshape(n_arms, n_columns)
+    arm = order // n_columns
+    cost = jax.tree.map(lambda part: part.ravel()[order], costs)
 
     def one_pass(carry):
-        open, spent, taken = carry
-        fits = fitting(open, spent)
-        first = jnp.min(jnp.where(fits[place], place, order.size), axis=1)
-        candidate = fits & (here == first[arm])
-        over = candidate & (spent + jnp.cumsum(jnp.where(candidate, cost, 0.0)) > limit)
+        open, left, taken = carry
+        first = jnp.min(jnp.where(open[place], place, order.size), axis=1)
+        candidate = open & (here == first[arm])
+        spent = cost.where(candidate).cumsum()
+        over = candidate & ~(spent <= left)
         stop = jnp.where(jnp.any(over), jnp.argmax(over), order.size)
         take = candidate & (here < stop)
         served = jnp.any(take[place], axis=1)
-        open = fits & ~served[arm] & (here != stop)
-        return open, spent + jnp.sum(jnp.where(take, cost, 0.0)), taken | take
+        left = left - spent[jnp.maximum(stop - 1, 0)].where(stop > 0)
+        open = open & ~served[arm] & (here != stop) & (cost <= left)
+        return open, left, taken | take
 
-    def unfinished(carry):
-        open, spent, _ = carry
-        return jnp.any(fitting(open, spent))
-
-    nothing = jnp.zeros(order.size, bool)
-    start = (allowed[order], jnp.zeros((), cost.dtype), nothing)
-    _, _, taken = jax.lax.while_loop(unfinished, one_pass, start)
+    start = (allowed[order] & (cost <= budget), budget, jnp.zeros(order.size, bool))
+    _, _, taken = jax.lax.while_loop(lambda carry: jnp.any(carry[0]), one_pass, start)
     chosen = taken[place]
     return jnp.where(jnp.any(chosen, axis=1), jnp.argmax(chosen, axis=1) + 1, 0).astype(jnp.int32)
 
@@ -146,14 +154,14 @@ def clearing_price(
     >>> round(float(clearing_price(gains, costs, 1.0, jnp.array([True, True]))), 3)
     1.0
     """
-    highest = dearest(gains, costs, opt_in)
+    highest = price_ceiling(gains, costs, opt_in)
     return lowest_price(spending_at(gains, costs, opt_in), budget, highest, halvings)
 
 
-def dearest(gains: Scores, costs: Costs, opt_in: OptIn) -> Float[Array, ""]:
-    """A price at which nobody would pay for anything."""
-    dear = (costs > 0) & opt_in[:, None]
-    return jnp.max(jnp.where(dear, gains / jnp.where(dear, costs, 1.0), 0.0)) * 1.01 + 1e-6
+def price_ceiling(gains: Scores, costs: Costs, opt_in: OptIn) -> Float[Array, ""]:
+    """A price above which no arm prefers any action that costs something."""
+    paid = (costs > 0) & opt_in[:, None]
+    return jnp.max(jnp.where(paid, gains / jnp.where(paid, costs, 1.0), 0.0)) * 1.01 + 1e-6
 
 
 def lowest_price(
@@ -185,7 +193,7 @@ def price_bracket(
     >>> bool(low < high), round(float(low), 3), round(float(high), 3)
     (True, 6.0, 6.0)
     """
-    limit = limit_of(budget)
+    limit = budget + jnp.minimum(budget * ROUNDING, 1e-3)
 
     def halve(_, ends):
         low, high = ends
@@ -200,13 +208,27 @@ def price_bracket(
 
 
 def by_price(
-    gains: Scores, costs: Costs, budget: Float[Array, ""] | float, opt_in: OptIn
+    gains: Scores,
+    costs: Costs,
+    budget: Float[Array, ""] | float,
+    opt_in: OptIn,
+    amounts: Amounts | None = None,
 ) -> Actions:
-    """The most gain the budget buys, but for rounding: what is preferred at the lowest price that
-    fits, then the rest of the budget on the best further gains per cost.
+    """Nearly the most gain that the budget buys: what is preferred at the lowest price that fits,
+    then the rest of the budget on the best further gains per cost.
 
-    `gains` are over the passive action; one that is not positive is never taken, though budget be
-    left. With two actions this is the exact order by gain per cost.
+    With two actions this is the exact order by gain per cost.
+
+    Args:
+        gains: For each arm and action, over the passive action; one that is not positive is never
+            bought, even if budget remains.
+        costs: For each arm and action, in single precision.
+        budget: What may be spent.
+        opt_in: Arms that may be acted on.
+        amounts: As for `greedy`.
+
+    Returns:
+        An action for each arm, 0 for none.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.budget import by_price
@@ -215,44 +237,55 @@ def by_price(
     >>> by_price(gains, costs, 3.0, jnp.array([True, True, True]))
     Array([2, 1, 0], dtype=int32)
     """
+    amounts = amounts_of(costs, budget) if amounts is None else amounts
     gains = jnp.where(jnp.isnan(gains), -jnp.inf, gains - gains[:, :1])
-    highest = dearest(gains, costs, opt_in)
+    highest = price_ceiling(gains, costs, opt_in)
     low, high = price_bracket(spending_at(gains, costs, opt_in), budget, highest)
     actions = preferred(gains, costs, high, opt_in)
     if len(gains) > LARGE:
-        actions = take_tied(actions, preferred(gains, costs, low, opt_in), costs, budget)
+        actions = _within(actions, amounts)
+        actions = _take_tied(actions, preferred(gains, costs, low, opt_in), amounts)
+    else:
+        # Where rounding let in too much, everything is bought by gain per cost below.
+        fits = _paid(actions, amounts).sum() <= amounts.budget
+        actions = jnp.where(fits, actions, 0)
     for _ in range(costs.shape[1] - 1):
-        actions = upgrade(actions, gains, costs, budget, opt_in)
+        actions = _upgrade(actions, gains, costs, amounts, opt_in)
     return actions
 
 
-def take_tied(
-    actions: Actions, more: Actions, costs: Costs, budget: Float[Array, ""] | float
-) -> Actions:
-    """`more` is preferred at a price a hair lower: as much of it as fits, in the order of arms."""
-    paid, asked = (jnp.take_along_axis(costs, a[:, None], axis=1)[:, 0] for a in (actions, more))
-    limit = limit_of(budget) - jnp.sum(paid)
-    fits = jnp.cumsum(jnp.maximum(asked - paid, 0.0)) <= limit
-    return jnp.where(fits, more, actions)
+def _paid(actions: Actions, amounts: Amounts) -> Digits:
+    """What each arm's action costs."""
+    return jax.tree.map(
+        lambda part: jnp.take_along_axis(part, actions[:, None], axis=1)[:, 0], amounts.costs
+    )
 
 
-def upgrade(
-    actions: Actions,
-    gains: Scores,
-    costs: Costs,
-    budget: Float[Array, ""] | float,
-    opt_in: OptIn,
+def _within(actions: Actions, amounts: Amounts) -> Actions:
+    """The actions of the first arms, as far as the budget reaches."""
+    return jnp.where(_paid(actions, amounts).cumsum() <= amounts.budget, actions, 0)
+
+
+def _take_tied(actions: Actions, more: Actions, amounts: Amounts) -> Actions:
+    """Actions preferred just below the clearing price; taken in arm order while they fit."""
+    now, then = _paid(actions, amounts), _paid(more, amounts)
+    further = (then - now).where(now <= then)
+    return jnp.where(further.cumsum() <= amounts.budget - now.sum(), more, actions)
+
+
+def _upgrade(
+    actions: Actions, gains: Scores, costs: Costs, amounts: Amounts, opt_in: OptIn
 ) -> Actions:
     """Spends what `actions` leave of the budget on better actions, by further gain per cost."""
     gain_now, cost_now = (jnp.take_along_axis(t, actions[:, None], axis=1) for t in (gains, costs))
     more, extra = gains - gain_now, costs - cost_now
     per_cost = jnp.where(extra > 0, more / jnp.where(extra > 0, extra, 1.0), jnp.inf)
-    scores = jnp.where((more > 0) & (extra >= 0), per_cost, -jnp.inf)
-    left = jnp.maximum(budget - jnp.sum(cost_now), 0.0)
-    # Selection reads active columns only; a column in front lets it reach every action.
-    wide = jnp.pad(jnp.stack([scores, extra]), ((0, 0), (0, 0), (1, 0)))
+    paid = _paid(actions, amounts)
+    further = amounts.costs - paid[:, None]
+    # Differences in single precision may vanish; exact ones decide what costs more.
+    scores = jnp.where((more > 0) & (paid[:, None] <= amounts.costs), per_cost, -jnp.inf)
     arms = jnp.arange(len(actions))
     if len(actions) > LARGE:
         arms = jax.lax.top_k(jnp.where(opt_in, scores.max(axis=1), -jnp.inf), FEW)[1]
-    better = greedy(wide[0][arms], wide[1][arms], left, opt_in[arms])
+    better = _buy(scores[arms], further[arms], amounts.budget - paid.sum(), opt_in[arms])
     return actions.at[arms].set(jnp.where(better > 0, better - 1, actions[arms]))

@@ -91,7 +91,7 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
     ...     list(here.map(len, ["a", "bc"]))
     [1, 2]
     """
-    check(name, workers)
+    check_engine(name, workers)
     if name == "local":
         yield Local()
         return
@@ -106,7 +106,7 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
             ray.shutdown()
 
 
-def check(name: str, workers: int | None) -> None:
+def check_engine(name: str, workers: int | None) -> None:
     """Refuses an engine that there is not, before any work."""
     if name not in ("local", "ray"):
         raise unknown("engine", name, ("local", "ray"))

@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Bool, Float
 
+from prefermab.amounts import as_single
 from prefermab.arms import Arms, Key, TrialKeys, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
@@ -86,7 +87,7 @@ def evaluate(
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     if arms is not None:
         n_arms = number_of_arms(arms)
-    money = jnp.asarray(number(domain.usual_budget if budget is None else budget, "budget"))
+    money = as_single(number(domain.usual_budget if budget is None else budget, "budget"))
     keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
     rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
     if not rates:

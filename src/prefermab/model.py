@@ -14,6 +14,7 @@ from jaxtyping import Array, Int
 
 import prefermab
 from prefermab import domains
+from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, number, reals
@@ -125,6 +126,7 @@ class Model:
                 jnp.asarray(present.astype(bool)),
                 jnp.asarray(paid, jnp.float32),
                 jnp.asarray(limit, jnp.float32),
+                exact_amounts(paid, limit),
             )
         return np.asarray(actions)
 
@@ -276,9 +278,9 @@ def domain_settings(domain: Domain | None) -> dict[str, Any] | None:
 
 
 @eqx.filter_jit
-def _decide(policy, state, features, opt_in, costs, budget) -> Actions:
+def _decide(policy, state, features, opt_in, costs, budget, amounts) -> Actions:
     """Algorithm 3 on one round's arms."""
     state, features = hide_opted_out(opt_in, state, features)
     zero: Int[Array, ""] = jnp.zeros((), int)
-    seen = Observation(state, features, opt_in, costs, budget, zero)
+    seen = Observation(state, features, opt_in, costs, budget, zero, amounts)
     return policy.act(seen, policy.memory(state.shape[0]), jax.random.key(0))[0]

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from prefermab.amounts import Amounts, read_amounts
 from prefermab.arms import (
     Actions,
     Arms,
@@ -90,10 +91,11 @@ def observe(
     opt_in: Bool[Array, "arm"],
     budget: Float[Array, ""],
     round: Int[Array, ""],
+    amounts: Amounts | None = None,
 ) -> Observation:
     """What a policy sees in a round, with dummies for opted-out arms."""
     state, features = hide_opted_out(opt_in, state, domain.features(arms, round))
-    return Observation(state, features, opt_in, costs, budget, round)
+    return Observation(state, features, opt_in, costs, budget, round, amounts)
 
 
 def come_in(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
@@ -124,6 +126,7 @@ def play(
     """
     n_rounds, n_arms = world.opt_in.shape
     costs = jax.vmap(domain.costs)(world.arms)
+    amounts = read_amounts(costs, budget)
     problem = Problem(domain, world.arms, world.start, world.opt_in, budget, prices)
     ready = policy.prepare(problem)
 
@@ -131,7 +134,7 @@ def play(
         state, memory, reached = carry
         now, opt_in, arrives, key_luck, key_policy = at
         state = come_in(world, arrives, state)
-        seen = observe(domain, world.arms, costs, state, opt_in, budget, now)
+        seen = observe(domain, world.arms, costs, state, opt_in, budget, now, amounts)
         actions, memory = ready.act(seen, memory, key_policy)
         actions = _whole(actions, n_arms)
         sound = jnp.all((actions >= 0) & (actions < domain.n_actions))

@@ -89,16 +89,16 @@ class RuleOptions:
         from prefermab.programme.planning.rules import Rules
 
         return Rules(
-            exclude=self.exclude,
+            exclude_column=self.exclude,
             exclude_ids=self.exclude_ids,
-            lock=self.lock,
+            lock_column=self.lock,
             lock_ids=self.lock_ids,
             cooldown=self.cooldown,
-            last=self.last,
-            group=self.group,
+            last_column=self.last,
+            group_column=self.group,
             min_share=parse_numbers(self.min_share, "--min-share"),
             max_share=parse_numbers(self.max_share, "--max-share"),
-            worker=self.worker,
+            worker_column=self.worker,
             budgets=parse_numbers(self.budgets, "--worker-budgets"),
         )
 

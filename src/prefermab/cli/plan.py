@@ -92,20 +92,20 @@ class PlanCommand:
         import polars as pl
 
         from prefermab.cli.terminal import progress
-        from prefermab.programme.bulk.chunks import parts
+        from prefermab.programme.bulk.chunks import parquet_files
         from prefermab.programme.bulk.driver import plan_folder
         from prefermab.storage import load
 
         rules = self.rules.rules()
-        columns = list(pl.read_parquet_schema(parts(self.arms)[0]))
+        columns = list(pl.read_parquet_schema(parquet_files(self.arms)[0]))
         warn_of_unused(load(self.model), rules, columns)
         target = self.out / "summary.json"
         already = target.exists()
         try:
             with progress() as report:
                 summary = plan_folder(
-                    self.model, self.arms, self.out, self.budget, rules,
-                    self.waiting, self.engine, self.workers, self.reasons, report,
+                    self.model, self.arms, self.out, self.budget, rules, waiting=self.waiting,
+                    engine=self.engine, workers=self.workers, reasons=self.reasons, progress=report,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(

@@ -68,7 +68,7 @@ class ReproduceCommand:
         use_compilation_cache()
         parts = selected_parts(self.only, report.REPORT_PARTS)
         recipes, scale = chosen_recipes(self.recipe), chosen_scale(self)
-        engines.check(self.engine, self.workers)
+        engines.check_engine(self.engine, self.workers)
         plots.blank(1, 1)
         check_out(self.out)
         cache = self.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"

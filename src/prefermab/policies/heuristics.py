@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from prefermab.amounts import Digits
 from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import greedy, limit_of
+from prefermab.budget import amounts_of, greedy
 from prefermab.policies.base import Memory, Policy
 
 
@@ -33,17 +34,18 @@ class Random(Policy):
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         key_order, key_action = jax.random.split(key)
         order = jax.random.permutation(key_order, seen.n_arms)
-        limit = limit_of(seen.budget)
+        amounts = amounts_of(seen.costs, seen.budget) if seen.amounts is None else seen.amounts
 
         def visit(spent, at):
             costs, lot = at
-            affordable = spent + costs <= limit
+            affordable = spent + costs <= amounts.budget
             nth = jnp.floor(lot * jnp.sum(affordable))
             action = jnp.argmax(jnp.cumsum(affordable) > nth)
             return spent + costs[action], action
 
         lots = jax.random.uniform(key_action, (seen.n_arms,))
-        _, drawn = jax.lax.scan(visit, jnp.zeros(()), (seen.costs[order], lots))
+        nothing = Digits(*jnp.zeros((2,), jnp.int32))
+        _, drawn = jax.lax.scan(visit, nothing, (amounts.costs[order], lots))
         return jnp.zeros(seen.n_arms, jnp.int32).at[order].set(drawn.astype(jnp.int32)), memory
 
 
@@ -60,7 +62,7 @@ class Lottery(Policy):
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         scores = jax.random.uniform(key, seen.costs.shape)
-        return greedy(scores, seen.costs, seen.budget, seen.opt_in), memory
+        return greedy(scores, seen.costs, seen.budget, seen.opt_in, seen.amounts), memory
 
 
 class RoundRobin(Policy):
@@ -79,5 +81,5 @@ class RoundRobin(Policy):
         turn = jnp.argsort(jnp.argsort(memory))
         by_cost = jnp.argsort(jnp.argsort(-seen.costs, axis=1), axis=1)
         scores = -(turn[:, None] * seen.costs.shape[1] + by_cost).astype(jnp.float32)
-        actions = greedy(scores, seen.costs, seen.budget, seen.opt_in)
+        actions = greedy(scores, seen.costs, seen.budget, seen.opt_in, seen.amounts)
         return actions, jnp.where(actions > 0, seen.round * seen.n_arms + turn, memory)

@@ -37,7 +37,7 @@ class ByTable(Policy):
         now = self.gains[jnp.minimum(seen.round, self.gains.shape[0] - 1)]
         cell = jax.vmap(self.domain.cell)(seen.state)
         gains = now[jnp.arange(seen.n_arms), cell]
-        return by_price(gains, seen.costs, seen.budget, seen.opt_in), memory
+        return by_price(gains, seen.costs, seen.budget, seen.opt_in, seen.amounts), memory
 
 
 class Myopic(Informed):
@@ -133,7 +133,7 @@ class _Resolving(Policy):
         _, prices = relax(*tables, seen.budget, cell, ahead)
         gains = _gains(*tables, prices, ahead)[0]
         now = gains[jnp.arange(seen.n_arms), cell]
-        return by_price(now, seen.costs, seen.budget, seen.opt_in), memory
+        return by_price(now, seen.costs, seen.budget, seen.opt_in, seen.amounts), memory
 
 
 def _gains(

@@ -93,7 +93,7 @@ class BySweep(Learned):
         return _useful(price, gains := self.gains(price, seen), gains)
 
     def settle(self, judged: Judged, seen: Observation) -> Actions:
-        return by_price(judged.gains, seen.costs, seen.budget, seen.opt_in)
+        return by_price(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
     def gains(self, price: Float[Array, ""], seen: Observation) -> Scores:
         """Worth of each action over the passive one, before its own cost is paid."""
@@ -146,7 +146,7 @@ class ByGreedyProba(Learned):
         return Judged(price, jax.vmap(_odds)(logits))
 
     def settle(self, judged: Judged, seen: Observation) -> Actions:
-        return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in)
+        return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
 
 def _useful(price: Float[Array, ""], gains: Scores, free: Scores) -> Judged:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from prefermab.amounts import Units
 from prefermab.engines import Engine
 from prefermab.errors import InputError
 from prefermab.model import Model
@@ -66,6 +67,12 @@ class Job:
     reasons: bool
 
     @property
+    def units(self) -> Units:
+        """The units in which everybody's costs are counted: 18 digits hold the budget and one more,
+        of which the summary says what it would gain."""
+        return Units.of(self.budget + 1)
+
+    @property
     def scratch(self) -> Path:
         """Where chunks keep what later passes need."""
         return Path(self.out) / ".unfinished"
@@ -87,11 +94,11 @@ class Job:
         return self.scratch / f"part-{chunk.number:05}.parquet"
 
 
-def cut(folder: Path, rows: int = ROWS) -> list[Chunk]:
+def divide(folder: Path, rows: int = ROWS) -> list[Chunk]:
     """The chunks of all parts of a folder, in the order of their names."""
     found: list[Chunk] = []
     start = 0
-    for file in parts(folder):
+    for file in parquet_files(folder):
         height = height_of(file)
         for first in range(0, height, rows):
             size = min(rows, height - first)
@@ -103,7 +110,7 @@ def cut(folder: Path, rows: int = ROWS) -> list[Chunk]:
     return found
 
 
-def parts(folder: Path) -> list[Path]:
+def parquet_files(folder: Path) -> list[Path]:
     """The Parquet files of a folder; names that begin with a dot or an underscore do not count."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder.")
@@ -128,12 +135,9 @@ def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
     """The columns of a part that a choice depends on; all, to be told, where one is missing."""
     must = {"id", "state"} | {
         name.strip().lower()
-        for name in (
-            rules.exclude, rules.lock, rules.group, rules.worker,
-            rules.last if rules.cooldown else None,
-        )
-        if name
-    }  # fmt: skip
+        for name in rules.columns()
+        if name and (rules.cooldown or name != rules.last_column)
+    }
     may = {"opt_in", *source_columns(model.feature_names)}
     may |= {f"cost_{action}" for action in model.action_names}
     found = {name: name.strip().lower() for name in pl.read_parquet_schema(file)}

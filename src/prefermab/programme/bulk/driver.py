@@ -16,34 +16,35 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.budget import limit_of
-from prefermab.engines import Engine, Local, check
+from prefermab.engines import Engine, Local, check_engine
 from prefermab.engines import engine as engine_of
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
+from prefermab.model import Model
 from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
-from prefermab.programme.bulk.chunks import ROWS, Chunk, Job, cut, refuse_duplicate_ids
+from prefermab.programme.bulk.chunks import ROWS, Chunk, Job, divide, refuse_duplicate_ids
 from prefermab.programme.bulk.output import Place
-from prefermab.programme.bulk.passes import Report, choose_together, model_of
-from prefermab.programme.planning.increments import Cut, cut_of
-from prefermab.programme.planning.plan import Summary, carried, plan
+from prefermab.programme.bulk.passes import Report, Tally, choose_together, model_of, remember
+from prefermab.programme.planning.increments import Cut, find_cut
+from prefermab.programme.planning.plan import Summary, plan, with_given_columns
 from prefermab.programme.planning.reasons import KEPT_OUT
 from prefermab.programme.planning.rules import Rules
-from prefermab.programme.planning.scoring import price_of
-from prefermab.storage import find, load, shipped_models
+from prefermab.programme.planning.scoring import sample_price
+from prefermab.storage import find, fingerprint, load, shipped_models
 
 SHARES = {"finding the price": 0.25, "asking the model": 0.35, "choosing": 0.1, "writing": 0.3}
 """About how much of the time each pass takes."""
 
 
 def plan_folder(
-    model: str | Path,
+    model: Model | str | Path,
     arms: str | Path,
     out: str | Path,
     budget: float,
     rules: Rules | None = None,
+    *,
     waiting: int = 20,
     engine: str | Engine = "local",
     workers: int | None = None,
@@ -53,10 +54,25 @@ def plan_folder(
 ) -> Summary:
     """A round's plan for all people in a folder of Parquet files, written to the folder `out`.
 
-    `model` is a model that ships or a model's folder. `engine` is `local` or `ray`; the plan is
-    the same on both, and however the people are divided into files. `rows` are read at once. What
-    an interrupted call has done is kept in `out`, and the same call goes on from there; a plan is
-    finished when `summary.json` is there, and the same call then only returns it.
+    The plan is the same on every engine, and however the people are divided into files. What an
+    interrupted call has done is kept in `out`, and the same call continues from there. A plan is
+    finished when `summary.json` is there; the same call then only returns it.
+
+    Args:
+        model: A model, the name of one that ships, or a model's folder.
+        arms: The folder of people: Parquet files with the columns of a table of people.
+        out: A new folder for the plan.
+        budget: What may be spent.
+        rules: Rules that the plan must keep.
+        waiting: The length of the waiting list.
+        engine: `local`, `ray`, or an engine.
+        workers: How many workers Ray uses; all if left out.
+        reasons: Whether those on the list get a reason.
+        progress: Called with the share of the work that is done, and what was done.
+        rows: The most rows that are read at once.
+
+    Returns:
+        The summary of the plan.
 
     >>> import pathlib, tempfile
     >>> import polars as pl
@@ -73,9 +89,9 @@ def plan_folder(
     """
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
     if isinstance(engine, str):
-        check(engine, workers)
-    name = name_of(model)
-    chunks = cut(Path(arms), count(rows, "rows"))
+        check_engine(engine, workers)
+    name = _name(model, Path(out))
+    chunks = divide(Path(arms), count(rows, "rows"))
     people = chunks[-1].start + chunks[-1].rows
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
     place = Place(job, chunks, waiting)
@@ -83,6 +99,8 @@ def plan_folder(
         if done is not None:
             return done
         with place.cleanup_on_input_error():
+            if isinstance(model, Model) and not Path(name).exists():
+                model.save(name)
             if place.ready.exists():
                 return place.move()
             if people <= CHUNK:
@@ -94,13 +112,19 @@ def plan_folder(
     return summary
 
 
-def name_of(model: str | Path) -> str:
-    """What a model is found by from everywhere, if it can decide for a chunk at a time."""
-    if not load(model).policy.gains_are_rewards:
+def _name(model: Model | str | Path, out: Path) -> str:
+    """What workers find a model by: its name, or its folder. A model in memory is saved beside the
+    unfinished plan."""
+    given = model if isinstance(model, Model) else load(model)
+    if not given.policy.gains_are_rewards:
         raise InputError(
             f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
             "from one file."
         )
+    if isinstance(model, Model):
+        name = str(out.absolute() / ".unfinished" / f"model-{fingerprint(model)[:16]}")
+        remember(name, model)
+        return name
     folder = find(model)
     return str(model) if folder == shipped_models().get(str(model)) else str(folder.absolute())
 
@@ -133,7 +157,7 @@ def small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
         "id", "action", "cost", "score", "list", pl.when(said).then("reason").alias("reason")
     )
     for chunk, table in zip(chunks, tables, strict=True):
-        part = carried(listed.slice(chunk.start, chunk.rows), table)
+        part = with_given_columns(listed.slice(chunk.start, chunk.rows), table)
         write_atomically(job.part(chunk), part.write_parquet)
     return dataclasses.replace(made.summary, rules={})
 
@@ -158,13 +182,17 @@ class Driver:
         if apart:
             cut, one_more = choose_together(job, self.chunks, reports, self.each, self.waiting)
         else:
-            locked, one_more = sum(report.locked_cost for report in reports), None
+            room, one_more = job.units.of_budget(job.budget) - _locked(reports), None
             ask = functools.cache(self._ask)
-            cut = cut_of(ask, job.budget, locked, self.waiting)
-            cuts, rate = [cut, cut_of(ask, job.budget + 1, locked, 0)], cut.rate
+            cut = find_cut(ask, room, self.waiting)
+            more = room + job.units.of_budget(1.0)
+            cuts, rate = [cut, find_cut(ask, more, 0)], cut.rate
         tallies = self.each("choosing", functools.partial(passes.tally, job, price, cuts))
         self.each("writing", functools.partial(passes.write, job, price, cut, apart))
-        return self._summary(price, rate, reports, np.sum(tallies, axis=0), one_more)
+        sums = [functools.reduce(Tally.__add__, parts) for parts in zip(*tallies, strict=True)]
+        if one_more is None:
+            one_more = sums[1].gained - sums[0].gained
+        return self._summary(price, rate, reports, sums[0], one_more)
 
     def each(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
         """The same of every chunk, with a word on how far it is."""
@@ -177,7 +205,10 @@ class Driver:
                 self.progress(done, f"{what}, chunk {len(found)} of {len(self.chunks)}")
         return found
 
-    def _ask(self, chunk: int | None, question: str, about: tuple[Any, ...]) -> list[Any]:
+    def _ask(
+        self, question: Callable[..., Any], *about: Any, chunk: int | None = None
+    ) -> list[Any]:
+        """Asks one chunk, or every chunk; see `increments.Ask`."""
         function = functools.partial(passes.answer, self.job, question, about)
         if chunk is not None:
             return list(self.engine.map(function, [self.chunks[chunk]]))
@@ -187,7 +218,7 @@ class Driver:
         found = self.each("finding the price", functools.partial(passes.sampled, self.job))
         some = [np.concatenate(parts) for parts in zip(*found, strict=True)]
         model = model_of(self.job.model)
-        return price_of(model, *some, budget=self.job.budget, people=self.job.people)
+        return sample_price(model, *some, self.job.budget, self.job.people)
 
     def _check(self, reports: list[Report]) -> None:
         """What no chunk can know alone."""
@@ -196,10 +227,10 @@ class Driver:
             strange = set(map(str, getattr(job.rules, rule))) - found
             if strange:
                 raise InputError(f"nobody has the id '{min(strange)}' that {rule} names.")
-        locked = sum(report.locked_cost for report in reports)
-        if locked > limit_of(job.budget):
+        if _locked(reports) > job.units.of_budget(job.budget):
             raise InputError(
-                f"those who are locked in cost {locked:g}, more than the budget of {job.budget:g}."
+                f"those who are locked in cost {job.units.amount(_locked(reports)):g}, more than "
+                f"the budget of {job.budget:g}."
             )
         refuse_duplicate_ids(job, self.chunks, self.engine)
 
@@ -208,13 +239,12 @@ class Driver:
         price: float,
         rate: float,
         reports: list[Report],
-        tallies: np.ndarray,
-        one_more: float | None,
+        tally: Tally,
+        one_more: float,
     ) -> Summary:
         job, names = self.job, model_of(self.job.model).action_names
-        *counts, spent, gain, fixed, best = tallies[0].tolist()
-        if one_more is None:
-            one_more = float(tallies[1][len(names) + 1]) - gain
+        counts, budget = tally.counts.tolist(), job.units.of_budget(job.budget)
+        free = job.units.amount(max(budget - _locked(reports), 0))
         total = lambda field: sum(getattr(report, field) for report in reports)  # noqa: E731
         return Summary(
             people=job.people,
@@ -224,11 +254,11 @@ class Driver:
                 if times and name != names[0]
             },
             budget=job.budget,
-            spent=spent,
-            left=job.budget - spent,
+            spent=job.units.amount(tally.spent),
+            left=job.units.amount(budget - tally.spent),
             price=price,
-            gain=gain,
-            bound=fixed + best + rate * max(job.budget - total("locked_cost"), 0.0),
+            gain=tally.gained,
+            bound=tally.gained_by_locked + tally.surplus + rate * free,
             one_more=one_more,
             opted_out=total("opted_out"),
             excluded=total("excluded"),
@@ -238,3 +268,8 @@ class Driver:
             unknown=dict(sum((Counter(report.unknown) for report in reports), Counter())),
             rules={},
         )  # fmt: skip
+
+
+def _locked(reports: Sequence[Report]) -> int:
+    """What those who are locked in cost, in units."""
+    return sum(report.locked_units for report in reports)

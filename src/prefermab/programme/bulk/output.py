@@ -87,13 +87,19 @@ class Place:
             raise InputError("people or model have changed while the plan was made: make it anew.")
         origin = {
             "package": prefermab.__version__,
-            "model": self.job.model,
+            "model": self._model_name(),
             "fingerprint": told["model"],
             "inputs": checksum(told),
         }
         text = json.dumps({**dataclasses.asdict(summary), "origin": origin}, indent=2) + "\n"
         write_atomically(self.ready, lambda draft: draft.write_text(text))
         self.move()
+
+    def _model_name(self) -> str:
+        """What the summary calls the model: one that was given in memory has no lasting folder."""
+        if Path(self.job.model).parent == self.job.scratch:
+            return model_of(self.job.model).domain_name
+        return self.job.model
 
     def move(self) -> Summary:
         """Moves what is not in its place yet, the summary last; nothing else stays."""
@@ -150,7 +156,7 @@ class Place:
         """Removes what is under way, last what says that there is something."""
         with contextlib.suppress(OSError):
             for file in self.job.scratch.iterdir():
-                if file not in (self.note, self.job.scratch / "lock"):
+                if file.is_file() and file not in (self.note, self.job.scratch / "lock"):
                     file.unlink()
         shutil.rmtree(self.job.scratch, ignore_errors=True)
 

@@ -15,15 +15,16 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from safetensors.numpy import save as pack
 
+from prefermab.amounts import add_up
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.policies.learned import sample
 from prefermab.programme.bulk.chunks import Chunk, Job, hashes, needed, save_array
 from prefermab.programme.columns import column
-from prefermab.programme.planning.constrained import Task, choose
-from prefermab.programme.planning.increments import Cut, Steps, unit_of
-from prefermab.programme.planning.plan import carried
+from prefermab.programme.planning.constrained import Selection, choose_under_rules
+from prefermab.programme.planning.increments import Cut, Increments
+from prefermab.programme.planning.plan import with_given_columns
 from prefermab.programme.planning.reasons import KEPT_OUT, reasons
 from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import (
@@ -32,15 +33,15 @@ from prefermab.programme.planning.rules import (
     OUT,
     RESTING,
     Limits,
-    apply,
-    table,
+    apply_rules,
+    limits_by_label,
 )
 from prefermab.programme.planning.scoring import (
+    Scored,
     best_actions,
-    gains_of,
+    gains_at,
     locked_actions,
     positive,
-    units,
 )
 from prefermab.storage import load
 
@@ -53,8 +54,8 @@ class Report:
     excluded: int
     resting: int
     locked: int
-    locked_cost: float
-    """In whole units."""
+    locked_units: int
+    """What those who are locked in cost, in units of the budget."""
     incomplete: int
     unknown: dict[str, int]
     named: list[str]
@@ -63,10 +64,19 @@ class Report:
     workers: list[str]
 
 
-@functools.cache
+_models: dict[str, Model] = {}
+
+
 def model_of(name: str) -> Model:
     """The model, read once in a process."""
-    return load(name)
+    if name not in _models:
+        _models[name] = load(name)
+    return _models[name]
+
+
+def remember(name: str, model: Model) -> None:
+    """This process has the model of that name in memory."""
+    _models[name] = model
 
 
 def look(
@@ -89,7 +99,7 @@ def look(
         lock_ids=tuple(one for one in rules.lock_ids if str(one) in here),
         min_share={}, max_share={}, budgets={},
     )  # fmt: skip
-    return roster, apply(alone, model, roster, frame, chunk.where), sorted(here)
+    return roster, apply_rules(alone, model, roster, frame, chunk.where), sorted(here)
 
 
 def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
@@ -114,8 +124,8 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
             return Report(**json.loads(file.metadata()["report"]))
     model = model_of(job.model)
     roster, limits, named = look(job, chunk)
-    raw = gains_of(model, roster.states, roster.features, price, wide=True)
-    locked = locked_actions(positive(raw), roster.costs, price, limits.locked)
+    raw = gains_at(model, roster.states, roster.features, price, wide=True)
+    locked = locked_actions(Scored(price, positive(raw)), roster.costs, limits.locked)
     arrays = {
         "raw": raw,
         "standing": limits.standing.astype(np.int8),
@@ -129,7 +139,7 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
         excluded=int((limits.standing == EXCLUDED).sum()),
         resting=int((limits.standing == RESTING).sum()),
         locked=int((locked > 0).sum()),
-        locked_cost=units(locked, roster.costs, unit_of(job.budget)),
+        locked_units=add_up(job.units.of_costs(paid(locked, roster.costs))),
         incomplete=roster.incomplete,
         unknown=roster.unknown,
         named=named,
@@ -145,15 +155,32 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
     return report
 
 
-def answer(job: Job, question: str, about: tuple[Any, ...], chunk: Chunk) -> Any:
-    """What a method of a chunk's steps says."""
-    return getattr(steps_of(job, chunk, kept_of(job, chunk)), question)(*about)
+def answer(job: Job, question: Callable[..., Any], about: tuple[Any, ...], chunk: Chunk) -> Any:
+    """What a method of a chunk's increments returns."""
+    return question(increments_of(job, chunk, kept_of(job, chunk)), *about)
 
 
-def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[np.ndarray]:
-    """For each choice, the numbers of each action, what is spent, what is gained, what is gained
-    by those who are locked in, and what all others gain at most beyond what they pay at the rate
-    where the choice ends, or at the going price."""
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """What a choice does in a chunk, or in several."""
+
+    counts: np.ndarray
+    """How often each action is taken."""
+    spent: int
+    """In units."""
+    gained: float
+    gained_by_locked: float
+    surplus: float
+    """The most that all others gain beyond what they pay, at the rate where the choice ends or at
+    the present price."""
+
+    def __add__(self, other: "Tally") -> "Tally":
+        fields = (field.name for field in dataclasses.fields(self))
+        return Tally(*(getattr(self, name) + getattr(other, name) for name in fields))
+
+
+def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Tally]:
+    """Adds up each choice."""
     kept = kept_of(job, chunk)
     gains, costs, locked = positive(kept["raw"]), kept["costs"], kept["locked"]
     open = (kept["standing"] == IN) & (locked == 0)
@@ -161,14 +188,14 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> l
     for cut, actions in zip(cuts, actions_of(job, chunk, kept, cuts), strict=True):
         taken = gains[each, actions].astype(float)
         taken[np.isneginf(taken)] = 0.0
-        cost = costs[each, actions].astype(float)
         rate = price if cut is None else cut.rate
         net = np.zeros(chunk.rows)
         for action in range(1, costs.shape[1]):
             net = np.maximum(net, gains[:, action] - rate * costs[:, action].astype(float))
-        most = net[open].sum()
-        sums = cost.sum(), taken.sum(), taken[locked > 0].sum(), most
-        found.append(np.array([*np.bincount(actions, minlength=costs.shape[1]), *sums]))
+        counts = np.bincount(actions, minlength=costs.shape[1])
+        spent = add_up(job.units.of_costs(paid(actions, costs)))
+        gained = float(taken.sum()), float(taken[locked > 0].sum())
+        found.append(Tally(counts, spent, *gained, float(net[open].sum())))
     return found
 
 
@@ -188,7 +215,7 @@ def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) ->
         return
     model, kept, table = model_of(job.model), kept_of(job, chunk), chunk.read()
     (actions,) = actions_of(job, chunk, kept, [None if chosen_apart else cut])
-    best = best_actions(positive(kept["raw"]), kept["costs"], price, actions)
+    best = best_actions(Scored(price, positive(kept["raw"])), kept["costs"], actions)
     listed = (actions > 0).astype(int)
     for row in cut.waiting:
         if chunk.start <= row < chunk.start + chunk.rows:
@@ -198,16 +225,16 @@ def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) ->
         {
             "id": column(table, "id", chunk.shown),
             "action": pl.Series(model.action_names, dtype=pl.String).gather(actions),
-            "cost": kept["costs"][each, actions].astype(float),
+            "cost": paid(actions, kept["costs"]),
             "score": kept["raw"][each, best].astype(float),
             "list": pl.Series(["", "chosen", "waiting"]).gather(listed),
-            "reason": told(job, chunk, table, kept, price, best, listed > 0),
+            "reason": listed_reasons(job, chunk, table, kept, price, best, listed > 0),
         }
     )
-    write_atomically(job.part(chunk), carried(frame, table).write_parquet)
+    write_atomically(job.part(chunk), with_given_columns(frame, table).write_parquet)
 
 
-def told(
+def listed_reasons(
     job: Job,
     chunk: Chunk,
     table: pl.DataFrame,
@@ -238,11 +265,16 @@ def kept_of(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
     return kept
 
 
-def steps_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Steps:
-    """The steps of those who are open to be chosen."""
+def paid(actions: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """What each person's action costs."""
+    return costs[np.arange(len(actions)), actions]
+
+
+def increments_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Increments:
+    """The increments of those who are open to be chosen."""
     open = (kept["standing"] == IN) & (kept["locked"] == 0)
     gains = positive(kept["raw"])
-    return Steps.of(gains, kept["costs"], open, unit_of(job.budget), chunk.start)
+    return Increments.of(gains, kept["costs"], open, job.units, chunk.start)
 
 
 def actions_of(
@@ -251,8 +283,8 @@ def actions_of(
     """Everyone's action under each choice; None: as chosen for all chunks at once."""
     if None in cuts:
         return [np.load(job.actions(chunk)).astype(int)]
-    steps, locked = steps_of(job, chunk, kept), kept["locked"].astype(int)
-    return [np.where(locked > 0, locked, steps.chosen(cut)) for cut in cuts if cut is not None]
+    increments, locked = increments_of(job, chunk, kept), kept["locked"].astype(int)
+    return [np.where(locked > 0, locked, increments.chosen(cut)) for cut in cuts if cut is not None]
 
 
 def keep_ids(job: Job, chunk: Chunk, roster: Roster) -> None:
@@ -274,39 +306,36 @@ def choose_together(
         part["group"] = recoded(part["group"], report.groups, groups)
         part["worker"] = recoded(part["worker"], report.workers, workers)
     people = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    limits = limits_of(job, people, groups, workers)
+    limits = shared_limits(job, people, groups, workers)
     gains, costs, locked = people["gains"], people["costs"], people["locked"].astype(int)
 
-    task = Task(gains, costs, job.budget, limits, locked, per_cost=True)
-    actions = choose(task)
+    selection = Selection(gains, costs, job.budget, limits, locked, per_cost=True)
+    actions = choose_under_rules(selection)
     for chunk in chunks:
         begin, end = np.searchsorted(people["rows"], (chunk.start, chunk.start + chunk.rows))
         own = np.zeros(chunk.rows, np.int8)
         own[people["rows"][begin:end] - chunk.start] = actions[begin:end]
         write_atomically(job.actions(chunk), functools.partial(save_array, array=own))
     left = (actions == 0) & (locked == 0)
-    steps = Steps.of(gains, costs, left, unit_of(job.budget))
-    queue = steps.after(Cut(np.inf), 0, waiting)[-1]
+    increments = Increments.of(gains, costs, left, job.units)
+    queue = increments.after(Cut(np.inf), 0, waiting)[-1]
     cut = Cut(waiting=tuple(people["rows"][queue].tolist()))
-    richer = choose(dataclasses.replace(task, budget=job.budget + 1))
-    return cut, task.gained(richer) - task.gained(actions)
+    richer = choose_under_rules(dataclasses.replace(selection, budget=job.budget + 1))
+    return cut, selection.gained(richer) - selection.gained(actions)
 
 
-def limits_of(
+def shared_limits(
     job: Job, people: dict[str, np.ndarray], groups: tuple[str, ...], workers: tuple[str, ...]
 ) -> Limits:
     """The shared limits of those who were gathered, all of whom may be acted on."""
-    rules = job.rules
     return Limits(
         standing=np.zeros(len(people["rows"]), int),
         locked=people["locked"],
         group=people["group"],
-        min_share=table(rules.min_share, groups, 0.0, "group", f"'{rules.group}'"),
-        max_share=table(rules.max_share, groups, 1.0, "group", f"'{rules.group}'"),
         worker=people["worker"],
-        budgets=table(rules.budgets, workers, np.inf, "worker", f"'{rules.worker}'"),
         group_names=groups,
         worker_names=workers,
+        **limits_by_label(job.rules, groups, workers),
     )
 
 

@@ -1,16 +1,13 @@
 """How much a plan could gain at best under its budget and rules."""
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize_scalar
 from scipy.sparse import csr_array, vstack
 
 from prefermab.programme.planning.rules import Limits
 
 LARGEST = 20_000
 """Pairs of person and action up to which a linear programme with shared rules is solved."""
-
-NARROWINGS = 50
-"""Of the price that gives the lowest bound, each to 0.62 of what it was."""
 
 
 def gain_bound(
@@ -23,9 +20,9 @@ def gain_bound(
 ) -> float:
     """No plan that keeps the budget and the rules gains more.
 
-    Actions may be taken in part. Under the budget alone that is the lowest of the bounds that
-    paying for the budget at some price gives; with shares or workers' budgets it is a linear
-    programme, and for a large table they are left out.
+    Here actions may be taken in part. Under the budget alone this is a Lagrangian bound, at the
+    price that makes it lowest. With shares or workers' budgets it is a linear programme; for a
+    large table these rules are left out.
     """
     gains, costs = gains.astype(float), costs.astype(float)
     forced = np.flatnonzero(locked)
@@ -39,20 +36,22 @@ def gain_bound(
         return fixed
     shared = np.isfinite(limits.budgets).any() or limits.group_names
     if not shared or arms.size > LARGEST:
-        return fixed + paid_at_best(gains[open], costs[open], max(budget - paid, 0.0), price)
-    rows, most = programme(arms, actions, costs, budget, limits, locked)
+        return fixed + lagrangian_gain_bound(
+            gains[open], costs[open], max(budget - paid, 0.0), price
+        )
+    rows, most = linear_programme(arms, actions, costs, budget, limits, locked)
     found = linprog(-gains[arms, actions], A_ub=rows, b_ub=most, bounds=(0, 1), method="highs")
     return fixed - float(found.fun) if found.success else float("nan")
 
 
-def paid_at_best(gains: np.ndarray, costs: np.ndarray, room: float, price: float) -> float:
-    """What is gained beyond what is paid, and the whole budget paid for, at the price at which that
-    is least; `price` is a guess that may be the best.
+def lagrangian_gain_bound(gains: np.ndarray, costs: np.ndarray, room: float, price: float) -> float:
+    """The lowest Lagrangian bound over prices: what everyone gains at most beyond what they pay,
+    and the price of the whole budget. `price` is a guess.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.bound import paid_at_best
+    >>> from prefermab.programme.planning.bound import lagrangian_gain_bound
     >>> gains, costs = np.array([[0.0, 3.0], [0.0, 2.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])
-    >>> round(paid_at_best(gains, costs, 1.5, 0.0), 6)
+    >>> round(lagrangian_gain_bound(gains, costs, 1.5, 0.0), 6)
     4.0
     """
     useful = np.isfinite(gains[:, 1:])
@@ -61,20 +60,17 @@ def paid_at_best(gains: np.ndarray, costs: np.ndarray, room: float, price: float
     def bound(at: float) -> float:
         return float(np.maximum((worth - at * paid).max(axis=1), 0.0).sum()) + at * room
 
-    low = 0.0
-    high = float(
-        np.max(np.where(paid > 0, worth / np.where(paid > 0, paid, 1.0), 0.0), initial=0.0)
-    )
-    best, golden = min(bound(0.0), bound(price), bound(high)), (5**0.5 - 1) / 2
-    for _ in range(NARROWINGS):
-        first, second = high - golden * (high - low), low + golden * (high - low)
-        at_first, at_second = bound(first), bound(second)
-        best = min(best, at_first, at_second)
-        low, high = (low, second) if at_first < at_second else (first, high)
-    return float(best)
+    rates = np.where(paid > 0, worth / np.where(paid > 0, paid, 1.0), 0.0)
+    highest = float(np.max(rates, initial=0.0))
+    best = min(bound(0.0), bound(price), bound(highest))
+    if highest > 0:
+        search = {"xatol": 1e-11 * highest, "maxiter": 100}
+        found = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options=search)
+        best = min(best, float(found.fun))
+    return best
 
 
-def programme(
+def linear_programme(
     arms: np.ndarray,
     actions: np.ndarray,
     costs: np.ndarray,

@@ -1,36 +1,35 @@
-"""Spending a budget on the best next steps of anybody, when nobody sees everyone at once.
+"""Spending a budget when nobody sees everyone at once: people are asked chunk by chunk.
 
-A step is what somebody's next better action gains more, and costs more, than the action before it;
-its rate is the one over the other. Steps are taken by falling rate, ties in the order of the table,
-while they fit the budget. Pieces of a roster are asked what they would spend on the steps of each
-rate, on a grid first and then within the part of it where the budget ends: so the answers stay
-small however many people there are, and everyone's choice is the same however they are cut into
-pieces.
+An increment is a person's next better action: what it gains more, and costs more, than the action
+before it. Its rate is the one divided by the other. Increments are taken by falling rate, ties in
+the order of the table, while they fit the budget. Chunks are asked what they would spend on the
+increments of each rate, first on a grid and then within the grid cell where the budget ends. So
+the answers stay small however many people there are, and everyone's choice is the same however
+people are divided into chunks.
 
-Rates are rounded to 32 bits, of which the grid shows the upper 16. Costs are rounded to a unit in
-which any sum within the budget is exact, so that sums do not depend on their order.
+Rates are rounded to 32 bits, of which the grid shows the upper 16. Costs are whole units
+(`prefermab.amounts.Units`), so that sums are exact.
 """
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from prefermab.budget import limit_of
+from prefermab.amounts import TOO_MUCH, Units
 
 FILLING = 1000
-"""Steps beyond the first that does not fit which may still use what is left of the budget."""
+"""Increments behind the first that does not fit that are tried for what is left of the budget."""
 
 GRID = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Where the budget ends: steps before this one are taken, and the `filling` ones after it.
+    """Where the budget ends: increments before this one are taken, and the `filling` ones after it.
 
-    A step is named by its rate, its row and its stage, and comes in that order.
+    An increment is named by its rate, its row and its stage, and comes in that order.
     """
 
     rate: float = 0.0
@@ -38,85 +37,88 @@ class Cut:
     stage: int = 0
     filling: tuple[tuple[int, int], ...] = ()
     waiting: tuple[int, ...] = ()
-    """Rows of the next ones of whom no step is taken."""
+    """Rows of the next people, who get nothing."""
 
 
-Ask = Callable[[int | None, str, tuple[Any, ...]], Sequence[Any]]
-"""Asks one piece, or with None every piece, what a method of its steps says of some arguments."""
+Ask = Callable[..., Sequence[Any]]
+"""`ask(question, *about, chunk=None)` calls a method of `Increments` on every chunk, or on one, and
+returns the answers in the order of the chunks."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Steps:
-    """The steps of some people, (row, stage): later stages follow earlier ones, rate 0 is none."""
+class Increments:
+    """The increments of some people, (row, stage): a stage builds on the one before; rate 0 means
+    that there is none."""
 
     rates: np.ndarray
     extras: np.ndarray
-    """What a step costs, in whole units."""
+    """What an increment costs, in units."""
     actions: np.ndarray
-    """What a step leads to."""
+    """The action that an increment leads to."""
     first: int
-    """The number that the first of these rows has in the whole roster."""
+    """The number of the first of these rows among all people."""
 
     @classmethod
     def of(
-        cls, gains: np.ndarray, costs: np.ndarray, open: np.ndarray, unit: float, first: int = 0
-    ) -> "Steps":
+        cls, gains: np.ndarray, costs: np.ndarray, open: np.ndarray, units: Units, first: int = 0
+    ) -> "Increments":
         """The upper edge of gain over cost for everyone who is `open` to be chosen.
 
         >>> import numpy as np
-        >>> from prefermab.programme.planning.increments import Steps
+        >>> from prefermab.amounts import Units
+        >>> from prefermab.programme.planning.increments import Increments
         >>> gains, costs = np.array([[0.0, 3.0, 5.0, 1.0]]), np.array([[0.0, 1.0, 2.0, 3.0]])
-        >>> steps = Steps.of(gains, costs, np.array([True]), 1e-9)
-        >>> steps.rates.tolist(), steps.actions.tolist()
-        ([[3.0, 2.0, 0.0]], [[1, 2, 0]])
+        >>> found = Increments.of(gains, costs, np.array([True]), Units(0))
+        >>> found.rates.tolist(), found.actions.tolist(), found.extras.tolist()
+        ([[3.0, 2.0, 0.0]], [[1, 2, 0]], [[1, 1, 0]])
         """
         size, n_actions = gains.shape
         rates = np.zeros((size, n_actions - 1), np.float32)
-        extras = np.zeros((size, n_actions - 1))
+        extras = np.zeros((size, n_actions - 1), np.int64)
         actions = np.zeros((size, n_actions - 1), np.int8)
-        gain, cost, before = 0.0, costs[:, 0].astype(float), np.float32(np.inf)
+        exact = units.of_costs(costs)
+        gain, before = np.zeros(size), np.full(size, np.inf, np.float32)
+        now = np.zeros(size, np.int8)
         for stage in range(n_actions - 1):
-            action, rate = _steepest(gains, costs, gain, cost)
-            # Rounding must not put a step before the one it builds on.
+            action, rate = _steepest(gains, costs, exact, gain, now)
+            # Rounding must not put an increment before the one it builds on.
             rate = np.where(open, np.minimum(rate.astype(np.float32), before), np.float32(0))
             there = rate > 0
             if not there.any():
                 break
-            paid = np.where(there, _picked(costs, action), cost).astype(float)
+            action = np.where(there, action, now)
             rates[:, stage], actions[:, stage] = rate, np.where(there, action, 0)
-            extras[:, stage] = np.round((paid - cost) / unit) * unit
-            gain, cost, before = np.where(there, _picked(gains, action), gain), paid, rate
+            extras[:, stage] = _picked(exact, action) - _picked(exact, now)
+            gain, now, before = np.where(there, _picked(gains, action), gain), action, rate
         return cls(rates, extras, actions, first)
 
     def spending(self) -> tuple[np.ndarray, np.ndarray]:
-        """What steps cost together in each cell of the grid that holds any."""
+        """The grid cells that hold increments, and what those of each cell cost together."""
         return _sums(_bits(self.rates[self.rates > 0]) >> 16, self.extras[self.rates > 0])
 
     def within(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
-        """What steps cost together at each rate in a cell, numbered from its lowest."""
+        """The rates in a cell, numbered from its lowest, and what the increments of each cost."""
         bits = _bits(self.rates)
         here = (bits >> 16 == cell) & (bits > 0)
         return _sums(bits[here] & (GRID - 1), self.extras[here])
 
-    def reach(self, rate: float, room: float) -> tuple[int, int, float]:
-        """Row and stage of the first step of one rate for which there is no room, and what is left
-        of the room before it."""
+    def reach(self, rate: float, room: int) -> tuple[int, int, int]:
+        """Row and stage of the first increment of a rate for which there is no room, and the room
+        that is left before it."""
         rows, stages = np.nonzero(self.rates == np.float32(rate))
         total = np.cumsum(self.extras[rows, stages])
         place = int(np.argmax(total > room))
-        left = room - (float(total[place - 1]) if place else 0.0)
+        left = room - (int(total[place - 1]) if place else 0)
         return self.first + int(rows[place]), int(stages[place]), left
 
-    def after(self, cut: Cut, steps: int, people: int) -> tuple[np.ndarray, ...]:
-        """The next steps from a cut on, and the next people of whom none is taken before it:
-        rates, rows, stages and costs of both in one, each no longer than asked."""
+    def after(self, cut: Cut, most: int, people: int) -> tuple[np.ndarray, ...]:
+        """The next increments from a cut on, at most so many: rates, rows, stages and costs; and
+        the next people who have none before it: rates and rows."""
         rest = (self.rates > 0) & ~self._before(cut)
-        begun = rest.copy()
-        begun[:, 1:] = False
         rows, stages = np.nonzero(rest)
-        chosen = _largest(self.rates[rows, stages], steps)
+        chosen = _largest(self.rates[rows, stages], most)
         rows, stages = rows[chosen], stages[chosen]
-        new = np.flatnonzero(begun[:, 0])
+        new = np.flatnonzero(rest[:, 0])
         new = new[_largest(self.rates[new, 0], people)]
         return (
             self.rates[rows, stages], self.first + rows, stages, self.extras[rows, stages],
@@ -143,62 +145,39 @@ class Steps:
         return found
 
 
-def _steepest(
-    gains: np.ndarray, costs: np.ndarray, gain: np.ndarray | float, cost: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The action that gains most per cost beyond a gain and a cost, and its rate; 0 for none."""
-    action, best = np.zeros(len(gains), np.int8), np.zeros(len(gains))
-    for place in range(1, gains.shape[1]):
-        more, extra = gains[:, place].astype(float) - gain, costs[:, place] - cost
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            rate = np.where((more > 0) & (extra >= 0), more / extra, 0.0)
-        action[rate > best] = place
-        best = np.maximum(best, rate)
-    return action, best
-
-
-def _picked(table: np.ndarray, action: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(table, action[:, None].astype(int), axis=1)[:, 0]
-
-
-def unit_of(budget: float) -> float:
-    """The unit in which sums of up to a budget, and one more, are exact."""
-    return 2.0 ** (math.ceil(math.log2(budget + 2)) - 52)
-
-
-def cut_of(ask: Ask, budget: float, locked: float, waiting: int) -> Cut:
-    """Where a budget ends, of which those who are locked in have had their part.
+def find_cut(ask: Ask, room: int, waiting: int) -> Cut:
+    """Where so many units of budget end.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.increments import Steps, alone, cut_of
+    >>> from prefermab.amounts import Units
+    >>> from prefermab.programme.planning.increments import Increments, ask_one, find_cut
     >>> gains, costs = np.array([[0.0, 2.0], [0.0, 4.0], [0.0, 3.0]]), np.tile([0.0, 1.0], (3, 1))
-    >>> steps = Steps.of(gains, costs, np.ones(3, bool), 1e-9)
-    >>> cut = cut_of(alone(steps), 2.0, 0.0, waiting=1)
-    >>> steps.chosen(cut).tolist(), cut.waiting
+    >>> found = Increments.of(gains, costs, np.ones(3, bool), Units(0))
+    >>> cut = find_cut(ask_one(found), 2, waiting=1)
+    >>> found.chosen(cut).tolist(), cut.waiting
     ([0, 1, 1], (0,))
     """
-    room = float(limit_of(budget)) - locked
-    cell, room = _over(ask(None, "spending", ()), room)
+    cell, room = _first_over(ask(Increments.spending), room)
     if cell is None:
         return Cut()
-    answers = ask(None, "within", (cell,))
-    place, room = _over(answers, room)
+    answers = ask(Increments.within, cell)
+    place, room = _first_over(answers, room)
     rate = float(np.array((cell << 16) | (place or 0), np.uint32).view(np.float32))
-    spent = np.cumsum([costs[rates == place].sum() for rates, costs in answers])
-    piece = int(np.argmax(spent > room))
-    room -= float(spent[piece - 1]) if piece else 0.0
-    row, stage, room = ask(piece, "reach", (rate, room))[0]
+    spent = np.cumsum([int(units[rates == place].sum()) for rates, units in answers])
+    chunk = int(np.argmax(spent > room))
+    room -= int(spent[chunk - 1]) if chunk else 0
+    row, stage, room = ask(Increments.reach, rate, room, chunk=chunk)[0]
     return _filled(ask, Cut(rate, row, stage), room, waiting)
 
 
-def alone(steps: Steps) -> Ask:
-    """Everyone in one piece."""
-    return lambda piece, question, about: [getattr(steps, question)(*about)]  # noqa: ARG005
+def ask_one(increments: Increments) -> Ask:
+    """Everyone in one chunk."""
+    return lambda question, *about, chunk=None: [question(increments, *about)]  # noqa: ARG005
 
 
-def _filled(ask: Ask, cut: Cut, room: float, waiting: int) -> Cut:
-    """Spends what is left on steps that still fit, and names who would be next."""
-    answers = ask(None, "after", (cut, FILLING, FILLING + waiting))
+def _filled(ask: Ask, cut: Cut, room: int, waiting: int) -> Cut:
+    """Spends what is left on increments that still fit, and names who would be next."""
+    answers = ask(Increments.after, cut, FILLING, FILLING + waiting)
     rates, rows, stages, extras, first_rates, first_rows = (
         np.concatenate(parts) for parts in zip(*answers, strict=True)
     )
@@ -209,35 +188,63 @@ def _filled(ask: Ask, cut: Cut, room: float, waiting: int) -> Cut:
             passed.add(row)
         else:
             filling.append((row, stage))
-            room -= float(extras[place])
+            room -= int(extras[place])
     served = {row for row, _ in filling}
     in_turn = first_rows[np.lexsort((first_rows, -first_rates))].tolist()
     queue = [row for row in in_turn if row not in served]
     return dataclasses.replace(cut, filling=tuple(filling), waiting=tuple(queue[:waiting]))
 
 
-def _over(answers: Sequence[Any], room: float) -> tuple[int | None, float]:
-    """The highest cell at which what is spent from above no longer fits, and the room before it."""
-    total = np.zeros(GRID)
-    for cells, costs in answers:
-        total[cells] += costs
+def _first_over(answers: Sequence[Any], room: int) -> tuple[int | None, int]:
+    """The highest place at which what is spent from above no longer fits, None if all fits, and
+    the room before it."""
+    total = np.zeros(GRID, np.int64)
+    for places, units in answers:
+        total[places] = np.minimum(total[places] + units, TOO_MUCH)
+    # Sums may overflow behind the first that is over, never before it: a room is below half of
+    # what a single total can be, and four of these are below 2**63.
     spent = np.cumsum(total[::-1])
     over = spent > room
     if not over.any():
         return None, room
     place = int(np.argmax(over))
-    return GRID - 1 - place, room - (float(spent[place - 1]) if place else 0.0)
+    return GRID - 1 - place, room - (int(spent[place - 1]) if place else 0)
+
+
+def _steepest(
+    gains: np.ndarray, costs: np.ndarray, exact: np.ndarray, gain: np.ndarray, now: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The action that gains most per cost beyond the present one, and its rate; 0 for none."""
+    action, best = np.zeros(len(gains), np.int8), np.zeros(len(gains))
+    cost, units = _picked(costs, now).astype(float), _picked(exact, now)
+    for place in range(1, gains.shape[1]):
+        more, extra = gains[:, place].astype(float) - gain, costs[:, place] - cost
+        better = (more > 0) & (exact[:, place] >= units)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            rate = np.where(better, more / np.maximum(extra, 0.0), 0.0)
+        action[rate > best] = place
+        best = np.maximum(best, rate)
+    return action, best
+
+
+def _picked(table: np.ndarray, action: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(table, action[:, None].astype(int), axis=1)[:, 0]
 
 
 def _bits(rates: np.ndarray) -> np.ndarray:
-    """Numbers in the same order as the rates, none of which is below 0."""
+    """Whole numbers in the same order as the rates, none of which is below 0."""
     return rates.view(np.uint32)
 
 
-def _sums(places: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    total = np.bincount(places, costs, minlength=1)
-    cells = np.flatnonzero(total)
-    return cells, total[cells]
+def _sums(places: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The places that occur, and what stands at each together, at most `TOO_MUCH`."""
+    high, low = np.zeros((2, GRID), np.int64)
+    np.add.at(high, places, units >> 30)
+    np.add.at(low, places, units & (2**30 - 1))
+    high += low >> 30
+    total = (np.minimum(high, TOO_MUCH >> 30) << 30) + (low & (2**30 - 1))
+    found = np.flatnonzero(total)
+    return found, np.minimum(total[found], TOO_MUCH)
 
 
 def _largest(rates: np.ndarray, most: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from prefermab.model import Model
 from prefermab.programme.columns import source_columns
 from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
-from prefermab.programme.planning.scoring import gains_of
+from prefermab.programme.planning.scoring import gains_at
 
 WORTH_SAYING = 0.1
 """A second thing that moves somebody up is named if it does at least so much of what the first
@@ -81,7 +81,7 @@ def effects(
     elsewhere = np.zeros(roster.size)
     for point in points:
         states = np.full(roster.size, point, roster.states.dtype)
-        elsewhere += gains_of(model, states, roster.features, price, wide)[each, action]
+        elsewhere += gains_at(model, states, roster.features, price, wide)[each, action]
     found = {"state": own - elsewhere / len(points)}
     for name in source_columns(model.feature_names):
         columns = [
@@ -93,7 +93,7 @@ def effects(
         hidden[:, columns] = np.nan
         if np.isnan(roster.features[:, columns]).all():
             continue
-        found[name] = own - gains_of(model, roster.states, hidden, price, wide)[each, action]
+        found[name] = own - gains_at(model, roster.states, hidden, price, wide)[each, action]
     return found
 
 

@@ -116,7 +116,7 @@ def read_features(
 
 def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
     """(arm, action): the model's, or from columns `cost_<action>` where costs differ."""
-    costs = np.zeros((frame.height, len(model.action_names)), np.float32)
+    costs = np.zeros((frame.height, len(model.action_names)))
     if model.costs is not None:
         costs[:] = model.costs
     for place, action in enumerate(model.action_names[1:], start=1):

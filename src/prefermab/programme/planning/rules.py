@@ -1,7 +1,10 @@
-"""Rules that a plan must keep, as they are given."""
+"""Rules that a plan must keep, and what they mean for each row of a table of people."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
@@ -12,40 +15,68 @@ from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, colum
 from prefermab.programme.planning.roster import Participants
 from prefermab.programme.tables import first_row, row_in
 
+Class = TypeVar("Class", bound=type)
 
+OLD_NAMES = {name: f"{name}_column" for name in ("exclude", "lock", "last", "group", "worker")}
+"""What the fields of `Rules` that name columns were called before 0.2.0; still accepted."""
+
+
+def accept_old_names(cls: Class) -> Class:
+    """A class whose fields can be given and read by their old names too."""
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def init_with_old_names(self: Any, *args: Any, **given: Any) -> None:
+        for old, new in OLD_NAMES.items():
+            if old in given and new in given:
+                raise InputError(f"give {new} only: {old} is its old name.")
+        init(self, *args, **{OLD_NAMES.get(name, name): value for name, value in given.items()})
+
+    cls.__init__ = init_with_old_names
+    for old, new in OLD_NAMES.items():
+        setattr(cls, old, property(operator.attrgetter(new)))
+    return cls
+
+
+@accept_old_names
 @dataclasses.dataclass(frozen=True)
 class Rules:
     """Who may, must and must not be acted on. Columns are those of the table of people.
 
+    The fields that name columns were called exclude, lock, last, group and worker before 0.2.0;
+    these names are still accepted.
+
+    Args:
+        exclude_column: Column of true and false: these people are not acted on.
+        exclude_ids: Ids of more people who are not acted on, or one id.
+        lock_column: Column of true and false, or of actions by name: these are acted on first.
+        lock_ids: Ids of more people who are acted on first, or one id.
+        cooldown: Rounds that must pass after an action before the next.
+        last_column: Column with the rounds since the last action; empty where there was none.
+        group_column: Column of the groups that `min_share` and `max_share` name.
+        min_share: For each group, the least share of all people acted on.
+        max_share: For each group, the largest share of all people acted on.
+        worker_column: Column of workers or regions that have a budget of their own.
+        budgets: What each of them may spend; one that is not named has no limit of its own.
+
     >>> import prefermab as pm
-    >>> rules = pm.Rules(exclude="do_not_call", cooldown=2, group="region",
-    ...                  min_share={"north": 0.3}, worker="nurse", budgets={"Ana": 5})
-    >>> rules.last
+    >>> rules = pm.Rules(exclude_column="do_not_call", cooldown=2, group_column="region",
+    ...                  min_share={"north": 0.3}, worker_column="nurse", budgets={"Ana": 5})
+    >>> rules.last_column
     'rounds_since_action'
     """
 
-    exclude: str | None = None
-    """Column of true and false: these are not acted on."""
+    exclude_column: str | None = None
     exclude_ids: Sequence[str | int] = ()
-    """Ids of more people who are not acted on, or one id."""
-    lock: str | None = None
-    """Column of true and false, or of actions by name: these are acted on first."""
+    lock_column: str | None = None
     lock_ids: Sequence[str | int] = ()
-    """Ids of more people who are acted on first, or one id."""
     cooldown: int = 0
-    """Rounds that must pass after an action before the next."""
-    last: str = "rounds_since_action"
-    """Column with the rounds since the last action; empty where there was none."""
-    group: str | None = None
-    """Column of groups, of which the shares speak."""
+    last_column: str = "rounds_since_action"
+    group_column: str | None = None
     min_share: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """For each group, the least share of all people acted on."""
     max_share: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """For each group, the largest share of all people acted on."""
-    worker: str | None = None
-    """Column of workers or regions that have a budget of their own."""
+    worker_column: str | None = None
     budgets: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    """What each of them may spend; one that is not named has no limit of its own."""
 
     def __post_init__(self) -> None:
         count(self.cooldown, "cooldown", at_least=0)
@@ -58,15 +89,15 @@ class Rules:
                 share(value, f"{name} of the group '{group}'")
         for worker, value in self.budgets.items():
             number(value, f"the budget of '{worker}'")
-        if (self.min_share or self.max_share) and self.group is None:
-            raise InputError("min_share and max_share need `group`, the column of the groups.")
-        if self.budgets and self.worker is None:
-            raise InputError("budgets need `worker`, the column of the workers or regions.")
+        if (self.min_share or self.max_share) and self.group_column is None:
+            raise InputError("min_share and max_share need `group_column`.")
+        if self.budgets and self.worker_column is None:
+            raise InputError("budgets need `worker_column`, the column of the workers or regions.")
         least = sum(self.min_share.values())
         if least > 1 + 1e-9:
             raise InputError(
-                f"the least shares of the groups ({_told(self.min_share)}) add up to {least:.0%}, "
-                "more than everyone."
+                f"the least shares of the groups ({_in_words(self.min_share)}) add up to "
+                f"{least:.0%}, more than everyone."
             )
         for group in self.min_share.keys() & self.max_share.keys():
             if self.min_share[group] > self.max_share[group]:
@@ -74,6 +105,10 @@ class Rules:
                     f"the group '{group}' must get at least {self.min_share[group]:.0%} and at "
                     f"most {self.max_share[group]:.0%} of the actions: no plan can do both."
                 )
+
+    def columns(self) -> tuple[str | None, ...]:
+        """The columns that the rules name."""
+        return tuple(getattr(self, name) for name in OLD_NAMES.values())
 
     @property
     def about_groups(self) -> bool:
@@ -83,8 +118,8 @@ class Rules:
     def named(self) -> dict[str, "Rules"]:
         """Each rule in force by its name, with the rules that are left without it."""
         without = {
-            "exclude": {"exclude": None, "exclude_ids": ()},
-            "lock": {"lock": None, "lock_ids": ()},
+            "exclude": {"exclude_column": None, "exclude_ids": ()},
+            "lock": {"lock_column": None, "lock_ids": ()},
             "cooldown": {"cooldown": 0},
             "min_share": {"min_share": {}},
             "max_share": {"max_share": {}},
@@ -97,15 +132,15 @@ class Rules:
         }
 
 
-def _told(shares: Mapping[str, float]) -> str:
+def _in_words(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{group} {value:.0%}" for group, value in shares.items())
 
 
 IN, OUT, EXCLUDED, RESTING = range(4)
-"""Why somebody may (IN) or may not be acted on: opted out, excluded, in cooldown."""
+"""Whether somebody may be acted on (IN), or why not: opted out, excluded, in cooldown."""
 
 ANY = -1
-"""Locked in, whatever the action."""
+"""Locked in; the action is left open."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,12 +164,12 @@ class Limits:
         return self.standing == IN
 
 
-def apply(
+def apply_rules(
     rules: Rules, model: Model, roster: Participants, frame: pl.DataFrame, where: str
 ) -> Limits:
     """Reads the rules' columns; rules that contradict each other for somebody are refused."""
     stands = standing(rules, roster, frame, where)
-    locked = locks(rules, model, roster, frame, where)
+    locked = locked_rows(rules, model, roster, frame, where)
     against = np.flatnonzero((locked != 0) & (stands != IN))
     if against.size:
         row = int(against[0])
@@ -143,48 +178,58 @@ def apply(
             f"{where}: {row_in(where, row)} (id {roster.ids[row]}) is locked in but "
             f"{why[int(stands[row])]}: take one of the two rules away."
         )
-    group, groups = codes(frame, rules.group, where)
-    worker, workers = codes(frame, rules.worker, where)
+    group, groups = label_codes(frame, rules.group_column, where)
+    worker, workers = label_codes(frame, rules.worker_column, where)
     return Limits(
         standing=stands,
         locked=locked,
         group=group,
-        min_share=table(rules.min_share, groups, 0.0, "group", f"'{rules.group}'"),
-        max_share=table(rules.max_share, groups, 1.0, "group", f"'{rules.group}'"),
         worker=worker,
-        budgets=table(rules.budgets, workers, np.inf, "worker", f"'{rules.worker}'"),
         group_names=groups,
         worker_names=workers,
+        **limits_by_label(rules, groups, workers),
     )
+
+
+def limits_by_label(
+    rules: Rules, groups: tuple[str, ...], workers: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """The shares of each group and the budget of each worker, as `Limits` has them."""
+    by_group, by_worker = ("group", rules.group_column), ("worker", rules.worker_column)
+    return {
+        "min_share": _per_label(rules.min_share, groups, 0.0, *by_group),
+        "max_share": _per_label(rules.max_share, groups, 1.0, *by_group),
+        "budgets": _per_label(rules.budgets, workers, np.inf, *by_worker),
+    }
 
 
 def standing(rules: Rules, roster: Participants, frame: pl.DataFrame, where: str) -> np.ndarray:
     """Who may be acted on, and why others may not: IN, OUT, EXCLUDED or RESTING for each row."""
-    excluded = named(roster, rules.exclude_ids, "exclude_ids", where)
-    if rules.exclude is not None:
-        given = column(frame, rules.exclude, where)
+    excluded = rows_with_ids(roster, rules.exclude_ids, "exclude_ids", where)
+    if rules.exclude_column is not None:
+        given = column(frame, rules.exclude_column, where)
         excluded |= as_flags(given, where, unknown=False).to_numpy()
     resting = np.zeros(roster.size, bool)
     if rules.cooldown:
-        since = as_numbers(column(frame, rules.last, where), where)
+        since = as_numbers(column(frame, rules.last_column, where), where)
         if (since < 0).any():
             row = first_row(since < 0)
             raise InputError(
-                f"{where}: the column '{rules.last}' must hold rounds since the last action, but "
-                f"{row_in(where, row)} holds {since[row]:g}."
+                f"{where}: the column '{rules.last_column}' must hold rounds since the last "
+                f"action, but {row_in(where, row)} holds {since[row]:g}."
             )
         resting = (since <= rules.cooldown).fill_null(False).to_numpy()
     return np.select([~roster.opt_in, excluded, resting], [OUT, EXCLUDED, RESTING], IN)
 
 
-def locks(
+def locked_rows(
     rules: Rules, model: Model, roster: Participants, frame: pl.DataFrame, where: str
 ) -> np.ndarray:
     """The action that each person must get."""
-    locked = np.where(named(roster, rules.lock_ids, "lock_ids", where), ANY, 0)
-    if rules.lock is None:
+    locked = np.where(rows_with_ids(roster, rules.lock_ids, "lock_ids", where), ANY, 0)
+    if rules.lock_column is None:
         return locked
-    given = column(frame, rules.lock, where)
+    given = column(frame, rules.lock_column, where)
     text = given.cast(pl.String).str.strip_chars().str.to_lowercase()
     actions = {name.lower(): place for place, name in enumerate(model.action_names)}
     words = {**dict.fromkeys(TRUE, ANY), **dict.fromkeys(FALSE, 0), "": 0, **actions}
@@ -192,14 +237,16 @@ def locks(
     if strange.any():
         row = first_row(strange)
         raise InputError(
-            f"{where}: the column '{rules.lock}' must hold true, false or an action of "
+            f"{where}: the column '{rules.lock_column}' must hold true, false or an action of "
             f"{', '.join(model.action_names)}, but {row_in(where, row)} holds '{given[row]}'."
         )
-    told = text.replace_strict(words, default=0, return_dtype=pl.Int32).fill_null(0).to_numpy()
-    return np.where(told != 0, told, locked)
+    given = text.replace_strict(words, default=0, return_dtype=pl.Int32).fill_null(0).to_numpy()
+    return np.where(given != 0, given, locked)
 
 
-def named(roster: Participants, ids: Iterable[str | int], rule: str, where: str) -> np.ndarray:
+def rows_with_ids(
+    roster: Participants, ids: Iterable[str | int], rule: str, where: str
+) -> np.ndarray:
     """Which rows have one of these ids."""
     wanted = [str(one) for one in ids]
     if not wanted:
@@ -211,8 +258,10 @@ def named(roster: Participants, ids: Iterable[str | int], rule: str, where: str)
     return text.is_in(wanted).to_numpy()
 
 
-def codes(frame: pl.DataFrame, name: str | None, where: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A column of labels as numbers, and the labels; somebody without a label is of none."""
+def label_codes(
+    frame: pl.DataFrame, name: str | None, where: str
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """A column of labels as numbers, and the labels; -1 for somebody without a label."""
     if name is None:
         return np.full(frame.height, -1), ()
     text = column(frame, name, where).cast(pl.String).str.strip_chars()
@@ -222,21 +271,24 @@ def codes(frame: pl.DataFrame, name: str | None, where: str) -> tuple[np.ndarray
     return found.to_numpy(), labels
 
 
-def table(
-    given: Mapping[str, float], labels: tuple[str, ...], default: float, kind: str, where: str
+def _per_label(
+    given: Mapping[str, float],
+    labels: tuple[str, ...],
+    default: float,
+    kind: str,
+    column_name: str | None,
 ) -> np.ndarray:
     """A number for each label."""
-    for label in given:
-        if str(label) not in labels:
-            raise unknown(f"{kind} of the column {where}", str(label), labels)
-    told = {str(label): value for label, value in given.items()}
-    return np.array([told.get(label, default) for label in labels], float)
+    numbers = {str(label): value for label, value in given.items()}
+    for label in numbers:
+        if label not in labels:
+            raise unknown(f"{kind} of the column '{column_name}'", label, labels)
+    return np.array([numbers.get(label, default) for label in labels], float)
 
 
 def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
-    """Columns of a table that neither the model nor a rule looks at."""
-    looked_at = {"id", "state", "opt_in", *source_columns(model.feature_names)}
-    looked_at |= {f"cost_{action}" for action in model.action_names}
-    named = (rules.exclude, rules.lock, rules.group, rules.worker, rules.last)
-    looked_at |= {name.strip().lower() for name in named if name}
-    return [name for name in columns if name not in looked_at and name.lower() not in looked_at]
+    """Columns of a table that neither the model nor a rule uses."""
+    used = {"id", "state", "opt_in", *source_columns(model.feature_names)}
+    used |= {f"cost_{action}" for action in model.action_names}
+    used |= {name.strip().lower() for name in rules.columns() if name}
+    return [name for name in columns if name not in used and name.lower() not in used]

@@ -1,9 +1,10 @@
 """What a network says of people: the price of a round, and what each action would gain.
 
-Everyone goes through the network in pieces of a few sizes, so that any number of people needs
-little memory and little compiling.
+People go through the network in batches of a few sizes, so that any number of people needs little
+memory and little compiling.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from prefermab.amounts import Units, exact_amounts
 from prefermab.arms import Observation, hide_opted_out
 from prefermab.model import Model
 from prefermab.policies.learned import CHUNK, Judged, Learned, sample
@@ -21,28 +23,65 @@ PROBES = 4
 """Prices that are tried in search of a person's own."""
 
 
-@eqx.filter_jit
-def judge(policy: Learned, seen: Observation) -> Judged:
-    """The price of a round, and what each action would gain."""
-    return policy.judge(seen)
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """The price of a round, and what each action would gain for each person at it; -inf where an
+    action must not be taken."""
+
+    price: float
+    gains: np.ndarray
 
 
-def observation(policy: Learned, roster: Roster, may: np.ndarray, budget: float) -> Observation:
-    """The round as a policy sees it. Where others do not matter to a person's gain, people who are
-    out fill it up to one of a few sizes, so that little is compiled."""
+def score(
+    model: Model, roster: Roster, may: np.ndarray, budget: float, everyone: bool = False
+) -> Scored:
+    """Asks the model. With `everyone`, also for those who may not be acted on."""
+    if by_increments(model, roster.size):
+        price = sample_price(model, *sampled_people(roster, may), budget, roster.size)
+        return Scored(price, positive(gains_at(model, roster.states, roster.features, price)))
+    judged = _judge(model.policy, observation(model.policy, roster, may, budget))
+    gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
+    if everyone and not may.all():
+        out = ~may
+        gains[out] = useful_gains(model, roster.states[out], roster.features[out], price)
+    return Scored(price, gains)
+
+
+def by_increments(model: Model, people: int) -> bool:
+    """Whether there are so many people that a table is planned as a folder is."""
+    return model.policy.gains_are_rewards and people > CHUNK
+
+
+def settle(
+    model: Model, roster: Roster, scores: Scored, may: np.ndarray, budget: float, paid: int
+) -> np.ndarray:
+    """Actions by the policy's own way to choose, where `paid` units of the budget are spent."""
+    seen = observation(model.policy, roster, may, budget, paid)
+    gains = np.zeros((seen.n_arms, scores.gains.shape[1]), np.float32)
+    gains[: roster.size] = scores.gains
+    judged = Judged(jnp.asarray(scores.price, jnp.float32), jnp.asarray(gains))
+    return np.asarray(_settle(model.policy, judged, seen))[: roster.size]
+
+
+def observation(
+    policy: Learned, roster: Roster, may: np.ndarray, budget: float, paid: int = 0
+) -> Observation:
+    """The round as a policy sees it, where `paid` units of the budget are spent. Where one person's
+    gain does not depend on others, people who are out fill it up to one of a few sizes, so that
+    little is compiled."""
     arrays = [roster.states, roster.features, may, roster.costs]
     if policy.gains_are_rewards and roster.size <= CHUNK:
         arrays = [padded(array) for array in arrays]
-    return _observation(*arrays, budget)
+    return _observation(*arrays, budget, paid)
 
 
-def some_of(roster: Roster, may: np.ndarray) -> list[np.ndarray]:
+def sampled_people(roster: Roster, may: np.ndarray) -> list[np.ndarray]:
     """States, features, who may be acted on and costs, of a sample."""
     rows = sample(roster.size)
     return [given[rows] for given in (roster.states, roster.features, may, roster.costs)]
 
 
-def price_of(
+def sample_price(
     model: Model,
     states: np.ndarray,
     features: np.ndarray,
@@ -53,10 +92,10 @@ def price_of(
 ) -> float:
     """The price at which a sample of so many `people` spends its part of the budget."""
     part = budget * (len(states) / people)
-    return float(judge(model.policy, _observation(states, features, may, costs, part)).price)
+    return float(_judge(model.policy, _observation(states, features, may, costs, part)).price)
 
 
-def gains_of(
+def gains_at(
     model: Model,
     states: np.ndarray,
     features: np.ndarray,
@@ -65,24 +104,24 @@ def gains_of(
 ) -> np.ndarray:
     """What each action would gain, for every person at a price of their own.
 
-    A piece of another size may round otherwise. `wide` keeps to one size, so that people may be
-    cut into pieces anyhow and get the same numbers; more than `CHUNK` people do unless told.
+    A batch of another size may round differently. `wide` keeps to one size, so that people get the
+    same numbers however they are divided; by default more than `CHUNK` people do.
     """
     size = len(states)
     least = CHUNK if (size > CHUNK if wide is None else wide) else 0
     prices = np.broadcast_to(np.asarray(prices, np.float32), (size,))
     found = np.empty((size, len(model.action_names)), np.float32)
-    for rows in pieces(size):
+    for rows in batches(size):
         part = [padded(array[rows], least) for array in (states, features, prices)]
         found[rows] = np.asarray(_gains(model.policy, *part))[: rows.stop - rows.start]
     return found
 
 
-def pieces(size: int) -> Iterator[slice]:
-    """Rows in pieces of at most `CHUNK`.
+def batches(size: int) -> Iterator[slice]:
+    """Rows in batches of at most `CHUNK`.
 
-    >>> from prefermab.programme.planning.scoring import pieces
-    >>> list(pieces(70000))
+    >>> from prefermab.programme.planning.scoring import batches
+    >>> list(batches(70000))
     [slice(0, 65536, None), slice(65536, 70000, None)]
     """
     for start in range(0, size, CHUNK):
@@ -90,7 +129,7 @@ def pieces(size: int) -> Iterator[slice]:
 
 
 def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
-    """The rows and zeros up to the next of a few sizes, at least `least`.
+    """The rows, and zeros up to the next of a few sizes, at least `least`.
 
     >>> import numpy as np
     >>> from prefermab.programme.planning.scoring import padded
@@ -105,24 +144,38 @@ def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
 def useful_gains(
     model: Model, states: np.ndarray, features: np.ndarray, price: float
 ) -> np.ndarray:
-    """What each action would gain, -inf where it is worth nothing at all."""
-    gains = gains_of(model, states, features, price)
+    """What each action would gain, -inf where it is worth nothing even if it is free."""
+    gains = gains_at(model, states, features, price)
     if model.policy.gains_are_rewards:
-        gains = np.where(gains_of(model, states, features, 0.0) > 0, gains, -np.inf)
+        gains = np.where(gains_at(model, states, features, 0.0) > 0, gains, -np.inf)
     gains[:, 0] = 0.0
     return gains
 
 
 def positive(gains: np.ndarray) -> np.ndarray:
-    """Gains, -inf where an action is worth nothing at the going price."""
+    """Gains, -inf where an action is worth nothing at the present price."""
     found = np.where(gains > 0, gains, np.float32(-np.inf))
     found[:, 0] = 0.0
     return found
 
 
+def locked_actions(scores: Scored, costs: np.ndarray, locked: np.ndarray) -> np.ndarray:
+    """The actions of those who are locked in: the best at the present price where it is open."""
+    net = (scores.gains - scores.price * costs)[:, 1:]
+    cheapest = costs[:, 1:].argmin(axis=1)
+    best = np.where(np.isneginf(net).all(axis=1), cheapest, net.argmax(axis=1)) + 1
+    return np.where(locked == ANY, best, locked)
+
+
+def best_actions(scores: Scored, costs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+    """What somebody gets, or, of those who get nothing, what would be best for them."""
+    net = (scores.gains - scores.price * costs)[:, 1:]
+    return np.where(actions > 0, actions, net.argmax(axis=1) + 1)
+
+
 def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) -> np.ndarray | None:
     """The highest price at which each person would still be acted on, 0 where at none, found from
-    what their actions gain at the going price.
+    what their actions gain at the present price.
 
     None for a recipe whose network has no such price.
     """
@@ -132,7 +185,7 @@ def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) ->
     costs = np.maximum(roster.costs[:, 1:], 1e-9)
 
     def net(prices: np.ndarray) -> np.ndarray:
-        found = gains_of(model, roster.states, roster.features, prices)[:, 1:]
+        found = gains_at(model, roster.states, roster.features, prices)[:, 1:]
         return (found - prices[:, None] * costs).max(axis=1)
 
     first = (gains[:, 1:] - price * costs).max(axis=1)
@@ -148,7 +201,7 @@ def crossing(
     highest: float,
 ) -> np.ndarray:
     """Where several falling functions cross 0 in [0, highest], by secants, all at once. `slope` is
-    a guess that is used where two points are too close to tell.
+    a guess that is used where two points are too close to each other.
 
     >>> import numpy as np
     >>> from prefermab.programme.planning.scoring import crossing
@@ -169,42 +222,32 @@ def crossing(
 
 
 def _observation(
-    states: np.ndarray, features: np.ndarray, may: np.ndarray, costs: np.ndarray, budget: float
+    states: np.ndarray,
+    features: np.ndarray,
+    may: np.ndarray,
+    costs: np.ndarray,
+    budget: float,
+    paid: int = 0,
 ) -> Observation:
-    present, paid = jnp.asarray(may), jnp.asarray(costs)
+    present, amounts = jnp.asarray(may), exact_amounts(costs, budget, paid)
     state, seen = hide_opted_out(present, jnp.asarray(states), jnp.asarray(features))
-    limit = jnp.asarray(budget, jnp.float32)
-    return Observation(state, seen, present, paid, limit, jnp.zeros((), int))
+    left = budget - Units.of(budget).amount(paid)
+    return Observation(
+        state, seen, present, jnp.asarray(costs, jnp.float32), jnp.asarray(left, jnp.float32),
+        jnp.zeros((), int), amounts,
+    )  # fmt: skip
+
+
+@eqx.filter_jit
+def _judge(policy: Learned, seen: Observation) -> Judged:
+    return policy.judge(seen)
+
+
+@eqx.filter_jit
+def _settle(policy: Learned, judged: Judged, seen: Observation):
+    return policy.settle(judged, seen)
 
 
 @eqx.filter_jit
 def _gains(policy: Learned, state, features, price):
     return jax.vmap(policy.gain)(state, features, price)
-
-
-def locked_actions(
-    gains: np.ndarray, costs: np.ndarray, price: float, locked: np.ndarray
-) -> np.ndarray:
-    """The actions of those who are locked in: the best at the going price where it is open."""
-    net = (gains - price * costs)[:, 1:]
-    cheapest = costs[:, 1:].argmin(axis=1)
-    best = np.where(np.isneginf(net).all(axis=1), cheapest, net.argmax(axis=1)) + 1
-    return np.where(locked == ANY, best, locked)
-
-
-def best_actions(
-    gains: np.ndarray, costs: np.ndarray, price: float, actions: np.ndarray
-) -> np.ndarray:
-    """What somebody gets, or, of those who get nothing, what would be best for them."""
-    return np.where(actions > 0, actions, (gains - price * costs)[:, 1:].argmax(axis=1) + 1)
-
-
-def paid(actions: np.ndarray, costs: np.ndarray) -> float:
-    """What a choice costs."""
-    return float(costs[np.arange(len(actions)), actions].astype(float).sum())
-
-
-def units(actions: np.ndarray, costs: np.ndarray, unit: float) -> float:
-    """What a choice costs, each in whole units, so that the sum does not depend on its order."""
-    cost = costs[np.arange(len(actions)), actions].astype(float)
-    return float((np.round(cost / unit) * unit).sum())

@@ -162,8 +162,8 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
     rounds = [(now - last).alias(since), (now - pl.Series(seen, dtype=pl.Int64)).alias(SINCE_SEEN)]
     if since in known.columns:
         raise InputError(
-            f"rules.last names '{since}', a column of the people's table; the programme counts the "
-            "rounds since the last action itself, so name another."
+            f"rules.last_column names '{since}', a column of the people's table; the programme "
+            "counts the rounds since the last action itself, so name another."
         )
     columns = [pl.Series("id", ids, dtype=id_type(sql)), state_names(model, states)]
     return pl.DataFrame([*columns, *rounds, *known.get_columns()])

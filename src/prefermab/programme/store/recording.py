@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.budget import limit_of
+from prefermab.amounts import fits, total
 from prefermab.errors import InputError, unknown
 from prefermab.programme.columns import as_flags, as_labels, column
 from prefermab.programme.store import queries
@@ -96,8 +96,9 @@ def read_done(
         done = _with_costs(model, plan, pl.DataFrame([ids, names, reached]))
     done = done.filter(pl.col("action") != passive)
     done = done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED)
-    spent, budget = done["cost"].sum(), plan.asked["budget"]
-    if spent > limit_of(budget) and not over_budget:
+    budget = plan.asked["budget"]
+    if not fits(done["cost"], budget) and not over_budget:
+        spent = total(done["cost"])
         raise InputError(
             f"{where}: these actions cost {spent:g}, more than the budget of {budget:g} of round "
             f"{plan.round}; add over_budget=True (--over-budget) if that is what happened."

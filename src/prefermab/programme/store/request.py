@@ -12,7 +12,7 @@ import polars as pl
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
 from prefermab.programme.planning.roster import Participants
-from prefermab.programme.planning.rules import IN, Rules, apply, standing
+from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import SINCE_ACTION, difference, pack, unpack
 from prefermab.programme.store.models import Planner, software_versions
@@ -62,7 +62,7 @@ class PlanRequest:
     @property
     def since_column(self) -> str:
         """The column in which the rules look for the rounds since the last action."""
-        return SINCE_ACTION if self.rules is None else self.rules.last
+        return SINCE_ACTION if self.rules is None else self.rules.last_column
 
     def check_rules(self, model: Planner, people: pl.DataFrame, where: str) -> None:
         """Raises if rules name columns, ids or groups that do not exist.
@@ -70,7 +70,7 @@ class PlanRequest:
         A model of your own reads rules in its own way, and checks them itself.
         """
         if self.rules is not None and isinstance(model, Model):
-            apply(self.rules, model, _participants(people), people, where)
+            apply_rules(self.rules, model, _participants(people), people, where)
 
     def selectable(self, people: pl.DataFrame, where: str) -> pl.Series:
         """Who can be chosen by a plan: not those who opted out, are excluded or in cooldown.

@@ -1,0 +1,324 @@
+"""Exact amounts: costs and budgets as whole numbers of a decimal unit.
+
+Seven times 0.1 is within 0.7, and 16,777,216 and 1 together are not within 16,777,216; binary
+fractions get the first wrong and single precision the second. So an amount is read as the shortest
+decimal number that its binary form stands for, as it is printed, and counted in whole units of a
+power of ten: the smallest in which 18 digits hold the budget. A cost that is finer is rounded up,
+so that nothing is overspent.
+
+Plans count in 64-bit integers (`Units`). JAX has 32 bits unless told otherwise, so there a number
+has two parts of nine digits each (`Digits`).
+"""
+
+import dataclasses
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+LIMIT = 10**18
+"""No budget has as many units."""
+
+TOO_MUCH = 2 * LIMIT
+"""The units of a cost that no budget can pay."""
+
+BASE = 10**9
+"""The high part of `Digits` counts this many units."""
+
+BLOCK = 64
+"""Numbers that are added up at once."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Units:
+    """Whole units of 10 to the power of minus `decimals`.
+
+    >>> from prefermab.amounts import Units
+    >>> units = Units.of(700.0)
+    >>> units.decimals, units.of_costs([0.1, 250]), units.of_budget(700.0)
+    (15, array([   100000000000000, 250000000000000000]), 700000000000000000)
+    """
+
+    decimals: int
+
+    @classmethod
+    def of(cls, budget: float) -> "Units":
+        """The smallest unit in which 18 digits hold the budget."""
+        return cls(min(17 - math.floor(math.log10(budget)), 300) if budget > 0 else 0)
+
+    def of_costs(self, costs: Any) -> np.ndarray:
+        """Costs in units, rounded up; `TOO_MUCH` where 18 digits do not hold one."""
+        given = np.asarray(costs, float)
+        if given.ndim == 2 and len(given) > 1 and (given == given[:1]).all():
+            return np.broadcast_to(self.of_costs(given[:1]), given.shape)
+        amounts, where = np.unique(given, return_inverse=True)
+        digits, places = read_decimals(amounts)
+        shift = self.decimals - places
+        fine, coarse = 10 ** np.clip(shift, 0, 18), 10 ** np.clip(-shift, 0, 18)
+        with np.errstate(over="ignore"):
+            held = amounts * 10.0**self.decimals < LIMIT
+        units = np.where(held, np.where(shift < 0, -(-digits // coarse), digits * fine), TOO_MUCH)
+        return np.where(digits == 0, 0, units)[where].reshape(given.shape)
+
+    def of_budget(self, budget: float) -> int:
+        """A budget in units, rounded down."""
+        return math.floor(_decimal(budget).scaleb(self.decimals))
+
+    def amount(self, units: int) -> float:
+        """So many units as the nearest floating-point number."""
+        return float(Decimal(int(units)).scaleb(-self.decimals))
+
+
+def add_up(units: np.ndarray) -> int:
+    """The sum of some units, however large.
+
+    >>> import numpy as np
+    >>> from prefermab.amounts import add_up
+    >>> add_up(np.full(10, 10**18))
+    10000000000000000000
+    """
+    return (int((units >> 30).sum()) << 30) + int((units & (2**30 - 1)).sum())
+
+
+def fits(costs: Any, budget: float) -> bool:
+    """Whether some costs together are within a budget.
+
+    >>> from prefermab.amounts import fits
+    >>> fits([0.1] * 7, 0.7), fits([16_777_216.0, 1.0], 16_777_216.0)
+    (True, False)
+    """
+    return _total(costs) <= Fraction(_decimal(budget))
+
+
+def total(costs: Any) -> float:
+    """The sum of some amounts, exact before it becomes a floating-point number.
+
+    >>> from prefermab.amounts import total
+    >>> total([0.1] * 3), 0.1 + 0.1 + 0.1
+    (0.3, 0.30000000000000004)
+    """
+    return float(_total(costs))
+
+
+def remaining(budget: float, costs: Any) -> float:
+    """What some costs leave of a budget.
+
+    >>> from prefermab.amounts import remaining
+    >>> remaining(1.0, [0.1] * 7), 1.0 - 0.7
+    (0.3, 0.30000000000000004)
+    """
+    return float(Fraction(_decimal(budget)) - _total(costs))
+
+
+def _total(costs: Any) -> Fraction:
+    amounts, times = np.unique(np.asarray(costs, float), return_counts=True)
+    pairs = zip(amounts.tolist(), times.tolist(), strict=True)
+    return sum((Fraction(_decimal(amount)) * number for amount, number in pairs), Fraction(0))
+
+
+def read_decimals(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Digits and decimal places of amounts: digits / 10**places is the shortest decimal number
+    that gives the amount. One of single precision is read as such.
+
+    >>> import numpy as np
+    >>> from prefermab.amounts import read_decimals
+    >>> digits, places = read_decimals(np.array([7.0, 0.25, np.float32(0.1)]))
+    >>> digits.tolist(), places.tolist()
+    ([7, 25, 1], [0, 2, 1])
+    """
+    digits, places = np.zeros(len(amounts), np.int64), np.zeros(len(amounts), np.int64)
+    single = amounts.astype(np.float32)
+    open = np.ones(len(amounts), bool)
+    # A decimal number of 15 digits survives double precision, one of 9 single precision: the
+    # smallest number of places that leads back to the amount is the one.
+    for largest, kind in ((1e15, np.float64), (1e9, np.float32)):
+        given = amounts if kind is np.float64 else single
+        open &= given == amounts
+        for place in range(16):
+            found = np.rint(amounts * 10.0**place)
+            right = open & (found < largest) & ((found / 10.0**place).astype(kind) == given)
+            digits[right], places[right] = found[right], place
+            open &= ~right
+        open = (digits == 0) & (amounts > 0)
+    for row in np.flatnonzero(open):
+        _, figures, exponent = _decimal(amounts[row]).as_tuple()
+        digits[row], places[row] = int("".join(map(str, figures))), -int(exponent)
+    return digits, places
+
+
+def _decimal(amount: float) -> Decimal:
+    """The shortest decimal number that gives an amount."""
+    double, single = Decimal(repr(float(amount))), np.float32(amount)
+    if len(double.as_tuple().digits) > 15 and float(single) == float(amount):
+        return Decimal(str(single))
+    return double
+
+
+def as_single(budget: float) -> Float[Array, ""]:
+    """A budget in single precision, not read as more than it is.
+
+    >>> from prefermab.amounts import as_single
+    >>> float(as_single(16_777_219.0)), round(float(as_single(0.1)), 8)
+    (16777218.0, 0.1)
+    """
+    with np.errstate(over="ignore"):
+        single = np.float32(budget)
+    if Decimal(str(single)) > _decimal(budget):
+        single = np.nextafter(single, np.float32(0))
+    return jnp.asarray(single)
+
+
+class Digits(eqx.Module):
+    """Whole numbers of up to 18 digits in two parts of nine; larger ones count as 10**18."""
+
+    high: Int[Array, "*shape"]
+    low: Int[Array, "*shape"]
+
+    def __add__(self, other: "Digits") -> "Digits":
+        low = self.low + other.low
+        carry = (low >= BASE).astype(jnp.int32)
+        return Digits(jnp.minimum(self.high + other.high + carry, BASE), low - carry * BASE)
+
+    def __sub__(self, other: "Digits") -> "Digits":
+        low = self.low - other.low
+        borrow = (low < 0).astype(jnp.int32)
+        return Digits(self.high - other.high - borrow, low + borrow * BASE)
+
+    def __le__(self, other: "Digits") -> Bool[Array, "..."]:
+        return (self.high < other.high) | ((self.high == other.high) & (self.low <= other.low))
+
+    def __getitem__(self, index: Any) -> "Digits":
+        return Digits(self.high[index], self.low[index])
+
+    def where(self, condition: Bool[Array, "..."]) -> "Digits":
+        """The same numbers where a condition holds, else 0."""
+        return Digits(jnp.where(condition, self.high, 0), jnp.where(condition, self.low, 0))
+
+    def cumsum(self) -> "Digits":
+        """Sums of all numbers up to each along the only axis."""
+        if len(self.high) <= BLOCK:
+            return jax.lax.associative_scan(lambda one, other: one + other, self)
+        rows = self._in_rows()
+        nothing = rows[:, 0].where(jnp.zeros((), bool))
+        total, sums = jax.lax.scan(
+            lambda before, now: (before + now,) * 2, nothing, jax.tree.map(jnp.transpose, rows)
+        )
+        before = jax.tree.map(lambda part: jnp.pad(part[:-1], (1, 0)), total.cumsum())
+        sums = jax.tree.map(jnp.transpose, sums) + before[:, None]
+        return jax.tree.map(lambda part: part.ravel()[: len(self.high)], sums)
+
+    def sum(self) -> "Digits":
+        """The sum along the only axis."""
+        numbers = self
+        if len(self.high) > BLOCK:
+            rows = jax.tree.map(jnp.transpose, self._in_rows())
+            nothing = rows[0].where(jnp.zeros((), bool))
+            numbers, _ = jax.lax.scan(lambda sums, row: (sums + row, None), nothing, rows)
+        while (size := len(numbers.high)) > 1:
+            numbers = jax.tree.map(lambda part: jnp.pad(part, (0, part.size % 2)), numbers)
+            numbers = numbers[: (size + 1) // 2] + numbers[(size + 1) // 2 :]
+        return numbers[0]
+
+    def _in_rows(self) -> "Digits":
+        """Long vectors are added up row by row: so little is compiled."""
+        size = len(self.high)
+        columns = math.isqrt(size)
+        fill = -size % columns
+        return jax.tree.map(lambda part: jnp.pad(part, (0, fill)).reshape(-1, columns), self)
+
+
+class Amounts(eqx.Module):
+    """The costs of a round and its budget in the same units."""
+
+    costs: Digits
+    budget: Digits
+
+
+def exact_amounts(costs: np.ndarray, budget: float, paid: int = 0) -> Amounts:
+    """Costs (arm, action) and a budget as they were given, in double precision; so many `paid`
+    units of the budget are spent already.
+
+    >>> import numpy as np
+    >>> from prefermab.amounts import exact_amounts
+    >>> exact_amounts(np.array([[0.0, 16_777_217.0]]), 16_777_217.5).costs.high
+    Array([[        0, 167772170]], dtype=int32)
+    """
+    units = Units.of(budget)
+    parts = np.divmod(np.minimum(units.of_costs(costs), LIMIT), BASE)
+    left = divmod(max(units.of_budget(budget) - paid, 0), BASE)
+    whole = lambda array: jnp.asarray(array, jnp.int32)  # noqa: E731
+    return Amounts(Digits(*map(whole, parts)), Digits(*map(whole, left)))
+
+
+def read_amounts(costs: Float[Array, "arm act"], budget: Float[Array, ""]) -> Amounts:
+    """Costs and a budget of single precision, as they are met in compiled code.
+
+    A whole number below 2**31 is taken as it is, any other number as the shortest decimal one of
+    about seven digits that gives it; where there is none, a cost is rounded up and the budget
+    down, by less than a millionth.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.amounts import read_amounts
+    >>> amounts = read_amounts(jnp.array([[0.0, 0.1]]), jnp.array(0.7))
+    >>> tenth = amounts.costs[0, 1]
+    >>> bool(tenth + tenth + tenth <= amounts.budget), amounts.budget.high
+    (True, Array(70000000, dtype=int32))
+    """
+    digits, places = _read_single(budget, up=False)
+    size = jnp.sum(digits >= _POWERS)
+    unit = 17 - size + places
+    paid, fine = _read_single(costs, up=True)
+    parts = _scaled(paid, unit - fine)
+    too_much = costs > budget
+    high = jnp.where(too_much, BASE, parts.high)
+    return Amounts(Digits(high, jnp.where(too_much, 0, parts.low)), _scaled(digits, unit - places))
+
+
+_POWERS = 10 ** np.arange(10, dtype=np.int32)
+_TENS = np.float32(10.0) ** np.arange(38, dtype=np.float32)
+"""Powers of ten in single precision, exact up to 10**10."""
+
+
+def _times_ten_to(
+    amounts: Float[Array, "*shape"], power: Int[Array, "*shape"]
+) -> Float[Array, "*shape"]:
+    ten = jnp.asarray(_TENS)[jnp.abs(power)]
+    return jnp.where(power < 0, amounts / ten, amounts * ten)
+
+
+def _read_single(
+    amounts: Float[Array, "*shape"], up: bool
+) -> tuple[Int[Array, "*shape"], Int[Array, "*shape"]]:
+    """Digits and decimal places."""
+    size = jnp.floor(jnp.log10(jnp.where(amounts > 0, amounts, 1.0))).astype(jnp.int32) + 1
+    # For an amount that no short decimal number gives: one of eight digits above it, or below.
+    places = jnp.clip(8 - size, -37, 37)
+    scaled = _times_ten_to(amounts, places)
+    digits = jnp.floor(scaled * (1 + 3e-7)) + 1 if up else jnp.floor(scaled * (1 - 3e-7))
+    # Seven digits may come out one too low or too high; six do not.
+    for figures, beside in ((7, 1), (7, -1), (7, 0), (6, 0)):
+        power = jnp.clip(figures - size, -10, 10)
+        found = jnp.round(_times_ten_to(amounts, power)) + beside
+        right = (_times_ten_to(found, -power) == amounts) & (found > 0) & (found <= 2**24)
+        digits, places = jnp.where(right, found, digits), jnp.where(right, power, places)
+    whole = (amounts == jnp.floor(amounts)) & (amounts < 2.0**31)
+    as_it_is = jnp.where(whole, amounts, 0.0).astype(jnp.int32)
+    digits = jnp.where(whole, as_it_is, digits.astype(jnp.int32))
+    return digits, jnp.where(whole, 0, places).astype(jnp.int32)
+
+
+def _scaled(digits: Int[Array, "*shape"], power: Int[Array, "*shape"]) -> Digits:
+    """Whole numbers times ten to a power, rounded up where it is negative."""
+    powers = jnp.asarray(_POWERS)
+    coarse = powers[jnp.clip(-power, 0, 9)]
+    digits = jnp.where(power < 0, digits // coarse + (digits % coarse > 0), digits)
+    cut = powers[jnp.clip(9 - power, 0, 9)]
+    low = digits % cut * powers[jnp.clip(power, 0, 9)]
+    high = digits // cut * powers[jnp.clip(power - 9, 0, 9)]
+    return Digits(jnp.where(power < 0, 0, high), jnp.where(power < 0, digits, low))
