@@ -40,7 +40,7 @@ class Sentinel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """What rows show beside transitions."""
+    """What rows show in addition to transitions."""
 
     changing: dict[str, int]
     """Columns that change within a person, and the number of people they change within."""

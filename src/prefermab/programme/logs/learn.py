@@ -158,7 +158,7 @@ def learn(
         time: Column of whole numbers or dates.
         state: Column of the person's state in that round.
         action: Column of what was done in that round; it leads to the next round's state.
-        features: Columns that people are told apart by; all other columns if left out, none if
+        features: Columns that describe people; all other columns if left out, none if
             empty.
         costs: The cost of each action, by action or in the order of their names; the one that costs
             0 is the passive one. Left out, `passive` (or the action 0) costs 0 and the others 1.

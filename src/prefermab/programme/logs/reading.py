@@ -167,12 +167,23 @@ def read_log(
     rows = _number_labels(rows, labels)
     _check_available(rows.frame, labels, where)
     known = cast_columns(others, columns, rows.frame["row"], where)
+    return _assemble(where, labels, rows, known, columns, roles)
+
+
+def _assemble(
+    where: str,
+    labels: Labels,
+    rows: Rows,
+    known: pl.DataFrame,
+    columns: list[Column],
+    roles: Mapping[str, pl.Series],
+) -> Log:
+    """The log of checked rows; `known` are the feature columns in their order."""
     profiles = find_profiles(known, rows.frame["person"], columns)
     frame = rows.frame.with_columns(profile=profiles.by_row)
     seen = _find_transitions(frame)
     transitions = Transitions.from_rows(seen.filter("available"))
     _check_learnable(transitions, labels, where)
-    state_column = roles["state"].name
     return Log(
         where=where,
         labels=labels,
@@ -185,7 +196,7 @@ def read_log(
         spent=_mean_spending(frame, labels),
         earned=float(labels.rewards[frame["state"].drop_nulls().to_numpy()].mean()),
         found=_count(rows, roles["time"].name, len(seen) - len(transitions)),
-        diagnostics=diagnose(frame, known, columns, profiles, labels, state_column),
+        diagnostics=diagnose(frame, known, columns, profiles, labels, roles["state"].name),
     )
 
 

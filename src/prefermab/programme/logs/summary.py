@@ -37,10 +37,10 @@ def headline(log: Log, assessment: Assessment, budget: float) -> str:
     """Whether a gain is shown; where that cannot be told, why."""
     comparison, unit = assessment.comparison, log.found.unit
     spoilt = [warning.sentence for warning in assessment.warnings if warning.spoils]
-    untold = "**It cannot be told from this log whether a model would gain anything**: "
-    untold += " ".join(spoilt[:1])
+    opening = "**It cannot be told from this log whether a model would gain anything**: "
+    opening += " ".join(spoilt[:1])
     if comparison is None:
-        return untold
+        return opening
     money = f"for the same budget of {plain(budget)} a {unit}"
     if assessment.verdict == "shown":
         return (
@@ -55,7 +55,7 @@ def headline(log: Log, assessment: Assessment, budget: float) -> str:
     )
     if assessment.verdict == "not shown":
         return f"**No gain is shown.** Compared with what was done so far, {what}: it may be 0."
-    return f"{untold} Taken at face value, {what}, which proves nothing."
+    return f"{opening} Taken at face value, {what}, which proves nothing."
 
 
 def in_the_log(log: Log) -> str:
