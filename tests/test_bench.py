@@ -46,15 +46,15 @@ def test_slower_than_before_past_the_threshold_fails(tmp_path, before, fails):
 
 @pytest.mark.usefixtures("one_case")
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "named"),
     [
         ({"only": ("nothing",)}, "nothing"),
         ({"threshold": 0.5}, "threshold"),
         ({"largest": 0}, "largest"),
     ],
 )
-def test_wrong_options_are_named(options, told):
-    with pytest.raises(InputError, match=told):
+def test_wrong_options_are_named(options, named):
+    with pytest.raises(InputError, match=named):
         BenchCommand(**options).run()
 
 

@@ -196,7 +196,7 @@ def chosen_hyperparameters(options: PretrainCommand) -> dict[str, float | str]:
 
 
 def domain_options(options: PretrainCommand) -> str:
-    """What `evaluate` must be told of a domain of the user's own."""
+    """The options of `evaluate` for a domain of the user's own."""
     changes = "".join(f" {shlex.quote(change)}" for change in options.settings)
     return f" --domain {shlex.quote(options.domain)}{' --set' if changes else ''}{changes}"
 
