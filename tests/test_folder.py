@@ -332,7 +332,7 @@ def test_a_plan_that_was_killed_on_the_way_to_its_place_goes_on(tmp_path, monkey
         assert len(list(out.glob("part-*"))) == moved
         assert not (out / "summary.json").exists()
     monkeypatch.setattr(Path, "replace", move)
-    monkeypatch.setattr("prefermab.programme.bulk.driver.small", None)
+    monkeypatch.setattr("prefermab.programme.bulk.driver.plan_small", None)
     assert plan_folder("armman", arms, out, 4) == summary
     for path in (tmp_path / "at-once").iterdir():
         assert (out / path.name).read_bytes() == path.read_bytes()
@@ -347,7 +347,7 @@ def test_a_finished_plan_is_told_again_and_says_what_it_is_of(tmp_path, monkeypa
     assert origin["fingerprint"] == fingerprint(MODEL)
     (out / ".unfinished").mkdir()  # as if killed at the very end
     with monkeypatch.context() as patch:
-        patch.setattr("prefermab.programme.bulk.driver.small", None)
+        patch.setattr("prefermab.programme.bulk.driver.plan_small", None)
         assert plan_folder("armman", arms, out, 4) == summary
     assert not (out / ".unfinished").exists()
     people(30, seed=1).write_parquet(arms / "people-0.parquet")
@@ -363,14 +363,14 @@ def test_a_finished_plan_is_told_again_and_says_what_it_is_of(tmp_path, monkeypa
 
 def test_people_who_change_while_the_plan_is_made_are_refused(tmp_path, monkeypatch):
     arms, out = in_parts(people(30), tmp_path / "arms", []), tmp_path / "out"
-    made = driver.small
+    made = driver.plan_small
 
     def meanwhile(*given):
         people(30, seed=1).write_parquet(arms / "people-0.parquet")
         return made(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "small", meanwhile)
+        patch.setattr(driver, "plan_small", meanwhile)
         with pytest.raises(pm.InputError, match="changed while the plan was made"):
             plan_folder("armman", arms, out, 4)
     assert not any(out.iterdir())
@@ -379,7 +379,7 @@ def test_people_who_change_while_the_plan_is_made_are_refused(tmp_path, monkeypa
 
 def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
     arms, out = in_parts(people(30), tmp_path / "arms", []), tmp_path / "out"
-    made = driver.small
+    made = driver.plan_small
 
     def meanwhile(*given):
         again = run("plan", "armman", "--arms", "arms", "--budget", 4, "--out", "out",
@@ -390,7 +390,7 @@ def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
             plan_folder("armman", arms, out, 5)
         return made(*given)
 
-    monkeypatch.setattr(driver, "small", meanwhile)
+    monkeypatch.setattr(driver, "plan_small", meanwhile)
     assert plan_folder("armman", arms, out, 4).people == 30
     assert sorted(path.name for path in out.iterdir()) == ["part-00000.parquet", "summary.json"]
 

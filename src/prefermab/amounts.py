@@ -6,7 +6,7 @@ decimal number that its binary form stands for, as it is printed, and counted in
 power of ten: the smallest in which 18 digits hold the budget. A cost that is finer is rounded up,
 so that nothing is overspent.
 
-Plans count in 64-bit integers (`Units`). JAX has 32 bits unless told otherwise, so there a number
+Plans count in 64-bit integers (`Units`). JAX has 32 bits by default, so there a number
 has two parts of nine digits each (`Digits`).
 """
 

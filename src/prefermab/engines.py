@@ -1,4 +1,4 @@
-"""Where the pieces of a large job are worked on: here, or on a Ray cluster."""
+"""Where the parts of a large job run: in this process, or on a Ray cluster."""
 
 import abc
 import contextlib
@@ -18,11 +18,11 @@ ONE_THREAD = {
     "POLARS_MAX_THREADS": "1",
     "PJRT_NPROC": "1",
 }
-"""A worker has one core: its libraries need not think that they have all."""
+"""A worker has one core: its libraries must not use all of them."""
 
 
 class Engine(abc.ABC):
-    """Does the same to many things."""
+    """Calls a function for many items."""
 
     @abc.abstractmethod
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -42,7 +42,7 @@ class Local(Engine):
 
 
 class Ray(Engine):
-    """Tasks on a Ray cluster, each of one core. What a lost worker was at is done again.
+    """Tasks on a Ray cluster, each on one core. The work of a lost worker is done again.
 
     Results must depend on the item alone, and what a task writes must be whole or not there.
     """
@@ -66,10 +66,12 @@ class Ray(Engine):
                 self.ray.cancel(reference)
 
     def task(self, calls: int = 0) -> Any:
-        """What `told` becomes there: it has a core, and is done again where a worker is lost. A
+        """What `result_or_error` becomes there: it has a core, and is done again where a worker is lost. A
         process ends after so many `calls`, if any."""
         alone = {"env_vars": ONE_THREAD}
-        return self.ray.remote(num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=alone)(told)
+        return self.ray.remote(num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=alone)(
+            result_or_error
+        )
 
     @property
     def size(self) -> int:
@@ -78,7 +80,7 @@ class Ray(Engine):
         return max(1, cores if self.workers is None else min(self.workers, cores))
 
     def _result(self, reference: Any) -> Any:
-        return answered(self.ray.get(reference))
+        return result_or_raise(self.ray.get(reference))
 
 
 @contextlib.contextmanager
@@ -107,7 +109,7 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
 
 
 def check_engine(name: str, workers: int | None) -> None:
-    """Refuses an engine that there is not, before any work."""
+    """Refuses an engine that does not exist, before any work."""
     if name not in ("local", "ray"):
         raise unknown("engine", name, ("local", "ray"))
     if workers is not None:
@@ -118,7 +120,7 @@ def check_engine(name: str, workers: int | None) -> None:
         _ray()
 
 
-def told(
+def result_or_error(
     function: Callable[[Item], Result], item: Item
 ) -> tuple[Result | None, PrefermabError | None]:
     """The result of `function`, or the error of ours that it raised."""
@@ -128,8 +130,8 @@ def told(
         return None, error
 
 
-def answered(answer: tuple[Any, PrefermabError | None]) -> Any:
-    """The result that `told` returned; its error is raised."""
+def result_or_raise(answer: tuple[Any, PrefermabError | None]) -> Any:
+    """The result that `result_or_error` returned; its error is raised."""
     result, error = answer
     if error is not None:
         raise error

@@ -30,7 +30,7 @@ from safetensors.numpy import save as pack
 
 import prefermab
 from prefermab.checkpoints import fingerprint
-from prefermab.engines import Ray, answered
+from prefermab.engines import Ray, result_or_raise
 from prefermab.errors import InputError
 from prefermab.evaluation import Progress
 from prefermab.files import use_compilation_cache, write_atomically
@@ -262,7 +262,7 @@ class RayWorker(Worker):
         return self.reference.future()
 
     def _end(self, task: Task, future: Future[Any]) -> None:
-        answered(future.result())
+        result_or_raise(future.result())
 
     def _hire(self) -> Any:
         return None

@@ -1,4 +1,4 @@
-"""A folder of Parquet parts, cut into chunks that fit into memory."""
+"""A folder of Parquet files, divided into chunks that fit into memory."""
 
 import dataclasses
 import functools
@@ -19,14 +19,14 @@ from prefermab.programme.planning.rules import Rules
 from prefermab.programme.tables import Source, row_in
 
 ROWS = 1 << 19
-"""Most rows of a chunk."""
+"""The most rows of a chunk."""
 
 PARQUET = (".parquet", ".pq")
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some rows of a part that follow each other."""
+    """Consecutive rows of a file."""
 
     number: int
     file: str
@@ -57,7 +57,7 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What every chunk has to know."""
+    """What the work on every chunk depends on."""
 
     model: str
     rules: Rules
@@ -124,7 +124,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def height_of(file: Path) -> int:
-    """How many rows a part has, which its end says."""
+    """How many rows a file has, from its footer."""
     try:
         return int(pl.scan_parquet(file, glob=False).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, OSError):
@@ -132,7 +132,8 @@ def height_of(file: Path) -> int:
 
 
 def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
-    """The columns of a part that a choice depends on; all, to be told, where one is missing."""
+    """The columns of a file that a choice depends on; None, for all, where one is missing, so that
+    the message can name it."""
     must = {"id", "state"} | {
         name.strip().lower()
         for name in rules.columns()
@@ -151,10 +152,10 @@ AT_ONCE = 1 << 22
 
 
 def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> None:
-    """Every id stands in one row of all parts. Pieces have left sorted checksums of their ids, of
-    which stretches are compared over all chunks; ids are read again only where two are alike."""
-    stretches = -(-job.people // AT_ONCE)
-    ends = [(2**64 * place) // stretches for place in range(stretches + 1)]
+    """Every id must be in one row of all files only. Chunks have left sorted checksums of their ids,
+    which are compared range by range; ids are read again only where two checksums are equal."""
+    ranges = -(-job.people // AT_ONCE)
+    ends = [(2**64 * place) // ranges for place in range(ranges + 1)]
     spans = list(itertools.pairwise(ends))
     alike = np.concatenate(list(engine.map(functools.partial(repeated_hashes, job, chunks), spans)))
     if not alike.size:
@@ -172,7 +173,7 @@ def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> N
 
 
 def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) -> np.ndarray:
-    """Checksums within a span that stand in the chunks more than once."""
+    """Checksums within a range that occur more than once in all chunks."""
     low, last = np.uint64(span[0]), np.uint64(span[1] - 1)
     found = []
     for chunk in chunks:
@@ -184,7 +185,7 @@ def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) ->
 
 
 def holders(alike: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
-    """Ids of a chunk with one of these checksums, and where they stand."""
+    """Ids of a chunk with one of these checksums, and their places."""
     ids = column(chunk.read(), "id", chunk.shown)
     rows = np.flatnonzero(np.isin(hashes(ids), alike))
     text = ids.cast(pl.String).gather(rows).to_list()

@@ -25,7 +25,7 @@ from prefermab.model import Model
 from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
 from prefermab.programme.bulk.chunks import ROWS, Chunk, Job, divide, refuse_duplicate_ids
-from prefermab.programme.bulk.output import Place
+from prefermab.programme.bulk.output import Output
 from prefermab.programme.bulk.passes import Report, Tally, choose_together, model_of, remember
 from prefermab.programme.planning.increments import Cut, find_cut
 from prefermab.programme.planning.plan import Summary, plan, with_given_columns
@@ -94,21 +94,21 @@ def plan_folder(
     chunks = divide(Path(arms), count(rows, "rows"))
     people = chunks[-1].start + chunks[-1].rows
     job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
-    place = Place(job, chunks, waiting)
-    with place.entered() as done:
+    output = Output(job, chunks, waiting)
+    with output.entered() as done:
         if done is not None:
             return done
-        with place.cleanup_on_input_error():
+        with output.cleanup_on_input_error():
             if isinstance(model, Model) and not Path(name).exists():
                 model.save(name)
-            if place.ready.exists():
-                return place.move()
+            if output.ready.exists():
+                return output.move()
             if people <= CHUNK:
-                summary = small(job, chunks, waiting, str(arms))
+                summary = plan_small(job, chunks, waiting, str(arms))
             else:
                 with given_or_made(engine, workers) as found:
-                    summary = Driver(job, chunks, waiting, found, progress).run(place)
-            place.leave(summary)
+                    summary = Driver(job, chunks, waiting, found, progress).run(output)
+            output.leave(summary)
     return summary
 
 
@@ -132,14 +132,14 @@ def _name(model: Model | str | Path, out: Path) -> str:
 def given_or_made(
     engine: str | Engine, workers: int | None
 ) -> contextlib.AbstractContextManager[Engine]:
-    """An engine, whether it was given or named."""
+    """The engine that was given, or the one of that name."""
     return (
         contextlib.nullcontext(engine) if isinstance(engine, Engine) else engine_of(engine, workers)
     )
 
 
-def small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
-    """Few enough for one table: its plan, cut into chunks again."""
+def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
+    """A plan for few people: made as one table, then written in chunks."""
     for chunk in chunks:
         passes.keep_ids(job, chunk, passes.look(job, chunk)[0])
     refuse_duplicate_ids(job, chunks, Local())
@@ -164,7 +164,7 @@ def small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
 
 @dataclasses.dataclass
 class Driver:
-    """Leads the passes over all chunks; sees nobody but those where the budget ends."""
+    """Runs the passes over all chunks; of people it sees only those where the budget ends."""
 
     job: Job
     chunks: list[Chunk]
@@ -172,9 +172,9 @@ class Driver:
     engine: Engine
     progress: Progress | None
 
-    def run(self, place: Place) -> Summary:
+    def run(self, output: Output) -> Summary:
         """All passes."""
-        job, price = self.job, place.price(self._price)
+        job, price = self.job, output.price(self._price)
         reports = self.each("asking the model", functools.partial(passes.judge, job, price))
         self._check(reports)
         apart, rate = job.rules.about_groups, price
@@ -195,7 +195,7 @@ class Driver:
         return self._summary(price, rate, reports, sums[0], one_more)
 
     def each(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
-        """The same of every chunk, with a word on how far it is."""
+        """Calls a function for every chunk, and reports progress."""
         found = []
         begun = sum(list(SHARES.values())[: list(SHARES).index(what)])
         for result in self.engine.map(function, self.chunks):
@@ -221,7 +221,7 @@ class Driver:
         return sample_price(model, *some, self.job.budget, self.job.people)
 
     def _check(self, reports: list[Report]) -> None:
-        """What no chunk can know alone."""
+        """Checks what no chunk can check alone."""
         job, found = self.job, {one for report in reports for one in report.named}
         for rule in ("exclude_ids", "lock_ids"):
             strange = set(map(str, getattr(job.rules, rule))) - found

@@ -18,8 +18,8 @@ from prefermab.storage import fingerprint
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """Where a plan goes."""
+class Output:
+    """The output folder of a plan."""
 
     job: Job
     chunks: list[Chunk]
@@ -32,7 +32,7 @@ class Place:
 
     @property
     def note(self) -> Path:
-        """Says which plan is under way here."""
+        """The inputs of the plan that is being made here."""
         return self.job.scratch / "inputs.json"
 
     @property
@@ -47,33 +47,35 @@ class Place:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[Summary | None]:
-        """Begins a plan in an empty folder, or goes on with the same one, alone; the summary where
-        that plan is finished."""
+        """Starts a plan in an empty folder, or continues the same one, under a lock; gives the
+        summary where that plan is finished."""
         if self.out.is_file():
             raise InputError(f"cannot write the plan to {self.out}: it is a file.")
-        told = self.inputs()
-        if self.finished(told):
+        inputs = self.inputs()
+        if self.finished(inputs):
             self._clear()
             yield summary_of(self.summary)
             return
-        self._check(told)
-        taken = f"another process is making this plan in {self.out}: let it end, or go on later."
+        self._check(inputs)
+        taken = (
+            f"another process is making this plan in {self.out}: let it end, or try again later."
+        )
         with locked(self.job.scratch / "lock", taken):
-            self._check(told)
+            self._check(inputs)
             if not self.note.exists():
-                write_atomically(self.note, lambda draft: draft.write_text(json.dumps(told)))
+                write_atomically(self.note, lambda draft: draft.write_text(json.dumps(inputs)))
             yield None
 
-    def finished(self, told: object) -> bool:
-        """Whether this very plan is there."""
+    def finished(self, inputs: object) -> bool:
+        """Whether this plan is finished here."""
         try:
-            same = json.loads(self.summary.read_text())["origin"]["inputs"] == checksum(told)
+            same = json.loads(self.summary.read_text())["origin"]["inputs"] == checksum(inputs)
         except (OSError, ValueError, KeyError, TypeError):
             return False
         return same and all((self.out / self.job.part(p).name).exists() for p in self.chunks)
 
     def price(self, find: Callable[[], float]) -> float:
-        """The price, found once."""
+        """The price; found once and kept."""
         file = self.job.scratch / "price.json"
         if not file.exists():
             price = find()
@@ -81,15 +83,15 @@ class Place:
         return float(json.loads(file.read_text()))
 
     def leave(self, summary: Summary) -> None:
-        """All is written: moves it to its place."""
-        told = self.inputs()
-        if self._read() != told:
-            raise InputError("people or model have changed while the plan was made: make it anew.")
+        """Moves a plan whose parts are all written to its place."""
+        inputs = self.inputs()
+        if self._read() != inputs:
+            raise InputError("people or model have changed while the plan was made: make it again.")
         origin = {
             "package": prefermab.__version__,
             "model": self._model_name(),
-            "fingerprint": told["model"],
-            "inputs": checksum(told),
+            "fingerprint": inputs["model"],
+            "inputs": checksum(inputs),
         }
         text = json.dumps({**dataclasses.asdict(summary), "origin": origin}, indent=2) + "\n"
         write_atomically(self.ready, lambda draft: draft.write_text(text))
@@ -102,7 +104,7 @@ class Place:
         return self.job.model
 
     def move(self) -> Summary:
-        """Moves what is not in its place yet, the summary last; nothing else stays."""
+        """Moves what is not in its place yet, the summary last, and removes all else."""
         summary = summary_of(self.ready)
         for chunk in self.chunks:
             part = self.job.part(chunk)
@@ -126,7 +128,7 @@ class Place:
 
     def inputs(self) -> dict[str, object]:
         """All that the plan depends on."""
-        told = {
+        inputs = {
             "version": prefermab.__version__,
             "model": fingerprint(model_of(self.job.model)),
             "rules": dataclasses.asdict(self.job.rules),
@@ -136,11 +138,11 @@ class Place:
             "chunks": [[Path(p.file).name, p.first, p.rows] for p in self.chunks],
             "parts": {file: _stamp(file) for file in sorted({p.file for p in self.chunks})},
         }
-        return json.loads(json.dumps(told))
+        return json.loads(json.dumps(inputs))
 
-    def _check(self, told: object) -> None:
+    def _check(self, inputs: object) -> None:
         if self.note.exists():
-            if self._read() != told:
+            if self._read() != inputs:
                 raise InputError(
                     f"{self.out} holds an unfinished plan of other people, another model, budget "
                     "or rules: ask for that one again, or take another folder."
@@ -153,7 +155,7 @@ class Place:
             raise InputError(f"{self.out} is not empty: a plan needs a folder of its own.")
 
     def _clear(self) -> None:
-        """Removes what is under way, last what says that there is something."""
+        """Removes the unfinished plan, the note of its inputs last."""
         with contextlib.suppress(OSError):
             for file in self.job.scratch.iterdir():
                 if file.is_file() and file not in (self.note, self.job.scratch / "lock"):
@@ -167,15 +169,15 @@ class Place:
             return None
 
 
-def checksum(told: object) -> str:
+def checksum(inputs: object) -> str:
     """A checksum of what a plan depends on."""
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def summary_of(file: Path) -> Summary:
     """The summary that a file holds."""
-    told = json.loads(file.read_text())
-    return Summary(**{field.name: told[field.name] for field in dataclasses.fields(Summary)})
+    kept = json.loads(file.read_text())
+    return Summary(**{field.name: kept[field.name] for field in dataclasses.fields(Summary)})
 
 
 def _stamp(file: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""What is done to one chunk of a roster: pure functions of plain data, wherever they run.
+"""What is done to one chunk of people: pure functions of plain data, wherever they run.
 
 What a later pass needs of a chunk is kept in a file beside the plan until the plan is done.
 """
@@ -111,13 +111,13 @@ def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
         roster, limits, _ = look(job, chunk, table[rows])
         rows = np.arange(rows.size)
     except InputError:
-        # Said again of the whole chunk, for the row's number.
+        # Read again as a whole, so that the message has the row's number.
         roster, limits, _ = look(job, chunk, table)
     return [x[rows] for x in (roster.states, roster.features, limits.may, roster.costs)]
 
 
 def judge(job: Job, price: float, chunk: Chunk) -> Report:
-    """Asks the network, and keeps what later passes need; a chunk that is done stays done."""
+    """Asks the network, and keeps what later passes need; done once for each chunk."""
     kept = job.kept(chunk)
     if kept.exists():
         with safe_open(kept, "np") as file:
@@ -200,7 +200,7 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> l
 
 
 def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
-    """Those of a chunk whom a choice under shared limits concerns: locked in, or of some use."""
+    """Those of a chunk who matter under shared rules: locked in, or with some gain."""
     kept = kept_of(job, chunk)
     gains = positive(kept["raw"])
     open = (kept["standing"] == IN) & (np.isfinite(gains[:, 1:]).any(axis=1) | (kept["locked"] > 0))
@@ -210,7 +210,7 @@ def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) -> None:
-    """Writes a chunk of the plan, unless it is there."""
+    """Writes a chunk of the plan, unless that is done."""
     if job.part(chunk).exists():
         return
     model, kept, table = model_of(job.model), kept_of(job, chunk), chunk.read()

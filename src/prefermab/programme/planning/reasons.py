@@ -1,4 +1,4 @@
-"""Why somebody is where they are on the list, in a few words."""
+"""Why people are where they are on the list, in a few words."""
 
 import numpy as np
 import polars as pl
@@ -10,11 +10,10 @@ from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
 from prefermab.programme.planning.scoring import gains_at
 
 WORTH_SAYING = 0.1
-"""A second thing that moves somebody up is named if it does at least so much of what the first
-does."""
+"""A second cause is named if its effect is at least this share of the first one's."""
 
 SAMPLED_STATES = 12
-"""Other states that a person's state is compared with, at most."""
+"""The most states that a person's state is compared with."""
 
 KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
 
@@ -30,18 +29,18 @@ def reasons(
     locked: np.ndarray,
     wide: bool | None = None,
 ) -> pl.Series:
-    """What in their state or features moves each person most up, and most down."""
+    """What in their state or features moves each person up most, and down most."""
     found = effects(model, roster, price, action, gains, wide)
     names = list(found)
     sizes = np.stack([found[name] for name in names])
-    told = [shown(model, table, roster, name) for name in names]
+    texts = [cell_texts(model, table, roster, name) for name in names]
     order = np.argsort(-sizes, axis=0, kind="stable")
     most, least = np.take_along_axis(sizes, order, axis=0)[[0, -1]]
-    raised, lowered = picked(told, order[0], most > 0), picked(told, order[-1], least < 0)
-    also = picked(told, order[0], np.zeros(roster.size, bool))
+    raised, lowered = pick_cells(texts, order[0], most > 0), pick_cells(texts, order[-1], least < 0)
+    also = pick_cells(texts, order[0], np.zeros(roster.size, bool))
     if len(names) > 1:
         second = np.take_along_axis(sizes, order[1:2], axis=0)[0]
-        also = picked(told, order[1], second > WORTH_SAYING * most)
+        also = pick_cells(texts, order[1], second > WORTH_SAYING * most)
     text = pl.select(
         pl.concat_str(
             "moved up by " + pl.lit(raised) + (" and " + pl.lit(also)).fill_null(""),
@@ -97,7 +96,7 @@ def effects(
     return found
 
 
-def shown(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Series:
+def cell_texts(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Series:
     """What a column says of each person, as text."""
     if name == "state" and not model.network.perception.continuous:
         labels = pl.Series(np.array(model.state_names, object), dtype=pl.String)
@@ -108,10 +107,10 @@ def shown(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Se
     return f"{name} " + values.cast(pl.String).fill_null("unknown")
 
 
-def picked(told: list[pl.Series], which: np.ndarray, where: np.ndarray) -> pl.Series:
+def pick_cells(texts: list[pl.Series], which: np.ndarray, where: np.ndarray) -> pl.Series:
     """From several columns of text, one cell of each row; null where there is nothing to say."""
     found = np.full(len(which), None, object)
-    for place, column in enumerate(told):
+    for place, column in enumerate(texts):
         rows = np.flatnonzero((which == place) & where)
         found[rows] = column.gather(rows).to_numpy()
     return pl.Series(found.tolist(), dtype=pl.String)

@@ -44,7 +44,7 @@ class Roster(Participants):
     features: np.ndarray
     costs: np.ndarray
     unknown: dict[str, int]
-    """How often each column says nothing that the model knows."""
+    """How often a cell of each column is empty or holds what the model does not know."""
 
     @property
     def incomplete(self) -> int:
@@ -70,7 +70,7 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
 def read_states(
     model: Model, given: pl.Series, ids: pl.Series, present: np.ndarray, where: str
 ) -> np.ndarray:
-    """States as the model counts them; those who are out need none."""
+    """States as the model numbers them; people who are out need none."""
     missing = given.is_null().to_numpy() & present
     if missing.any():
         row = int(missing.argmax())
