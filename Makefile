@@ -1,17 +1,21 @@
 # `make demo` and `make test` do their own set-up; see CONTRIBUTING.md.
 PYTHON ?= python3
-BIN := .venv/bin
-READY := .venv/.ready
+VENV ?= .venv
+CONSTRAINTS ?= constraints.txt
+NEWEST ?= python3.12
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTEST := $(BIN)/pytest --numprocesses 2 --dist worksteal
 
-.PHONY: setup demo test lint types unit docs bench weights results paper clean
+.PHONY: setup demo test lint types unit lowest newest docs bench weights results paper clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "prefermab needs Python 3.11 or later: set PYTHON=python3.11"; exit 1; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) --editable '.[dev]'
 	@touch $@
 
 demo: $(READY)
@@ -26,8 +30,16 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/basedpyright
 
+# The floor of the coverage is in pyproject.toml.
 unit: $(READY)
-	$(BIN)/pytest --numprocesses 2 --dist loadfile
+	$(PYTEST) --cov --cov-report=term:skip-covered
+
+# The same tests with the oldest versions that pyproject.toml promises, and on the newest Python.
+lowest:
+	$(MAKE) unit VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+
+newest:
+	$(MAKE) unit VENV=.venv-newest PYTHON=$(NEWEST)
 
 # The site, from docs/ and the docstrings; nothing in it is loaded from elsewhere.
 docs: $(READY)
@@ -54,4 +66,4 @@ paper: $(READY)
 	$(BIN)/prefermab reproduce --out docs/paper
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache dist site
+	rm -rf .venv* .pytest_cache .ruff_cache dist site
