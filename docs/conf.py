@@ -13,7 +13,7 @@ author = "the authors of prefermab"
 version = release = prefermab.__version__
 html_title = f"prefermab {release}"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
 html_theme = "furo"
 html_copy_source = False
 html_show_copyright = False
@@ -101,6 +101,6 @@ def setup(app: Any) -> None:
     app.connect("include-read", links_from_the_root)
     app.connect("source-read", pages_that_are_there)
     app.connect("source-read", anchors)
-    app.connect("autodoc-process-docstring", plain_text)
+    app.connect("autodoc-process-docstring", plain_text, priority=400)  # before Args are parsed
     app.connect("autodoc-process-signature", short_types)
     app.connect("doctree-read", short_properties)
