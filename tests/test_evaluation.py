@@ -60,6 +60,7 @@ REACHABLE = [
 ]
 
 
+@pytest.mark.computes_much
 @pytest.mark.parametrize(
     ("domain", "n_arms", "budget", "name", "index", "bounds", "trials"), REACHABLE
 )
