@@ -129,8 +129,8 @@ def forge(folder, target, change_tensors=None, change_config=None):
         (lambda t: t.update({"perception.mean": np.zeros(7, np.float32)}), None, r"float32\[6\]"),
         (lambda t: t.update({"perception.mean": np.zeros(6)}), None, "not float64"),
         (lambda t: t["perception.mean"].fill(np.nan), None, "not finite"),
-        (None, lambda c: c["config"].update(width=10**9), "impossible size"),
-        (None, lambda c: c["config"].update(depth=10**9), "impossible size"),
+        (None, lambda c: c["config"].update(width=10**9), "width must be at most 65536"),
+        (None, lambda c: c["config"].update(depth=10**9), "depth must be at most 64"),
         (None, lambda c: c["config"].update(width="64"), "must be a number"),
         (None, lambda c: c["config"].update(bogus=1), "unknown setting"),
         (None, lambda c: c.update(recipe="../../etc"), "unknown recipe"),
@@ -138,6 +138,7 @@ def forge(folder, target, change_tensors=None, change_config=None):
         (None, lambda c: c["domain"].update(name="../x"), "unknown domain"),
         (None, lambda c: c.pop("action_names"), "cannot be read|can be read"),
         (None, lambda c: c["shape"].update(cells=5), r"must be float32\[5"),
+        (None, lambda c: c["shape"].update(cells=10**9), "impossible size"),
     ],
 )
 def test_a_forged_model_is_refused_with_a_sentence(folder, tmp_path, tensors, config, message):

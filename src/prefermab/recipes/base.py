@@ -189,8 +189,8 @@ def cut(units: int, size: int) -> tuple[int, ...]:
     return (size,) * full + ((rest,) if rest else ())
 
 
-def make(recipe: str | Recipe, settings: dict[str, Any]) -> Recipe:
-    """The recipe that is meant, with some of its hyperparameters set.
+def make(recipe: Any, settings: dict[str, Any]) -> Recipe:
+    """The recipe that is meant by a name or an object, with some of its hyperparameters set.
 
     >>> from prefermab.recipes.base import make
     >>> make("sweep", {"steps": 10}).steps
