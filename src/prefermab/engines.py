@@ -66,7 +66,7 @@ class Ray(Engine):
                 self.ray.cancel(reference)
 
     def task(self, calls: int = 0) -> Any:
-        """What `result_or_error` becomes there: it has a core, and is done again where a worker is lost. A
+        """`result_or_error` as a task of Ray, on one core, done again where a worker is lost. A
         process ends after so many `calls`, if any."""
         alone = {"env_vars": ONE_THREAD}
         return self.ray.remote(num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=alone)(

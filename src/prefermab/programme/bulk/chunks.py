@@ -152,8 +152,8 @@ AT_ONCE = 1 << 22
 
 
 def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> None:
-    """Every id must be in one row of all files only. Chunks have left sorted checksums of their ids,
-    which are compared range by range; ids are read again only where two checksums are equal."""
+    """Every id must be in one row of all files only. Chunks have left sorted checksums of their
+    ids, which are compared range by range; ids are read again where two checksums are equal."""
     ranges = -(-job.people // AT_ONCE)
     ends = [(2**64 * place) // ranges for place in range(ranges + 1)]
     spans = list(itertools.pairwise(ends))
