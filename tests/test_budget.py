@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from prefermab.amounts import Units, exact_amounts, fits, read_decimals, remaining
+from prefermab.amounts import DecimalUnits, exact_amounts, fits, read_decimals, remaining
 from prefermab.budget import by_price, cost_of, greedy, lowest_price
 from reference import best_knapsack, exact, greedy_one_by_one
 
@@ -240,7 +240,7 @@ def test_what_single_precision_cannot_add_is_not_bought(select):
 
 @given(st.floats(0, 1e15, allow_subnormal=False), st.floats(1e-6, 1e15))
 def test_units_never_flatter(cost, budget):
-    units = Units.of(budget)
+    units = DecimalUnits.of(budget)
     paid, room = int(units.of_costs([cost])[0]), units.of_budget(budget)
     scale = Fraction(10) ** units.decimals
     assert 0 <= exact(budget) * scale - room < 1

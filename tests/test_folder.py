@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.amounts import Units, fits
+from prefermab.amounts import DecimalUnits, fits
 from prefermab.engines import Local
 from prefermab.errors import StorageError
 from prefermab.programme.bulk import driver
@@ -83,7 +83,7 @@ def table() -> pl.DataFrame:
 def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, budget, monkeypatch):
     # The linear programme of a table takes long where it has much to weigh.
     monkeypatch.setattr(
-        "prefermab.programme.planning.bound.LARGEST", 0 if budget == 5000.3 else 100_000
+        "prefermab.programme.planning.bound.LARGEST_PROGRAMME", 0 if budget == 5000.3 else 100_000
     )
     made = MODEL.plan(table, budget, rules)
     summaries = []
@@ -423,7 +423,7 @@ def test_steps_are_taken_by_rate_until_the_budget_ends(chunks, kind):
     costs = (costs - costs[:, :1]).astype(np.float32)
     open = rng.random(size) < 0.9
     for budget in (0, 0.1, 1.7, 5, 1000):
-        units = Units.of(budget)
+        units = DecimalUnits.of(budget)
         ends = np.linspace(0, size, chunks + 1).astype(int)
         parts = [
             Increments.of(gains[a:b], costs[a:b], open[a:b], units, first=int(a))
@@ -451,14 +451,14 @@ def plain_choice(steps: Increments, room: int) -> np.ndarray:
             passed.add(row)
         else:
             actions[row] = steps.actions[row, stage]
-            room -= steps.extras[row, stage]
+            room -= int(steps.extras[row, stage])
     return actions
 
 
 def test_what_is_left_is_spent_on_steps_that_still_fit():
     gains = np.array([[0, 9.0], [0, 8.0], [0, 0.5]])
     costs = np.array([[0, 3.0], [0, 3.0], [0, 1.0]])
-    units = Units.of(4.0)
+    units = DecimalUnits.of(4.0)
     found = Increments.of(gains, costs, np.ones(3, bool), units)
     cut = find_cut(ask_one(found), units.of_budget(4.0), waiting=5)
     assert cut == Cut(float(np.float32(8 / 3)), 1, 0, filling=((2, 0),), waiting=(1,))

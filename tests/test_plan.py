@@ -361,7 +361,7 @@ def test_columns_of_rules_have_old_names():
     assert rules == pm.Rules(**{f"{name}_column": column for name, column in old.items()})
     assert {name: getattr(rules, name) for name in old} == old
     with pytest.raises(pm.InputError, match="give group_column only"):
-        pm.Rules(group="a", group_column="b")
+        pm.Rules(**old, group_column="b")
 
 
 def test_more_budget_never_gains_less():

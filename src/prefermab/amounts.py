@@ -6,7 +6,7 @@ decimal number that its binary form stands for, as it is printed, and counted in
 power of ten: the smallest in which 18 digits hold the budget. A cost that is finer is rounded up,
 so that nothing is overspent.
 
-Plans count in 64-bit integers (`Units`). JAX has 32 bits by default, so there a number
+Plans count in 64-bit integers (`DecimalUnits`). JAX has 32 bits by default, so there a number
 has two parts of nine digits each (`Digits`).
 """
 
@@ -36,11 +36,11 @@ BLOCK = 64
 
 
 @dataclasses.dataclass(frozen=True)
-class Units:
+class DecimalUnits:
     """Whole units of 10 to the power of minus `decimals`.
 
-    >>> from prefermab.amounts import Units
-    >>> units = Units.of(700.0)
+    >>> from prefermab.amounts import DecimalUnits
+    >>> units = DecimalUnits.of(700.0)
     >>> units.decimals, units.of_costs([0.1, 250]), units.of_budget(700.0)
     (15, array([   100000000000000, 250000000000000000]), 700000000000000000)
     """
@@ -48,7 +48,7 @@ class Units:
     decimals: int
 
     @classmethod
-    def of(cls, budget: float) -> "Units":
+    def of(cls, budget: float) -> "DecimalUnits":
         """The smallest unit in which 18 digits hold the budget."""
         return cls(min(17 - math.floor(math.log10(budget)), 300) if budget > 0 else 0)
 
@@ -249,7 +249,7 @@ def exact_amounts(costs: np.ndarray, budget: float, paid: int = 0) -> Amounts:
     >>> exact_amounts(np.array([[0.0, 16_777_217.0]]), 16_777_217.5).costs.high
     Array([[        0, 167772170]], dtype=int32)
     """
-    units = Units.of(budget)
+    units = DecimalUnits.of(budget)
     parts = np.divmod(np.minimum(units.of_costs(costs), LIMIT), BASE)
     left = divmod(max(units.of_budget(budget) - paid, 0), BASE)
     whole = lambda array: jnp.asarray(array, jnp.int32)  # noqa: E731

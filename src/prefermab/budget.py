@@ -22,7 +22,7 @@ LARGE, FEW = 1 << 16, 1024
 """Of more arms than `LARGE`, only the best `FEW` are sorted to spend what is left of the budget:
 the price has settled all others."""
 
-ROUNDING = 1e-6
+PRICE_ROUNDING = 1e-6
 """Sums in the search for a price are in single precision: this share of the budget, at most a
 thousandth of a unit, may be too much there. What is bought is counted exactly afterwards."""
 
@@ -193,7 +193,7 @@ def price_bracket(
     >>> bool(low < high), round(float(low), 3), round(float(high), 3)
     (True, 6.0, 6.0)
     """
-    limit = budget + jnp.minimum(budget * ROUNDING, 1e-3)
+    limit = budget + jnp.minimum(budget * PRICE_ROUNDING, 1e-3)
 
     def halve(_, ends):
         low, high = ends

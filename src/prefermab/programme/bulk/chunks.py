@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from prefermab.amounts import Units
+from prefermab.amounts import DecimalUnits
 from prefermab.engines import Engine
 from prefermab.errors import InputError
 from prefermab.model import Model
@@ -67,10 +67,10 @@ class Job:
     reasons: bool
 
     @property
-    def units(self) -> Units:
+    def units(self) -> DecimalUnits:
         """The units in which everybody's costs are counted: 18 digits hold the budget and one more,
         of which the summary says what it would gain."""
-        return Units.of(self.budget + 1)
+        return DecimalUnits.of(self.budget + 1)
 
     @property
     def scratch(self) -> Path:
@@ -147,14 +147,14 @@ def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
     return [name for name, plain in found.items() if plain in must or name in may]
 
 
-AT_ONCE = 1 << 22
+HASHES_AT_ONCE = 1 << 22
 """Checksums that are compared together."""
 
 
 def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> None:
     """Every id must be in one row of all files only. Chunks have left sorted checksums of their
     ids, which are compared range by range; ids are read again where two checksums are equal."""
-    ranges = -(-job.people // AT_ONCE)
+    ranges = -(-job.people // HASHES_AT_ONCE)
     ends = [(2**64 * place) // ranges for place in range(ranges + 1)]
     spans = list(itertools.pairwise(ends))
     alike = np.concatenate(list(engine.map(functools.partial(repeated_hashes, job, chunks), spans)))

@@ -26,7 +26,7 @@ from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
 from prefermab.programme.bulk.chunks import ROWS, Chunk, Job, divide, refuse_duplicate_ids
 from prefermab.programme.bulk.output import Output
-from prefermab.programme.bulk.passes import Report, Tally, choose_together, model_of, remember
+from prefermab.programme.bulk.passes import Report, Totals, choose_together, model_of, remember
 from prefermab.programme.planning.increments import Cut, find_cut
 from prefermab.programme.planning.plan import Summary, plan, with_given_columns
 from prefermab.programme.planning.reasons import KEPT_OUT
@@ -189,7 +189,7 @@ class Driver:
             cuts, rate = [cut, find_cut(ask, more, 0)], cut.rate
         tallies = self.each("choosing", functools.partial(passes.tally, job, price, cuts))
         self.each("writing", functools.partial(passes.write, job, price, cut, apart))
-        sums = [functools.reduce(Tally.__add__, parts) for parts in zip(*tallies, strict=True)]
+        sums = [functools.reduce(Totals.__add__, parts) for parts in zip(*tallies, strict=True)]
         if one_more is None:
             one_more = sums[1].gained - sums[0].gained
         return self._summary(price, rate, reports, sums[0], one_more)
@@ -218,7 +218,7 @@ class Driver:
         found = self.each("finding the price", functools.partial(passes.sampled, self.job))
         some = [np.concatenate(parts) for parts in zip(*found, strict=True)]
         model = model_of(self.job.model)
-        return sample_price(model, *some, self.job.budget, self.job.people)
+        return sample_price(model, *some, budget=self.job.budget, people=self.job.people)
 
     def _check(self, reports: list[Report]) -> None:
         """Checks what no chunk can check alone."""
@@ -239,7 +239,7 @@ class Driver:
         price: float,
         rate: float,
         reports: list[Report],
-        tally: Tally,
+        tally: Totals,
         one_more: float,
     ) -> Summary:
         job, names = self.job, model_of(self.job.model).action_names

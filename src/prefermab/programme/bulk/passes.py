@@ -161,7 +161,7 @@ def answer(job: Job, question: Callable[..., Any], about: tuple[Any, ...], chunk
 
 
 @dataclasses.dataclass(frozen=True)
-class Tally:
+class Totals:
     """What a choice does in a chunk, or in several."""
 
     counts: np.ndarray
@@ -174,12 +174,12 @@ class Tally:
     """The most that all others gain beyond what they pay, at the rate where the choice ends or at
     the present price."""
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: "Totals") -> "Totals":
         fields = (field.name for field in dataclasses.fields(self))
-        return Tally(*(getattr(self, name) + getattr(other, name) for name in fields))
+        return Totals(*(getattr(self, name) + getattr(other, name) for name in fields))
 
 
-def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Tally]:
+def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Totals]:
     """Adds up each choice."""
     kept = kept_of(job, chunk)
     gains, costs, locked = positive(kept["raw"]), kept["costs"], kept["locked"]
@@ -195,7 +195,7 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> l
         counts = np.bincount(actions, minlength=costs.shape[1])
         spent = add_up(job.units.of_costs(paid(actions, costs)))
         gained = float(taken.sum()), float(taken[locked > 0].sum())
-        found.append(Tally(counts, spent, *gained, float(net[open].sum())))
+        found.append(Totals(counts, spent, *gained, float(net[open].sum())))
     return found
 
 

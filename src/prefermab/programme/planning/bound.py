@@ -6,7 +6,7 @@ from scipy.sparse import csr_array, vstack
 
 from prefermab.programme.planning.rules import Limits
 
-LARGEST = 20_000
+LARGEST_PROGRAMME = 20_000
 """Pairs of person and action up to which a linear programme with shared rules is solved."""
 
 
@@ -35,7 +35,7 @@ def gain_bound(
     if arms.size == 0:
         return fixed
     shared = np.isfinite(limits.budgets).any() or limits.group_names
-    if not shared or arms.size > LARGEST:
+    if not shared or arms.size > LARGEST_PROGRAMME:
         return fixed + lagrangian_gain_bound(
             gains[open], costs[open], max(budget - paid, 0.0), price
         )
@@ -66,7 +66,7 @@ def lagrangian_gain_bound(gains: np.ndarray, costs: np.ndarray, room: float, pri
     if highest > 0:
         search = {"xatol": 1e-11 * highest, "maxiter": 100}
         found = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options=search)
-        best = min(best, float(found.fun))
+        best = min(best, bound(float(found["x"])))
     return best
 
 

@@ -10,7 +10,7 @@ import functools
 
 import numpy as np
 
-from prefermab.amounts import Units, add_up
+from prefermab.amounts import DecimalUnits, add_up
 from prefermab.errors import InputError
 from prefermab.programme.planning.rules import Limits
 
@@ -40,12 +40,12 @@ class Selection:
     @functools.cached_property
     def units(self) -> np.ndarray:
         """Costs in units of the budget."""
-        return Units.of(self.budget).of_costs(self.costs)
+        return DecimalUnits.of(self.budget).of_costs(self.costs)
 
     @functools.cached_property
     def room(self) -> int:
         """The budget in units."""
-        return Units.of(self.budget).of_budget(self.budget)
+        return DecimalUnits.of(self.budget).of_budget(self.budget)
 
     @functools.cached_property
     def worker_units(self) -> np.ndarray:
@@ -54,13 +54,15 @@ class Selection:
         for worker, budget in enumerate(self.limits.budgets):
             if np.isfinite(budget):
                 rows = self.limits.worker == worker
-                found[rows] = Units.of(budget).of_costs(self.costs[rows])
+                found[rows] = DecimalUnits.of(budget).of_costs(self.costs[rows])
         return found
 
     @functools.cached_property
     def worker_rooms(self) -> list[int]:
         """The workers' budgets in their own units; 0 where a worker has none."""
-        return [Units.of(b).of_budget(b) if np.isfinite(b) else 0 for b in self.limits.budgets]
+        return [
+            DecimalUnits.of(b).of_budget(b) if np.isfinite(b) else 0 for b in self.limits.budgets
+        ]
 
     @functools.cached_property
     def order(self) -> np.ndarray:
@@ -266,8 +268,9 @@ def check_locks(selection: Selection) -> None:
     limits, ledger = selection.limits, selection.start()
     if ledger.spent > selection.room:
         raise InputError(
-            f"those who are locked in cost {Units.of(selection.budget).amount(ledger.spent):g}, "
-            f"more than the budget of {selection.budget:g}."
+            "those who are locked in cost "
+            f"{DecimalUnits.of(selection.budget).amount(ledger.spent):g}, more than the budget of "
+            f"{selection.budget:g}."
         )
     for worker, (paid, room) in enumerate(
         zip(ledger.of_worker, selection.worker_rooms, strict=True)
@@ -276,7 +279,7 @@ def check_locks(selection: Selection) -> None:
             budget = limits.budgets[worker]
             raise InputError(
                 f"those who are locked in with '{limits.worker_names[worker]}' cost "
-                f"{Units.of(budget).amount(paid):g}, more than its budget of {budget:g}."
+                f"{DecimalUnits.of(budget).amount(paid):g}, more than its budget of {budget:g}."
             )
     everyone_in_a_group = (limits.group >= 0).all() and limits.group_names
     if everyone_in_a_group and limits.max_share.sum() < 1 - 1e-9:

@@ -8,7 +8,7 @@ the answers stay small however many people there are, and everyone's choice is t
 people are divided into chunks.
 
 Rates are rounded to 32 bits, of which the grid shows the upper 16. Costs are whole units
-(`prefermab.amounts.Units`), so that sums are exact.
+(`prefermab.amounts.DecimalUnits`), so that sums are exact.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.amounts import TOO_MUCH, Units
+from prefermab.amounts import TOO_MUCH, DecimalUnits
 
 FILLING = 1000
 """Increments behind the first that does not fit that are tried for what is left of the budget."""
@@ -60,15 +60,20 @@ class Increments:
 
     @classmethod
     def of(
-        cls, gains: np.ndarray, costs: np.ndarray, open: np.ndarray, units: Units, first: int = 0
+        cls,
+        gains: np.ndarray,
+        costs: np.ndarray,
+        open: np.ndarray,
+        units: DecimalUnits,
+        first: int = 0,
     ) -> "Increments":
         """The upper edge of gain over cost for everyone who is `open` to be chosen.
 
         >>> import numpy as np
-        >>> from prefermab.amounts import Units
+        >>> from prefermab.amounts import DecimalUnits
         >>> from prefermab.programme.planning.increments import Increments
         >>> gains, costs = np.array([[0.0, 3.0, 5.0, 1.0]]), np.array([[0.0, 1.0, 2.0, 3.0]])
-        >>> found = Increments.of(gains, costs, np.array([True]), Units(0))
+        >>> found = Increments.of(gains, costs, np.array([True]), DecimalUnits(0))
         >>> found.rates.tolist(), found.actions.tolist(), found.extras.tolist()
         ([[3.0, 2.0, 0.0]], [[1, 2, 0]], [[1, 1, 0]])
         """
@@ -149,10 +154,10 @@ def find_cut(ask: Ask, room: int, waiting: int) -> Cut:
     """Where so many units of budget end.
 
     >>> import numpy as np
-    >>> from prefermab.amounts import Units
+    >>> from prefermab.amounts import DecimalUnits
     >>> from prefermab.programme.planning.increments import Increments, ask_one, find_cut
     >>> gains, costs = np.array([[0.0, 2.0], [0.0, 4.0], [0.0, 3.0]]), np.tile([0.0, 1.0], (3, 1))
-    >>> found = Increments.of(gains, costs, np.ones(3, bool), Units(0))
+    >>> found = Increments.of(gains, costs, np.ones(3, bool), DecimalUnits(0))
     >>> cut = find_cut(ask_one(found), 2, waiting=1)
     >>> found.chosen(cut).tolist(), cut.waiting
     ([0, 1, 1], (0,))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.amounts import Units, add_up, remaining, total
+from prefermab.amounts import DecimalUnits, add_up, remaining, total
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.bound import gain_bound
@@ -244,7 +244,7 @@ def choose(draft: Draft) -> np.ndarray:
     if draft.rules.about_groups:
         return choose_under_rules(draft.selection(locked))
     check_locks(draft.selection(locked))
-    units = Units.of(draft.budget)
+    units = DecimalUnits.of(draft.budget)
     paid = add_up(units.of_costs(draft.paid(locked)))
     open = draft.limits.may & (locked == 0)
     if by_increments(draft.model, roster.size):

@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from prefermab.amounts import Units, exact_amounts
+from prefermab.amounts import DecimalUnits, exact_amounts
 from prefermab.arms import Observation, hide_opted_out
 from prefermab.model import Model
 from prefermab.policies.learned import CHUNK, Judged, Learned, sample
 from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import ANY
 
-PROBES = 4
+PRICE_PROBES = 4
 """Prices that are tried in search of a person's own."""
 
 
@@ -37,7 +37,7 @@ def score(
 ) -> Scored:
     """Asks the model. With `everyone`, also for those who may not be acted on."""
     if by_increments(model, roster.size):
-        price = sample_price(model, *sampled_people(roster, may), budget, roster.size)
+        price = sample_price(model, *sampled_people(roster, may), budget=budget, people=roster.size)
         return Scored(price, positive(gains_at(model, roster.states, roster.features, price)))
     judged = _judge(model.policy, observation(model.policy, roster, may, budget))
     gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
@@ -211,7 +211,7 @@ def crossing(
     """
     before, value_before = start.astype(float), at_start.astype(float)
     here = np.clip(before - value_before / slope, 0.0, highest)
-    for _ in range(PROBES):
+    for _ in range(PRICE_PROBES):
         value = net(here)
         step, change = here - before, value - value_before
         steep = np.where(np.abs(step) > 1e-6, change / np.where(step == 0, 1.0, step), slope)
@@ -231,7 +231,7 @@ def _observation(
 ) -> Observation:
     present, amounts = jnp.asarray(may), exact_amounts(costs, budget, paid)
     state, seen = hide_opted_out(present, jnp.asarray(states), jnp.asarray(features))
-    left = budget - Units.of(budget).amount(paid)
+    left = budget - DecimalUnits.of(budget).amount(paid)
     return Observation(
         state, seen, present, jnp.asarray(costs, jnp.float32), jnp.asarray(left, jnp.float32),
         jnp.zeros((), int), amounts,
