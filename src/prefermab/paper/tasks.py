@@ -90,17 +90,16 @@ class Train(Task):
     def work(self, store: Store) -> TaskResult:
         """Trains and saves the models; the result only says that they are there."""
         hyper = self.scale.hyperparameters(self.recipe, self.setting)
-        seeds = range(self.scale.seeds)
         hyper |= {"n_arms": self.setting.n_arms, "budget": self.setting.budget}
-        domain = self.setting.trained_on()
+        seeds, domain = range(self.scale.seeds), self.setting.trained_on()
         if self.setting.unique_arms is None:
             models = pretrain_seeds(domain, seeds, self.recipe, **hyper)
         else:
             # Every seed has arms of its own: most of the variance is in which arms they are.
-            pools = [arm_pool(domain, self.setting.unique_arms, seed) for seed in seeds]
+            size = self.setting.unique_arms
             models = [
-                pretrain(each, self.recipe, seed=seed, **hyper)
-                for seed, each in zip(seeds, pools, strict=True)
+                pretrain(arm_pool(domain, size, seed), self.recipe, seed=seed, **hyper)
+                for seed in seeds
             ]
         for model in models:
             # The domain holds arrays in place of numbers, which a model's file does not keep.
