@@ -162,14 +162,14 @@ def print_budgets(found: "pl.DataFrame") -> None:
     from rich.console import Console
 
     from prefermab.cli.terminal import plain_table
-    from prefermab.programme.tables import plain
+    from prefermab.programme.tables import format_number
 
     table = plain_table("budget", "spent", "chosen", "price", "expected gain")
     for row in found.iter_rows(named=True):
-        gain = "" if row["gain"] is None else plain(row["gain"])
+        gain = "" if row["gain"] is None else format_number(row["gain"])
         table.add_row(
-            plain(row["budget"]), plain(row["spent"]), f"{row['chosen']:,}", f"{row['price']:.3g}",
-            gain,
+            format_number(row["budget"]), format_number(row["spent"]), f"{row['chosen']:,}",
+            f"{row['price']:.3g}", gain,
         )  # fmt: skip
     Console().print(table)
     print(

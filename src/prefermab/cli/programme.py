@@ -55,12 +55,12 @@ class JoinCommand:
 
     def run(self) -> None:
         """Adds the people of a table."""
-        from prefermab.programme.tables import people, source_of
+        from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
             table = read_people(programme, self.people)
             joined = programme.join(table, where=source_of(self.people))
-            print(f"{people(joined)} joined; {programme.roster().height:,} take part")
+            print(f"{format_people(joined)} joined; {programme.roster().height:,} take part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,14 +73,14 @@ class LeaveCommand:
 
     def run(self) -> None:
         """Removes people by their ids."""
-        from prefermab.programme.tables import people
+        from prefermab.programme.tables import format_people
 
         with open_programme(self.file) as programme:
             ids: list[str] | list[int] = list(self.ids)
             if programme.ids != "text":
                 ids = [parse_id(one) for one in self.ids]
             left = programme.leave(ids)
-            print(f"{people(left)} left; {programme.roster().height:,} take part")
+            print(f"{format_people(left)} left; {programme.roster().height:,} take part")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ObserveCommand:
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
         from prefermab.programme.store.frames import SINCE_ACTION, SINCE_SEEN, match_names
-        from prefermab.programme.tables import people, source_of
+        from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
             table, where = read_people(programme, self.seen), source_of(self.seen)
@@ -110,8 +110,8 @@ class ObserveCommand:
             roster = programme.roster()
         unseen = count_unseen(roster)
         print(
-            f"{seen:,} states stored; {unseen:,} of {people(roster.height)} not observed in this "
-            "round"
+            f"{seen:,} states stored; {unseen:,} of {format_people(roster.height)} not observed in "
+            "this round"
         )
 
 
@@ -177,7 +177,7 @@ class RecordCommand:
         """Stores what was done, or corrects what was stored."""
         import polars as pl
 
-        from prefermab.programme.tables import people, plain, source_of
+        from prefermab.programme.tables import format_number, format_people, source_of
 
         if self.correct is not None and self.round not in (None, self.correct):
             raise InputError(f"--round {self.round} and --correct {self.correct} differ.")
@@ -197,8 +197,9 @@ class RecordCommand:
         not_all = row["reached"] < row["acted_on"]
         reached = f" ({row['reached']:,} of them reached)" if not_all else ""
         print(
-            f"round {recorded}: {people(row['acted_on'])} acted on{reached}, {plain(row['spent'])} "
-            f"spent of {plain(row['budget'])}; current round: {now}"
+            f"round {recorded}: {format_people(row['acted_on'])} acted on{reached}, "
+            f"{format_number(row['spent'])} spent of {format_number(row['budget'])}; "
+            f"current round: {now}"
         )
 
 
@@ -213,7 +214,7 @@ class StatusCommand:
         """Prints where the programme stands."""
         import polars as pl
 
-        from prefermab.programme.tables import people
+        from prefermab.programme.tables import format_people
 
         with open_programme(self.file) as programme:
             rounds, now, roster = planned_rounds(programme), programme.round, programme.roster()
@@ -228,7 +229,8 @@ class StatusCommand:
             print_past(past)
         print(
             f"current round: {now}, {'planned' if planned else 'not planned yet'}; "
-            f"{people(roster.height)} take part, {unseen:,} of them not observed in this round"
+            f"{format_people(roster.height)} take part, {unseen:,} of them not observed in this "
+            "round"
         )
 
 
@@ -303,13 +305,13 @@ def print_past(past: "pl.DataFrame") -> None:
     from rich.console import Console
 
     from prefermab.cli.terminal import plain_table
-    from prefermab.programme.tables import plain
+    from prefermab.programme.tables import format_number
 
     table = plain_table(*(name.replace("_", " ") for name in past.drop("reached").columns))
     for row in past.iter_rows(named=True):
         table.add_row(
-            str(row["round"]), plain(row["budget"]), plain(row["spent"]), f"{row['acted_on']:,}",
-            row["closed"],
+            str(row["round"]), format_number(row["budget"]), format_number(row["spent"]),
+            f"{row['acted_on']:,}", row["closed"],
         )  # fmt: skip
     Console().print(table)
     last = past.row(-1, named=True)

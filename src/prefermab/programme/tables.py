@@ -139,11 +139,11 @@ def first_row(where: pl.Series) -> int:
     return int(where.arg_max() or 0)
 
 
-def plain(number: float | None) -> str:
+def format_number(number: float | None) -> str:
     """A number with no more digits than a reader needs.
 
-    >>> from prefermab.programme.tables import plain
-    >>> plain(1e6), plain(12.5), plain(0.12345)
+    >>> from prefermab.programme.tables import format_number
+    >>> format_number(1e6), format_number(12.5), format_number(0.12345)
     ('1,000,000', '12.5', '0.1235')
     """
     if number is None:
@@ -151,11 +151,11 @@ def plain(number: float | None) -> str:
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.4g}"
 
 
-def people(number: int) -> str:
+def format_people(number: int) -> str:
     """A number of people in words.
 
-    >>> from prefermab.programme.tables import people
-    >>> people(1), people(1200)
+    >>> from prefermab.programme.tables import format_people
+    >>> format_people(1), format_people(1200)
     ('1 person', '1,200 people')
     """
     return "1 person" if number == 1 else f"{number:,} people"

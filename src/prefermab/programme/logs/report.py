@@ -15,7 +15,7 @@ from prefermab.programme.logs.holdout import HeldOut, features_verdict
 from prefermab.programme.logs.reading import Found, Log
 from prefermab.programme.logs.verdict import Assessment
 from prefermab.programme.logs.warnings import FEW
-from prefermab.programme.tables import people
+from prefermab.programme.tables import format_people
 
 MOST_ROWS = 40
 """Rows of a table in the report; the rest is in the data beside it."""
@@ -130,16 +130,17 @@ def _data(log: Log) -> list[Block]:
     head = [f"{a} (cost {c:g})" for a, c in zip(labels.actions, labels.costs, strict=True)]
     unknown = np.isnan(log.features)
     missing = [
-        f"`{name}`: unknown for {people(int(unknown[:, at].sum()))}"
+        f"`{name}`: unknown for {format_people(int(unknown[:, at].sum()))}"
         for at, name in enumerate(log.feature_names)
         if unknown[:, at].any()
     ]
     return [
         Heading("Data found"),
         Text(
-            f"{found.rows:,} rows from {found.first} to {found.last}: {people(found.people)}, "
-            f"{found.rounds:,} rounds, {found.apart} {unit}, {found.present:,.1f} people in "
-            f"a round on average; {len(seen):,} transitions between rounds that follow each other. "
+            f"{found.rows:,} rows from {found.first} to {found.last}: "
+            f"{format_people(found.people)}, {found.rounds:,} rounds, {found.apart} {unit}, "
+            f"{found.present:,.1f} people in a round on average; {len(seen):,} transitions between "
+            "rounds that follow each other. "
             f"Features: {', '.join(f'`{name}`' for name in log.feature_names) or 'none'}."
         ),
         Text("Transitions from each state under each action:"),
@@ -149,9 +150,10 @@ def _data(log: Log) -> list[Block]:
             [
                 f"{found.gaps:,} gaps between two rows of a person, {found.missing_rounds:,} "
                 "rounds in all: no transition is made up across a gap",
-                f"{people(found.joined_later)} joined after the first round, and "
-                f"{people(found.left_earlier)} have no row in the last",
-                f"{people(found.single)} with one row only: it gives features and no transition",
+                f"{format_people(found.joined_later)} joined after the first round, and "
+                f"{format_people(found.left_earlier)} have no row in the last",
+                f"{format_people(found.single)} with one row only: it gives features and no "
+                "transition",
                 f"{found.unknown_states:,} rows have no state and {found.unknown_actions:,} no "
                 "action: transitions that need them are left out",
                 *_left_out(found),

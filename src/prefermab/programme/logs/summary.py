@@ -10,7 +10,7 @@ from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.gain import Comparison
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.verdict import Assessment
-from prefermab.programme.tables import people, plain
+from prefermab.programme.tables import format_number, format_people
 
 MOST_GROUPS = 3
 """Groups that the first page names."""
@@ -41,7 +41,7 @@ def headline(log: Log, assessment: Assessment, budget: float) -> str:
     opening += " ".join(spoilt[:1])
     if comparison is None:
         return opening
-    money = f"for the same budget of {plain(budget)} a {unit}"
+    money = f"for the same budget of {format_number(budget)} a {unit}"
     if assessment.verdict == "shown":
         return (
             f"**A gain is shown.** {_earns(log, comparison)}, {money}: "
@@ -63,9 +63,9 @@ def in_the_log(log: Log) -> str:
     found, acted = log.found, int((log.transitions.action > 0).sum())
     passive = len(log.transitions) - acted
     text = (
-        f"The log has {people(found.people)} in {_counted(found.rounds, found.unit)}. It shows "
-        f"what followed when somebody was acted on, {acted:,} times, and when nobody did anything, "
-        f"{passive:,} times."
+        f"The log has {format_people(found.people)} in {_counted(found.rounds, found.unit)}. It "
+        f"shows what followed when somebody was acted on, {acted:,} times, and when nobody did "
+        f"anything, {passive:,} times."
     )
     if found.not_reached:
         text += (

@@ -12,7 +12,7 @@ from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.gain import Comparison, Gain, estimate_gain
 from prefermab.programme.logs.reading import Log, Transitions
 from prefermab.programme.logs.warnings import FEW, LogWarning, log_warnings
-from prefermab.programme.tables import people
+from prefermab.programme.tables import format_people
 
 Verdict = Literal["shown", "not shown", "cannot tell"]
 
@@ -108,8 +108,8 @@ def _too_few(log: Log) -> LogWarning | None:
         if n < FEW:
             return LogWarning(
                 "too_few_to_judge",
-                f"there are {people(n)} {which}, and at least {FEW} are needed to learn from some "
-                "and judge on others: collect more.",
+                f"there are {format_people(n)} {which}, and at least {FEW} are needed to learn "
+                "from some and judge on others: collect more.",
                 spoils=True,
             )
     return None

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.tables import UNKNOWN, people
+from prefermab.programme.tables import UNKNOWN, format_people
 
 FEW = 30
 """People, or transitions under an action, below which effects are mostly assumed."""
@@ -59,8 +59,8 @@ def _few(log: Log) -> Iterator[LogWarning]:
     if log.found.people < FEW:
         yield LogWarning(
             "few_people",
-            f"the log has {people(log.found.people)} only: estimates for others like them are "
-            "mostly assumption.",
+            f"the log has {format_people(log.found.people)} only: estimates for others like them "
+            "are mostly assumption.",
         )
     counts = np.bincount(log.transitions.action, minlength=len(log.labels.actions))
     for name, n in zip(log.labels.actions, counts.tolist(), strict=True):
@@ -165,7 +165,7 @@ def _rows_stop(log: Log) -> Iterator[LogWarning]:
 def _features_change(log: Log) -> Iterator[LogWarning]:
     changing = log.diagnostics.changing
     if changing:
-        columns = ", ".join(f"'{name}' within {people(n)}" for name, n in changing.items())
+        columns = ", ".join(f"'{name}' within {format_people(n)}" for name, n in changing.items())
         yield LogWarning(
             "feature_changes",
             f"features change: {columns}; in each round the value known then is used, and a plan "
@@ -226,7 +226,7 @@ def _useless_features(log: Log) -> Iterator[LogWarning]:
         yield LogWarning(
             "id_feature",
             f"the column '{name}' has a different value for each of "
-            f"{people(log.found.people)}, as an id has: leave it out of the features.",
+            f"{format_people(log.found.people)}, as an id has: leave it out of the features.",
         )
 
 

@@ -38,7 +38,7 @@ from prefermab.programme.planning.scoring import (
     score,
     settle,
 )
-from prefermab.programme.tables import as_frame, people, plain, write_table
+from prefermab.programme.tables import as_frame, format_number, format_people, write_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,13 +73,14 @@ class Summary:
             ", ".join(f"{number:,} {name}" for name, number in self.by_action.items()) or "nobody"
         )
         lines = [
-            f"{self.chosen:,} of {people(self.people)} ({bought}); {plain(self.spent)} spent, "
-            f"{plain(self.left)} left of {plain(self.budget)}; price {self.price:.3g}"
+            f"{self.chosen:,} of {format_people(self.people)} ({bought}); "
+            f"{format_number(self.spent)} spent, {format_number(self.left)} left of "
+            f"{format_number(self.budget)}; price {self.price:.3g}"
         ]
         if self.gain is not None and self.one_more is not None:
             lines.append(
-                f"expected gain {plain(self.gain)}, at best {plain(self.bound)} under the same "
-                f"rules; one more unit of budget would gain {self.one_more:.3g}"
+                f"expected gain {format_number(self.gain)}, at best {format_number(self.bound)} "
+                f"under the same rules; one more unit of budget would gain {self.one_more:.3g}"
             )
         apart = {
             "opted out": self.opted_out,
@@ -100,7 +101,7 @@ class Summary:
                 "check the names of the columns"
             )
         for rule, cost in self.rules.items():
-            lines.append(f"the rule {rule} costs {'?' if cost is None else plain(cost)}")
+            lines.append(f"the rule {rule} costs {'?' if cost is None else format_number(cost)}")
         return "\n".join(lines)
 
     def as_json(self) -> str:
