@@ -1,7 +1,9 @@
 """How much a plan could gain at best under its budget and rules."""
 
+from typing import cast
+
 import numpy as np
-from scipy.optimize import linprog, minimize_scalar
+from scipy.optimize import OptimizeResult, linprog, minimize_scalar
 from scipy.sparse import csr_array, vstack
 
 from prefermab.programme.planning.rules import Limits
@@ -66,7 +68,7 @@ def lagrangian_gain_bound(gains: np.ndarray, costs: np.ndarray, room: float, pri
     if highest > 0:
         search = {"xatol": 1e-11 * highest, "maxiter": 100}
         found = minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options=search)
-        best = min(best, bound(float(found["x"])))
+        best = min(best, bound(float(cast(OptimizeResult, found)["x"])))
     return best
 
 
