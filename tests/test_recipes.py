@@ -111,6 +111,7 @@ def test_it_can_be_asked_for_by_name(model):
     )
     same(model, by_name)
     assert by_name.recipe == "one-round-ahead"
+    assert by_name.history is not None
     assert by_name.history["step"].to_list() == list(range(10, 201, 10))
     assert by_name.history["loss"][-1] < by_name.history["loss"][0]
 
@@ -175,4 +176,5 @@ def test_a_hyperparameter_out_of_range_is_refused():
 
 
 def test_every_recipe_has_the_same_metrics(model):
+    assert model.history is not None
     assert set(model.history.columns) == {"step", "seed", *METRICS}
