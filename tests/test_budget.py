@@ -204,7 +204,7 @@ def stacked(trees):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_actions", [2, 3])
 def test_what_was_given_is_never_overspent_and_nothing_affordable_is_left(kind, n_actions):
-    """50,000 instances in exact fractions: as given in double precision, and as JAX meets them."""
+    """50,400 choices in exact fractions: as given in double precision, and as JAX meets them."""
     scores, costs, budgets, opt_in = instances(kind, 900, n_actions, seed=n_actions)
     arrays = [jnp.asarray(a, jnp.float32) for a in (scores, costs, budgets)] + [jnp.asarray(opt_in)]
     given = stacked([exact_amounts(c, float(b)) for c, b in zip(costs, budgets, strict=True)])
