@@ -280,6 +280,6 @@ def picture(found: Sequence[Sequence[LogOutcome]]) -> str:
         panel.plot(truth, -3, "x", color=plots.INK, ms=7)
         panel.set_title(scenario.name, fontsize=8, color=plots.INK)
         panel.set_yticks([])
-        plots.plain(panel)
+        plots.tidy_panel(panel)
     figure.supxlabel("gain per person", fontsize=9)
     return svg_of(figure, "gain")

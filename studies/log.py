@@ -109,7 +109,7 @@ def page(rows: list[list[str]], curves: dict[str, np.ndarray]) -> str:
     panel.set_xlabel("people in the log", fontsize=9)
     panel.set_ylabel("share of the truth's model", fontsize=9)
     panel.legend(fontsize=8, frameon=False)
-    plots.plain(panel)
+    plots.tidy_panel(panel)
     svg = svg_of(figure, "log")
     write_atomically(PICTURE, lambda draft: draft.write_text(svg))
     caption = (

@@ -94,7 +94,7 @@ def scale_page(runs: Sequence[PlanRun]) -> str:
         where.set_xscale("log")
         where.set_xlabel("people", fontsize=9)
         where.set_ylabel(name, fontsize=9)
-        plots.plain(where)
+        plots.tidy_panel(where)
     panel.set_yscale("log")
     other.set_ylim(bottom=0)
     svg = svg_of(figure, "scale")

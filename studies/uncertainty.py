@@ -25,7 +25,7 @@ from prefermab.plots import svg_of
 from prefermab.policies.base import Memory, Policy
 from prefermab.recipes import Exact
 
-DRAWS = 64
+BAYES_DRAWS = 64
 HIGHEST_PRICE = 5.0
 
 
@@ -99,7 +99,7 @@ class ByBayes(Policy):
         normal around what is seen, within the parameter's range."""
         low, high = range_ends((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
         # The same spread points for everyone, shuffled anew in each dimension.
-        even = (jnp.arange(DRAWS) + 0.5) / DRAWS
+        even = (jnp.arange(BAYES_DRAWS) + 0.5) / BAYES_DRAWS
         keys = jax.random.split(jax.random.key(0), low.size)
         shares = jax.vmap(lambda key: jax.random.permutation(key, even))(keys).T
         hidden = jnp.isnan(features)
@@ -147,7 +147,7 @@ def reward_curves(hidden: Sequence[Sequence[str]], noisy: Sequence[Sequence[str]
         ):
             panel.plot(along, [float(row[column]) for row in rows], label=name, **style)
         panel.set_xlabel(what, fontsize=9)
-        plots.plain(panel)
+        plots.tidy_panel(panel)
         panel.legend(fontsize=8, frameon=False)
     figure.supylabel("reward per arm", fontsize=9)
     return svg_of(figure, "uncertainty")

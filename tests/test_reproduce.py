@@ -288,7 +288,7 @@ def test_every_part_is_in_both_pages(tmp_path, quick):
     assert {cell.table.name for cell in findings.judged} == {*CELLS} - {"table12", "prop1"}
     if not quick:
         assert all(findings.trends[name] for name in CELLS if name not in ("table6", "table11"))
-    blocks = report.report_blocks(report.REPORT_PARTS, found, findings, "the command")
+    blocks = report.paper_report_blocks(report.REPORT_PARTS, found, findings, "the command")
     pages.write_pages(tmp_path, report.TITLE, blocks)
     page, marked = (tmp_path / "index.html").read_text(), (tmp_path / "README.md").read_text()
     for part in report.REPORT_PARTS:

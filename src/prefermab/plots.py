@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 INK, BLUE, GREY = "#1b1f24", "#2563a8", "#9aa3ad"
-OTHERS = ("#c8642c", "#3d8b63", "#e3b23c", "#8560a8", "#4f9bb0", "#a34a5e")
+POLICY_COLOURS = ("#c8642c", "#3d8b63", "#e3b23c", "#8560a8", "#4f9bb0", "#a34a5e")
 
 
 class NoPlotsError(InputError):
@@ -31,7 +31,7 @@ def check_target(path: Path) -> Path:
     return path
 
 
-def save(figure: "Figure", path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
     """Writes a figure to a file, whole or not at all."""
     kind = path.suffix.lstrip(".").lower()
     write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=160))
@@ -97,7 +97,7 @@ def curves(history: pl.DataFrame) -> "Figure":
     for panel, name in zip(panels, metrics, strict=True):
         panel.plot(history[along], history[name], color=BLUE, lw=1.4, marker=".", ms=3)
         panel.set_ylabel(name, fontsize=9, color=INK)
-        plain(panel)
+        tidy_panel(panel)
     panels[-1].set_xlabel(along.replace("_", " "), fontsize=9, color=INK)
     figure.align_ylabels()
     return figure
@@ -121,7 +121,7 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
     """
     figure = blank(9, 5.8)
     (engaged, there), (spent, reached) = figure.subplots(2, 2, sharex=True)
-    others = iter(OTHERS * frame.height)
+    others = iter(POLICY_COLOURS * frame.height)
     for place, name in enumerate(frame["policy"].unique(maintain_order=True)):
         rows = frame.filter(pl.col("policy") == name)
         color = GREY if name == "none" else BLUE if place == 0 else next(others)
@@ -141,7 +141,7 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
         (reached, "Acted on at least once, of all who ever joined"),
     ):
         panel.set_title(says, fontsize=9.5, color=INK, loc="left")
-        plain(panel)
+        tidy_panel(panel)
         panel.margins(x=0.01)
         if panel is not engaged:
             panel.set_ylim(bottom=-0.02 * panel.get_ylim()[1])
@@ -172,7 +172,7 @@ def shaping(
     right.set_xlabel("abstract state")
     right.set_ylabel("reward seen")
     for panel in (left, middle, right):
-        plain(panel)
+        tidy_panel(panel)
     return figure
 
 
@@ -199,7 +199,7 @@ def budgets(found: pl.DataFrame) -> "Figure":
         panel.set_xlabel("budget", fontsize=9, color=INK)
         panel.set_title(titles[name], fontsize=10, color=INK, loc="left")
         panel.set_ylim(bottom=0)
-        plain(panel)
+        tidy_panel(panel)
     return figure
 
 
@@ -212,7 +212,7 @@ def blank(width: float, height: float) -> "Figure":
     return _figure_class()(figsize=(width, height), layout="constrained")
 
 
-def plain(panel: Any) -> None:
+def tidy_panel(panel: Any) -> None:
     """Removes the upper and right lines of a panel's frame."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.spines[["bottom", "left"]].set_color(GREY)

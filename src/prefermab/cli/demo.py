@@ -62,7 +62,9 @@ class DemoCommand:
         if picture is None:
             print("\nFor a picture of it: pip install 'prefermab[plot]'")
         else:
-            plots.save(plots.comparison(frame, "Whom to call: 25 mothers, 7 calls a week"), picture)
+            plots.save_figure(
+                plots.comparison(frame, "Whom to call: 25 mothers, 7 calls a week"), picture
+            )
             console.print(f"\nThe picture is in {picture}.")
         console.print("Next, on another domain: prefermab evaluate synthetic")
 

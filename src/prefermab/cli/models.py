@@ -128,7 +128,7 @@ class EvaluateCommand:
             self.print_table(frame, title, bound)
         if self.plot is not None:
             title += f", {plural(self.trials, 'trial')}"
-            plots.save(plots.comparison(frame, title), self.plot)
+            plots.save_figure(plots.comparison(frame, title), self.plot)
 
     def print_table(self, frame: "pl.DataFrame", title: str, bound: int) -> None:
         """Prints the comparison, and says if the bound is of some trials only."""

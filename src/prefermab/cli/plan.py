@@ -154,7 +154,7 @@ class WhatIfCommand:
         else:
             print_budgets(found)
         if self.plot is not None:
-            plots.save(plots.budgets(found), self.plot)
+            plots.save_figure(plots.budgets(found), self.plot)
 
 
 def print_budgets(found: "pl.DataFrame") -> None:

@@ -75,7 +75,7 @@ class ReproduceCommand:
         results = Results(Store(cache), scale, recipes)
         self.compute(results, parts)
         findings = report.collect_findings(parts, results)
-        blocks = report.report_blocks(parts, results, findings, same_command(self))
+        blocks = report.paper_report_blocks(parts, results, findings, same_command(self))
         data = json.dumps(report.findings_as_data(findings), indent=1)
         write_pages(self.out, report.TITLE, blocks, {"cells.json": data})
         if self.json:

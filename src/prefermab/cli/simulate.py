@@ -93,7 +93,7 @@ class SimulateCommand:
             print(json.dumps({**facts, **frames}, indent=2))
         if self.plot is not None:
             trials = f"{title}; {tally.trials} programmes"
-            plots.save(plots.programme(tally.frame(), trials, budget), self.plot)
+            plots.save_figure(plots.programme(tally.frame(), trials, budget), self.plot)
 
 
 def policies_to_simulate(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":

@@ -208,7 +208,7 @@ def save_model(model: "Model", folder: Path, events: Path | None) -> None:
     model.save(folder)
     if model.history is not None:
         with contextlib.suppress(plots.NoPlotsError):
-            plots.save(plots.curves(model.history), folder / "curves.svg")
+            plots.save_figure(plots.curves(model.history), folder / "curves.svg")
         if events is not None:
             write_events(model.history, events / folder.name)
     print(f"saved {folder}")

@@ -34,7 +34,7 @@ def draw_samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     panel.invert_yaxis()
     panel.margins(x=0.15)
     panel.set_xlabel("samples of each arm (interquartile mean over seeds)", fontsize=9)
-    plots.plain(panel)
+    plots.tidy_panel(panel)
     figure.legend(loc="outside upper right", ncols=len(who), fontsize=8, frameon=False)
     return svg_of(figure, "samples")
 
@@ -54,7 +54,7 @@ def draw_tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> s
     panel.set_xlabel("samples of each arm", fontsize=9)
     panel.set_ylabel("share of DDLPO's final reward", fontsize=9)
     panel.yaxis.set_major_formatter(lambda x, _: f"{x:.0%}")
-    plots.plain(panel)
+    plots.tidy_panel(panel)
     panel.legend(fontsize=8, frameon=False)
     return svg_of(figure, "curves")
 
@@ -79,7 +79,7 @@ def draw_generalization(sizes: np.ndarray, errors: Mapping[str, np.ndarray]) -> 
     panel.minorticks_off()
     panel.set_xlabel("unique training arms", fontsize=9)
     panel.set_ylabel("reward per arm below Whittle", fontsize=9)
-    plots.plain(panel)
+    plots.tidy_panel(panel)
     panel.legend(fontsize=8, frameon=False)
     return svg_of(figure, "generalization")
 

@@ -63,7 +63,7 @@ def collect_findings(parts: Sequence[str], results: Results) -> PaperFindings:
     return PaperFindings(judged, trends)
 
 
-def report_blocks(
+def paper_report_blocks(
     parts: Sequence[str], results: Results, findings: PaperFindings, command: str
 ) -> list[Block]:
     """The whole report."""

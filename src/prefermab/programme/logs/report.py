@@ -311,7 +311,7 @@ def calibration_picture(bins: pl.DataFrame, name: str) -> Sequence[Picture]:
         )  # fmt: skip
         panel.set_xlabel("predicted", fontsize=9)
         panel.set_ylabel("observed", fontsize=9)
-        plots.plain(panel)
+        plots.tidy_panel(panel)
         caption = "Probabilities predicted for what was held back, and how often it came."
         return [Picture(f"calibration-{name}", svg_of(figure, f"calibration-{name}"), caption)]
     return []
@@ -342,7 +342,7 @@ def gain_picture(assessment: Assessment) -> Sequence[Picture]:
         panel.set_xlabel(
             f"gain per person over {comparison.rounds} rounds", fontsize=9, color=plots.INK
         )
-        plots.plain(panel)
+        plots.tidy_panel(panel)
         caption = (
             "What a person gains compared with what was done so far, with 90 % intervals: in this "
             "log, and in copies of it with shuffled actions, in which nothing can be gained."
