@@ -339,9 +339,8 @@ def gain_picture(assessment: Assessment) -> Sequence[Picture]:
         ticks = [0.0, float(place[1:].mean())]
         panel.set_yticks(ticks, ["this log", "actions shuffled:\nno gain possible"])
         panel.set_ylim(float(place.min()) - 0.4, 0.5)
-        panel.set_xlabel(
-            f"gain per person over {comparison.rounds} rounds", fontsize=9, color=plots.INK
-        )
+        label = f"gain per person over {comparison.rounds} rounds"
+        panel.set_xlabel(label, fontsize=9, color=plots.INK)
         plots.tidy_panel(panel)
         caption = (
             "What a person gains compared with what was done so far, with 90 % intervals: in this "
