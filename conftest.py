@@ -13,10 +13,11 @@ from jaxtyping import install_import_hook
 # compiling takes about half the time. Commands that tests start inherit both. A version of XLA that
 # does not know a flag ends the process, so the last one is for the version in constraints.txt.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-flags = "--xla_backend_optimization_level=1"
-if version("jaxlib") == "0.10.2":
-    flags += " --xla_cpu_use_fusion_emitters=false"
-os.environ.setdefault("XLA_FLAGS", flags)
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=1"
+    + " --xla_cpu_use_fusion_emitters=false" * (version("jaxlib") == "0.10.2"),
+)
 # Two test processes with as many threads each as there are cores only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("PJRT_NPROC", "1")

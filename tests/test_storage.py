@@ -230,7 +230,10 @@ def test_models_ship_for_every_domain_and_are_small():
 
 def test_a_shipped_model_is_rebuilt_from_its_recorded_seed():
     """The same weights on the platform they were made on, the same quality elsewhere."""
-    code = "import sys, tools.weights as shipping\nshipping.train_shipped('synthetic-paper').save(sys.argv[1])"
+    code = (
+        "import sys\nfrom tools.weights import train_shipped\n"
+        "train_shipped('synthetic-paper').save(sys.argv[1])"
+    )
     # Weights are made with XLA's own settings, not those of the tests.
     plain = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     with tempfile.TemporaryDirectory() as folder:
