@@ -21,13 +21,16 @@ from prefermab.cli.options import (
     parse_settings,
 )
 from prefermab.errors import InputError, count, unknown
-from prefermab.recipes import BY_NAME as RECIPES
-from prefermab.recipes import Tuning
+from prefermab.recipes import BY_NAME, Tuning
 
 if TYPE_CHECKING:
     import polars as pl
 
     from prefermab.model import Model
+
+
+RECIPES = dict(BY_NAME)
+"""The recipes that have options; one that is defined later is for Python alone."""
 
 
 def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:

@@ -97,13 +97,12 @@ class Tuned:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe(abc.ABC):
-    """Base of all recipes; `docs/recipes.md` shows one of sixty lines.
+    """Base of all recipes; `tests/test_recipes.py` has one of sixty lines.
 
     >>> import prefermab as pm
-    >>> sorted(pm.recipes.BY_NAME)
-    ['exact', 'paper', 'sweep']
-    >>> pm.recipes.Paper(epochs=50).name
-    'paper'
+    >>> recipe = pm.recipes.Paper(epochs=50)
+    >>> recipe.name, type(recipe) is pm.recipes.BY_NAME["paper"]
+    ('paper', True)
     """
 
     name: ClassVar[str]
