@@ -31,12 +31,13 @@ class Checkpoint(NamedTuple):
     rows: dict[str, np.ndarray]
 
 
-def fingerprint(*parts: Any) -> str:
+def training_fingerprint(*parts: Any) -> str:
     """A checksum of everything that determines a training.
 
-    >>> from prefermab.checkpoints import fingerprint
-    >>> fingerprint("sweep", 1) == fingerprint("sweep", 1) != fingerprint("sweep", 2)
-    True
+    >>> from prefermab.checkpoints import training_fingerprint
+    >>> a, b = training_fingerprint("sweep", 1), training_fingerprint("sweep", 2)
+    >>> a == training_fingerprint("sweep", 1), a == b
+    (True, False)
     """
     digest = hashlib.sha256()
     leaves, structure = jax.tree.flatten(parts)
@@ -48,7 +49,7 @@ def fingerprint(*parts: Any) -> str:
     return digest.hexdigest()
 
 
-def save(path: Path, training: str, at: Checkpoint) -> None:
+def write_checkpoint(path: Path, training: str, at: Checkpoint) -> None:
     """Writes the checkpoint in place of an older one."""
     tensors = {f"state.{name}": array for name, array in named_arrays(at.state).items()}
     tensors |= {f"rows.{name}": array for name, array in at.rows.items()}
@@ -58,7 +59,7 @@ def save(path: Path, training: str, at: Checkpoint) -> None:
     write_atomically(path, lambda draft: draft.write_bytes(packed))
 
 
-def load(path: Path, training: str, untrained: Any) -> Checkpoint:
+def read_checkpoint(path: Path, training: str, untrained: Any) -> Checkpoint:
     """Reads a checkpoint of this very training; `untrained` gives the state's structure."""
     try:
         with safe_open(path, framework="numpy") as file:

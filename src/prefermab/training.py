@@ -12,9 +12,13 @@ import numpy as np
 import polars as pl
 
 import prefermab
-from prefermab import checkpoints
 from prefermab.arms import Budget, TrialKeys
-from prefermab.checkpoints import Checkpoint
+from prefermab.checkpoints import (
+    Checkpoint,
+    read_checkpoint,
+    training_fingerprint,
+    write_checkpoint,
+)
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, count, number
@@ -118,7 +122,7 @@ def pretrain_seeds(
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
     made.check(domain)
 
-    training = checkpoints.fingerprint(
+    training = training_fingerprint(
         prefermab.__version__, made.name, repr(made), domain, places, money, numbers
     )
     file = None if checkpoint is None else Path(checkpoint)
@@ -153,7 +157,7 @@ def run(
             raise InputError(
                 f"{checkpoint} holds a training that was cut short: ask to resume it, or delete it."
             )
-        at = checkpoints.load(checkpoint, training, at.state)
+        at = read_checkpoint(checkpoint, training, at.state)
     state, rows, money = at.state, at.rows, jnp.asarray(budget, jnp.float32)
     for piece in range(at.pieces, len(recipe.pieces)):
         size, done = recipe.pieces[piece], sum(recipe.pieces[:piece])
@@ -163,7 +167,7 @@ def run(
         _check_finite(new, recipe.unit, seeds)
         rows = _joined(rows, new)
         if checkpoint is not None:
-            checkpoints.save(checkpoint, training, Checkpoint(piece + 1, state, rows))
+            write_checkpoint(checkpoint, training, Checkpoint(piece + 1, state, rows))
         if progress is not None:
             progress((done + size) / sum(recipe.pieces), _progress_line(new, recipe.unit))
     return state, rows

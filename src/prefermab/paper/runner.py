@@ -29,7 +29,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as pack
 
 import prefermab
-from prefermab.checkpoints import fingerprint
+from prefermab.checkpoints import training_fingerprint
 from prefermab.engines import Ray, result_or_raise
 from prefermab.errors import InputError
 from prefermab.evaluation import Progress
@@ -301,7 +301,7 @@ def has_many_maps() -> bool:
 def _name(task: Task) -> str:
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     where = jax.default_backend(), jax.__version__, precision
-    return fingerprint(_source(), repr(task), where)[:24]
+    return training_fingerprint(_source(), repr(task), where)[:24]
 
 
 @cache

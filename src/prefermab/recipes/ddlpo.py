@@ -12,13 +12,13 @@ import jax.numpy as jnp
 from prefermab.arms import Arms, Key
 from prefermab.domains.base import Domain
 from prefermab.networks import ActorCritic, OwnNetworks, Perception
-from prefermab.recipes.paper import Learner, Paper
+from prefermab.recipes.paper import Paper, PaperState
 
 
 @eqx.filter_jit
 def start(
     recipe: Paper, domain: Domain, arms: Arms, n_arms: int, with_features: bool, key: Key
-) -> Learner:
+) -> PaperState:
     """Untrained networks for each of these arms. Without features, arms are seen by their state
     and the price only."""
     perception = Perception.of(domain, domain.features(arms), jnp.ones(()), plain=True)

@@ -30,7 +30,7 @@ from prefermab.shaping import SHAPINGS, Samples
 from prefermab.sharding import spread
 
 
-class Learner(eqx.Module):
+class PaperState(eqx.Module):
     """Everything that changes in training. `settled` is the mean of the actor over the epochs in
     which the price stays fixed: a single epoch's actor varies at random around it. `samples` are
     for StateShaping."""
@@ -111,7 +111,7 @@ class Paper(Recipe):
         """A piece is a block of epochs that ends in an update of the price network."""
         return cut(self.epochs, self.subepochs)
 
-    def init(self, domain: Domain, n_arms: int, key: Key) -> Learner:
+    def init(self, domain: Domain, n_arms: int, key: Key) -> PaperState:
         """Lines 1 to 3: networks, arms, and everyone in."""
         key_arms, key_net, key_probe = jax.random.split(key, 3)
         arms = domain.draw_arms(key_arms, n_arms)
@@ -126,22 +126,22 @@ class Paper(Recipe):
         samples = Samples.none(len(self.pieces), self.rounds * n_arms)
         return dataclasses.replace(learner, samples=samples)
 
-    def learner(self, networks: ActorCritic, arms: Arms) -> Learner:
+    def learner(self, networks: ActorCritic, arms: Arms) -> PaperState:
         """These networks before they learn from these arms, everyone in."""
         actor_state = optax.adam(self.actor_rate).init(eqx.filter(networks.actor, eqx.is_array))
         critic_state = optax.adam(self.critic_rate).init(eqx.filter(networks.critic, eqx.is_array))
         everyone, zero = jnp.ones(number_of_arms(arms), bool), jnp.zeros((), int)
-        return Learner(networks, networks.actor, actor_state, critic_state, arms, everyone, zero)
+        return PaperState(networks, networks.actor, actor_state, critic_state, arms, everyone, zero)
 
     def step(
         self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
-    ) -> tuple[Learner, Metrics]:
+    ) -> tuple[PaperState, Metrics]:
         after, metrics, _ = self.block(domain, budget, size, state, key)
         return after, metrics
 
     def block(
-        self, domain: Domain, budget: Budget, n_epochs: int, learner: Learner, key: Key
-    ) -> tuple[Learner, Metrics, ActorCritic]:
+        self, domain: Domain, budget: Budget, n_epochs: int, learner: PaperState, key: Key
+    ) -> tuple[PaperState, Metrics, ActorCritic]:
         """Lines 4 to 23 for the epochs between two price updates, the update included; also the
         metrics and the networks of each epoch. Line 24 is in `between`."""
         key = jax.random.fold_in(key, learner.epoch)
@@ -155,7 +155,7 @@ class Paper(Recipe):
             trajectory = self.collect(domain, before, key_play, key_start)
             after, loss = self.improve(before, trajectory)
             arrays = eqx.filter(after, eqx.is_array)
-            return arrays, (measure(trajectory, loss), arrays.network, trajectory)
+            return arrays, (measure_epoch(trajectory, loss), arrays.network, trajectory)
 
         keys = jax.random.split(key_epochs, n_epochs)
         arrays, (metrics, networks, trajectories) = jax.lax.scan(one_epoch, arrays, keys)
@@ -167,7 +167,7 @@ class Paper(Recipe):
             after = dataclasses.replace(after, samples=after.samples.add(states, last.reward))
         return after, metrics, eqx.combine(networks, fixed.network)
 
-    def requests(self, domain: Domain, learner: Learner, key: Key) -> Learner:
+    def requests(self, domain: Domain, learner: PaperState, key: Key) -> PaperState:
         """Lines 5 to 10: who is in is drawn anew, and newcomers bring dynamics of their own. Places
         are as many as arms, so that every request is accepted; the rest are dummies."""
         key_opt_in, key_arms = jax.random.split(key)
@@ -183,7 +183,7 @@ class Paper(Recipe):
         arms = jax.tree.map(replaced, learner.arms, fresh)
         return eqx.tree_at(lambda it: (it.arms, it.opt_in), learner, (arms, opt_in))
 
-    def collect(self, domain: Domain, learner: Learner, key: Key, key_start: Key) -> Trajectory:
+    def collect(self, domain: Domain, learner: PaperState, key: Key, key_start: Key) -> Trajectory:
         """Lines 11 to 20: the price of the epoch, and every arm played as the actor samples."""
         net, arms, n_arms = learner.network, spread(learner.arms), learner.opt_in.shape[0]
         state = spread(jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms))
@@ -204,7 +204,7 @@ class Paper(Recipe):
         )
         return Trajectory(states, action, reward, cost, last, features, learner.opt_in, price)
 
-    def improve(self, learner: Learner, seen: Trajectory) -> tuple[Learner, Float[Array, ""]]:
+    def improve(self, learner: PaperState, seen: Trajectory) -> tuple[PaperState, Float[Array, ""]]:
         """Line 21: PPO with feature-based values, several passes over the epoch's data."""
         net = learner.network
         at = (seen.state, seen.features, seen.price)
@@ -256,7 +256,7 @@ class Paper(Recipe):
         level = self.entropy_start + along * (self.entropy_end - self.entropy_start)
         return level * (1 - (epoch % self.subepochs) / self.subepochs)
 
-    def update_price(self, budget: Budget, learner: Learner, seen: Trajectory) -> Learner:
+    def update_price(self, budget: Budget, learner: PaperState, seen: Trajectory) -> PaperState:
         """Line 23: one step of the price network along Prop. 2, none in the last epochs."""
         spending = jnp.sum(jnp.where(seen.opt_in, seen.cost, 0.0), axis=1)
         slope = losses.price_slope(spending, budget, self.discount)
@@ -282,7 +282,7 @@ class Paper(Recipe):
         where = lambda it: it.network.perception.codes  # noqa: E731
         return eqx.tree_at(where, states, jnp.asarray(codes, jnp.float32))
 
-    def trained(self, state: Learner) -> ActorCritic:
+    def trained(self, state: PaperState) -> ActorCritic:
         """The networks with the settled actor."""
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
@@ -319,7 +319,7 @@ class Paper(Recipe):
         self,
         domain: Domain,
         budget: Budget,
-        learner: Learner,
+        learner: PaperState,
         key: Key,
         progress: Callable[[float, str], None] | None = None,
     ) -> ActorCritic:
@@ -339,7 +339,7 @@ class Paper(Recipe):
 _block = eqx.filter_jit(Paper.block)
 
 
-def measure(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
+def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
     """How an epoch went, of those who are in."""
     inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
     spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))

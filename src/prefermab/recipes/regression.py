@@ -30,7 +30,7 @@ STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
 """A piece has at least so many steps, and more where there would be too many pieces."""
 
 
-class Learner(eqx.Module):
+class RegressionState(eqx.Module):
     """Everything that changes in training. `slow` is an average of the network over the last steps;
     `memory` is what a recipe keeps from step to step."""
 
@@ -106,7 +106,7 @@ class Regression(Recipe):
     def pieces(self) -> tuple[int, ...]:
         return cut(self.steps, max(STEPS_IN_A_PIECE, -(-self.steps // MOST_PIECES)))
 
-    def init(self, domain: Domain, n_arms: int, key: Key) -> Learner:
+    def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
         """An untrained network that sees arms of this domain on a common scale."""
         key_probe, key_net = jax.random.split(key)
         arms = domain.draw_arms(key_probe, PROBED_ARMS)
@@ -127,10 +127,10 @@ class Regression(Recipe):
         price = (rewards.max() - rewards.min()) * self.rounds_ahead / cheapest
         return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
 
-    def learner(self, worth: Worth) -> Learner:
+    def learner(self, worth: Worth) -> RegressionState:
         """This network before its first step."""
         state = self.optimiser().init(eqx.filter(worth.layers, eqx.is_array))
-        return Learner(worth, worth, state, jnp.zeros((), int))
+        return RegressionState(worth, worth, state, jnp.zeros((), int))
 
     def optimiser(self) -> optax.GradientTransformation:
         """Adam on clipped gradients, its step size falling to 0."""
@@ -139,7 +139,7 @@ class Regression(Recipe):
 
     def step(
         self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
-    ) -> tuple[Learner, Metrics]:
+    ) -> tuple[RegressionState, Metrics]:
         """So many gradient steps, and one row of metrics. A step's randomness depends on its number
         only."""
         arrays, fixed = eqx.partition(state, eqx.is_array)
@@ -155,11 +155,13 @@ class Regression(Recipe):
 
         arrays, total = jax.lax.fori_loop(0, size, one_step, (arrays, jnp.zeros(())))
         after = eqx.combine(arrays, fixed)
-        measured = measure(domain, after.slow, n_arms, budget, key)
+        measured = measure_worth(domain, after.slow, n_arms, budget, key)
         measured = eqx.tree_at(lambda it: it.loss, measured, total / size)
         return after, jax.tree.map(lambda value: value[None], measured)
 
-    def improve(self, learner: Learner, batch: Batch) -> tuple[Float[Array, ""], Learner]:
+    def improve(
+        self, learner: RegressionState, batch: Batch
+    ) -> tuple[Float[Array, ""], RegressionState]:
         """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
         perception = learner.worth.perception
         error = eqx.filter_value_and_grad(fit_error)
@@ -170,9 +172,9 @@ class Regression(Recipe):
         old = eqx.filter(learner.slow.layers, eqx.is_array)
         mixed: Any = optax.incremental_update(new, old, self.target_rate)
         worth, slow = Worth(perception, layers), Worth(perception, eqx.combine(mixed, fixed))
-        return loss, Learner(worth, slow, state, learner.step + 1, learner.memory)
+        return loss, RegressionState(worth, slow, state, learner.step + 1, learner.memory)
 
-    def trained(self, state: Learner) -> Worth:
+    def trained(self, state: RegressionState) -> Worth:
         """The slow copy: an average over the last steps, and steadier for it."""
         return state.slow
 
@@ -249,7 +251,7 @@ def some_prices(key: Key, highest: Float[Array, ""], shape: tuple[int, ...]) -> 
     return highest * jax.random.uniform(key, shape) ** 2
 
 
-def measure(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key: Key) -> Metrics:
+def measure_worth(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key: Key) -> Metrics:
     """How a programme of new arms fares under what has been learned. A large one is measured on a
     part of it, with its share of the budget."""
     key_arms, key_start, key_play = jax.random.split(key, 3)
