@@ -30,23 +30,25 @@ CACHE = Path(__file__).parent / ".pytest_cache" / "jax"
 jax.config.update("jax_compilation_cache_dir", os.environ.get("PREFERMAB_TEST_CACHE", str(CACHE)))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
-MOST_MAPS = 30_000
-"""Half of what Linux grants a process by default (vm.max_map_count is 65,530)."""
+MOST_MAPS, MOST_PAGES = 30_000, 3 << 18
+"""Of a test process: half the memory maps that Linux grants by default, and 3 GiB in pages."""
 
 
-def memory_maps() -> int:
-    """Number of memory maps of this process; 0 where the system does not tell."""
+def is_large() -> bool:
+    """Whether this process holds much memory; False where the system does not tell."""
     try:
-        return Path("/proc/self/maps").read_bytes().count(b"\n")
+        maps = Path("/proc/self/maps").read_bytes().count(b"\n")
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:
-        return 0
+        return False
+    return maps > MOST_MAPS or pages > MOST_PAGES
 
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_compiled_code():
-    """Compiled functions stay mapped in memory, and a process can have only so many maps."""
+    """Compiled functions stay in memory, and a process can have only so many of them."""
     yield
-    if memory_maps() > MOST_MAPS:
+    if is_large():
         jax.clear_caches()
 
 

@@ -47,9 +47,7 @@ def on_one_and_eight():
     """What the same script finds on one device and on eight."""
     found = []
     for devices in (1, 8):
-        flags = (
-            f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=1"
-        )
+        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
         done = subprocess.run(
             [sys.executable, "-c", RUN],
             capture_output=True,
