@@ -42,8 +42,8 @@ class Learned(Policy):
 
     @property
     def price_ceiling(self) -> Float[Array, ""]:
-        """Above this price no arm prefers any action; known where gains are rewards."""
-        raise NotImplementedError(f"{type(self).__name__} has no highest price.")
+        """Above this price no arm prefers any action; infinite where that is not known."""
+        return jnp.asarray(jnp.inf)
 
     @abc.abstractmethod
     def gain(
