@@ -8,7 +8,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.cli import main
-from prefermab.cli.models import EvaluateCommand, bounded_trials, model_label, policies_for
+from prefermab.cli.evaluate import EvaluateCommand, bounded_trials, model_label, policies_for
 
 FILE = Path(__file__).parent / "own_domain.py"
 ONE = """

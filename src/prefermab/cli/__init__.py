@@ -50,7 +50,7 @@ GROUPS = {
     "for research": {
         "pretrain": Entry("train", "PretrainCommand", "Train a model on a domain."),
         "finetune": Entry("train", "FinetuneCommand", "Train a model further on given arms."),
-        "evaluate": Entry("models", "EvaluateCommand", "Compare a model with other policies."),
+        "evaluate": Entry("evaluate", "EvaluateCommand", "Compare a model with other policies."),
         "reproduce": Entry("reproduce", "ReproduceCommand", "Reproduce the paper's results."),
         "bench": Entry("bench", "BenchCommand", "Measure the speed of this machine."),
     },

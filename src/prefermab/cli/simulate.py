@@ -65,7 +65,7 @@ class SimulateCommand:
     def run(self) -> None:
         """Simulates while a table is updated; then draws on request."""
         from prefermab import plots
-        from prefermab.cli.models import model_and_domain, usual_size
+        from prefermab.cli.evaluate import model_and_domain, usual_size
         from prefermab.cli.terminal import plural
         from prefermab.files import use_compilation_cache
         from prefermab.opt_in import Streaming
@@ -99,7 +99,7 @@ class SimulateCommand:
 def policies_to_simulate(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":
     """The named policies, or the usual ones."""
     from prefermab import policies
-    from prefermab.cli.models import check_policies
+    from prefermab.cli.evaluate import check_policies
     from prefermab.programme.simulation import usual_policies
 
     check_policies(names)

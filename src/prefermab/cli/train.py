@@ -160,7 +160,7 @@ class FinetuneCommand:
         """Learns from arms drawn from the model's domain, and saves."""
         import jax
 
-        from prefermab.cli.models import model_and_domain
+        from prefermab.cli.evaluate import model_and_domain
         from prefermab.cli.terminal import progress
         from prefermab.files import use_compilation_cache
         from prefermab.finetuning import finetune

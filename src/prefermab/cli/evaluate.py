@@ -1,0 +1,204 @@
+"""The command `evaluate`: a model and other policies on the same trials."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prefermab.cli.options import (
+    Amount,
+    JsonFlag,
+    ModelOrDomain,
+    Names,
+    OtherDomain,
+    PlotFile,
+    SettingsOption,
+    Whole,
+    parse_settings,
+)
+from prefermab.errors import InputError, unknown
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from prefermab.domains import Domain
+    from prefermab.model import Model
+    from prefermab.policies import Policy
+
+MANY_STATES, FEWEST = 64, 20
+"""Above how many states (or grid points) the bound of a trial takes long, and the fewest trials
+that it is computed for."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateCommand:
+    """Compare a model with other policies.
+
+    All of them meet the same arms, starting states, opt-ins and random draws.
+    """
+
+    model: ModelOrDomain
+    against: Names = ()
+    """none, random, lottery, round-robin, myopic, whittle, lagrangian.
+    Default: all that fit the domain; lagrangian only if there are few states."""
+    n_arms: Whole = None
+    """Number of arms. Default: the model's, or the paper's for the domain."""
+    budget: Amount = None
+    """Budget of each round. Default: the model's, or the paper's for the domain."""
+    opt_in: tuple[float, ...] = (1.0,)
+    """Shares of the arms that opt in; each share is evaluated."""
+    trials: int = 1000
+    """Number of trials; each draws new arms."""
+    rounds: int = 9
+    """Number of rounds in a trial."""
+    seed: int = 0
+    """Random seed; the same seed gives the same figures."""
+    domain: OtherDomain = None
+    settings: SettingsOption = ()
+    bound: bool = True
+    """Compute the upper bound that no policy passes on average.
+    With very many states, as in sis, for a fifth of the trials only: it takes long."""
+    json: JsonFlag = False
+    plot: PlotFile = None
+
+    def run(self) -> None:
+        """Compares; prints a table or JSON, and draws on request."""
+        from prefermab import plots
+        from prefermab.cli.terminal import plural, progress
+        from prefermab.evaluation import evaluate
+        from prefermab.files import use_compilation_cache
+
+        use_compilation_cache()
+        if self.plot is not None:
+            plots.check_target(self.plot)
+        model, domain = model_and_domain(self.model, parse_settings(self.settings), self.domain)
+        policies, bound = policies_for(self.against, domain), bounded_trials(self, domain)
+        n_arms, budget = usual_size(model, domain, self.n_arms, self.budget)
+        if model is not None:
+            policies = {model_label(self.model): model, **policies}
+        with progress() as report:
+            frame = evaluate(
+                domain, policies, n_arms=n_arms, budget=budget, opt_in=self.opt_in,
+                trials=self.trials, seed=self.seed, rounds=self.rounds, bound=bound,
+                progress=report,
+            )  # fmt: skip
+        title = f"{domain.name}: {plural(n_arms, 'arm')}, budget {budget:g}"
+        if self.json:
+            facts = {"domain": domain.name, "n_arms": n_arms, "budget": budget, "seed": self.seed}
+            facts["model"] = None if model is None else model_label(self.model)
+            print(json.dumps({**facts, "rows": frame.to_dicts()}, indent=2))
+        else:
+            self.print_table(frame, title, bound)
+        if self.plot is not None:
+            title += f", {plural(self.trials, 'trial')}"
+            plots.save_figure(plots.comparison(frame, title), self.plot)
+
+    def print_table(self, frame: "pl.DataFrame", title: str, bound: int) -> None:
+        """Prints the comparison, and says if the bound is of some trials only."""
+        from rich.console import Console
+
+        from prefermab.cli.terminal import comparison_table, plural
+
+        Console().print(comparison_table(frame, title))
+        if 0 < bound < self.trials:
+            print(
+                f"\nof bound: from the first {plural(bound, 'trial')}, because it takes long to "
+                "compute.\nThe policy lagrangian takes as long: ask for it with --against."
+            )
+
+
+def model_and_domain(
+    name: str, changes: dict[str, Any], other: str | None = None
+) -> "tuple[Model | None, Domain]":
+    """A model by name or folder with the domain to use it on, or a domain alone.
+
+    A model is used on its own domain unless `other` names another; `changes` are settings of it.
+    """
+    from prefermab import domains
+    from prefermab.model import domain_settings
+    from prefermab.storage import load, shipped_models
+
+    known = {**dict.fromkeys(domains.BY_NAME), **shipped_models()}
+    in_a_file = domains.in_a_file(name)
+    if name not in known and not in_a_file and not Path(name).exists():
+        raise unknown("model or domain", name, known)
+    if known.get(name, name) is None or in_a_file:
+        if other is not None:
+            raise InputError(f"{name} is a domain itself: --domain goes with a model.")
+        return None, domains.get(name, **changes)
+    if other is not None:
+        domain = domains.get(other, **changes)
+        return load(name, domain=domain), domain
+    model = load(name)
+    if model.domain is None:
+        raise InputError(unknown_domain(name, model))
+    own = domain_settings(model.domain) or {}
+    kept = {key: value for key, value in own.items() if key != "feature_map"}
+    merged = {**kept, "feature_map": model.domain.feature_map, **changes}
+    return model, domains.get(model.domain.name, **merged)
+
+
+def unknown_domain(name: str, model: "Model") -> str:
+    """What to do with a model whose domain cannot be made from its folder."""
+    from prefermab import domains
+    from prefermab.programme.logs.domain import Logged
+
+    if model.domain_name == Logged.name:
+        return f"the model {name} was learned from a log: its report says how good it is."
+    if model.domain_name == domains.Tabular.name:
+        return (
+            f"the model {name} was trained on arms given as arrays: evaluate it from Python, with "
+            "pm.load(folder, domain=...)."
+        )
+    return (
+        f"the model {name} was trained on a domain of your own, '{model.domain_name}': name it "
+        "with --domain FILE.py:CLASS."
+    )
+
+
+def usual_size(
+    model: "Model | None", domain: "Domain", n_arms: int | None, budget: float | None
+) -> tuple[int, float]:
+    """Number of arms and budget: as typed, or else the model's, or else the domain's."""
+    usual = (domain.usual_arms, domain.usual_budget)
+    if model is not None:
+        usual = (model.n_arms, model.budget)
+    return (usual[0] if n_arms is None else n_arms, usual[1] if budget is None else budget)
+
+
+def model_label(typed: str) -> str:
+    """A model's name in a table: the name or folder that was typed, unless a policy has it."""
+    from prefermab import policies
+
+    name = Path(typed).name
+    return "prefermab" if name in policies.BY_NAME or not name else name
+
+
+def bounded_trials(options: EvaluateCommand, domain: "Domain") -> int:
+    """Number of trials that the bound is computed for: all, or a fifth if there are many states,
+    unless a policy needs the bound in every trial anyway."""
+    trials = options.trials if options.bound else 0
+    if domain.n_cells <= MANY_STATES or "lagrangian" in options.against:
+        return trials
+    return min(trials, max(FEWEST, trials // 5))
+
+
+def policies_for(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":
+    """The named policies, or all that fit the domain and do not take long."""
+    from prefermab import policies
+
+    check_policies(names)
+    unfit = set() if domain.n_actions == 2 else {"whittle"}
+    slow = {"lagrangian"} if domain.n_cells > MANY_STATES else set()
+    # A lottery is for programmes that people join and leave; the paper compares with random.
+    fits = [name for name in policies.BY_NAME if name not in unfit | slow | {"lottery"}]
+    return {name: policies.BY_NAME[name]() for name in names or fits}
+
+
+def check_policies(names: tuple[str, ...]) -> None:
+    """Raises an error for a name that no policy has."""
+    from prefermab import policies
+
+    for name in names:
+        if name not in policies.BY_NAME:
+            raise unknown("policy", name, policies.BY_NAME)
