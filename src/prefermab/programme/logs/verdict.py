@@ -16,7 +16,7 @@ from prefermab.programme.tables import format_people
 
 Verdict = Literal["shown", "not shown", "cannot tell"]
 
-SHUFFLES, ORDERS = 5, 2
+SHUFFLES, PLACEBO_ORDERS = 5, 2
 """Placebo logs with shuffled actions, and the random orders of people for each."""
 
 UNSEEN = 0.2
@@ -67,7 +67,7 @@ def assess(
     for number in range(SHUFFLES):
         mixed = shuffle_actions(log.transitions, seed + number + 1)
         part = within(0.5 + 0.5 * number / SHUFFLES, 0.5 / SHUFFLES)
-        placebo.append(estimate_gain(log, budget, rounds, seed, ORDERS, mixed, part).gain)
+        placebo.append(estimate_gain(log, budget, rounds, seed, PLACEBO_ORDERS, mixed, part).gain)
     warnings += _doubts(comparison, placebo)
     verdict = decide(comparison.gain, warnings)
     return Assessment(verdict, comparison, tuple(placebo), allocation, tuple(warnings))
