@@ -32,11 +32,11 @@ types: $(READY)
 
 # The floor of the coverage is in pyproject.toml.
 unit: $(READY)
-	$(PYTEST) --cov --cov-report=term:skip-covered
+	$(PYTEST) $(WARNINGS) --cov --cov-report=term:skip-covered
 
 # The same tests with the oldest versions that pyproject.toml promises, and on the newest Python.
 lowest:
-	$(MAKE) unit VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+	$(MAKE) unit VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt WARNINGS='-W default'
 
 newest:
 	$(MAKE) unit VENV=.venv-newest PYTHON=$(NEWEST)

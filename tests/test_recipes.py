@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import polars as pl
 import pytest
+from jaxtyping import PyTree
 
 import prefermab as pm
 from prefermab.modelfile import named_arrays
@@ -23,7 +24,7 @@ class State(eqx.Module):
     """What changes in training: the network, Adam's memory, and how many steps were done."""
 
     network: Worth
-    adam: optax.OptState
+    adam: PyTree
     step: jax.Array
 
 

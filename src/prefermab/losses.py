@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 T = TypeVar("T")
 
@@ -80,8 +80,8 @@ def price_slope(
 
 
 def descend(
-    loss: Callable[[T], Float[Array, ""]], part: T, state: optax.OptState, rate: float, passes: int
-) -> tuple[T, optax.OptState, Float[Array, ""]]:
+    loss: Callable[[T], Float[Array, ""]], part: T, state: PyTree, rate: float, passes: int
+) -> tuple[T, PyTree, Float[Array, ""]]:
     """Several steps of Adam on one loss; the part of a network that is changed, Adam's state and
     the last loss."""
     adam = optax.adam(rate)

@@ -53,7 +53,7 @@ def recipe_options() -> type:
     for name, recipe in RECIPES.items():
         summary = (recipe.__doc__ or "").partition("\n\n")[0]
         kind = as_options(recipe, f"Recipe {name}: {summary}", hidden=("seed",))
-        fields.append((name, kind, dataclasses.field(default_factory=kind)))
+        fields.append((name.replace("-", "_"), kind, dataclasses.field(default_factory=kind)))
     return dataclasses.make_dataclass("RecipeOptions", fields, frozen=True)
 
 
@@ -187,13 +187,13 @@ def chosen_hyperparameters(options: PretrainCommand) -> dict[str, float | str]:
     if options.recipe not in RECIPES:
         raise unknown("recipe", options.recipe, RECIPES)
     for name in RECIPES:
-        given = getattr(options.recipes, name)
+        given = getattr(options.recipes, name.replace("-", "_"))
         if name != options.recipe and given != type(given)():
             raise InputError(
                 f"--{name}... sets the recipe {name}, but the recipe is {options.recipe}: add "
                 f"--recipe {name}."
             )
-    hyper = dataclasses.asdict(getattr(options.recipes, options.recipe))
+    hyper = dataclasses.asdict(getattr(options.recipes, options.recipe.replace("-", "_")))
     del hyper["seed"]  # each model has its own
     return hyper
 

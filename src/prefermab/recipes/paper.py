@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from prefermab import losses
 from prefermab.arms import Arms, Budget, Key, OptIn, number_of_arms
@@ -37,8 +37,8 @@ class PaperState(eqx.Module):
 
     network: ActorCritic
     settled: eqx.nn.MLP
-    actor_state: optax.OptState
-    critic_state: optax.OptState
+    actor_state: PyTree
+    critic_state: PyTree
     arms: Arms
     opt_in: OptIn
     epoch: Int[Array, ""]

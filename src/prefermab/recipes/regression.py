@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, PyTree
 
 from prefermab.arms import Arms, Budget, Features, Key, States, number_of_arms
 from prefermab.domains.base import Domain
@@ -36,7 +36,7 @@ class RegressionState(eqx.Module):
 
     worth: Worth
     slow: Worth
-    optimiser: optax.OptState
+    optimiser: PyTree
     step: Int[Array, ""]
     memory: Any = None
 
