@@ -616,7 +616,7 @@ def test_warnings_come_first_and_an_interruption_writes_nothing(tmp_path, monkey
     monkeypatch.setattr(learning, "fit_log", interrupted)
     TINY.write_csv(tmp_path / "log.csv")
     typed = command.LearnCommand(
-        tmp_path / "log.csv", tmp_path / "m", ("bad=0", "good=1"), passive="none", budget=1
+        str(tmp_path / "log.csv"), tmp_path / "m", ("bad=0", "good=1"), passive="none", budget=1
     )
     with pytest.raises(KeyboardInterrupt):
         typed.run()
@@ -638,14 +638,12 @@ def test_an_example_over_another_says_so(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("log.xlsx", b"id,time", "expected a file that ends in .csv"),
+        ("log.xlsx", b"id,time", "not an Excel workbook"),
+        ("log.doc", b"id,time", "expected a file that ends in .csv"),
         ("log.csv", b"", "the file is empty"),
         ("log.csv", b"id,time,state,action,age\n", "there are no rows"),
-        ("log.csv", b"id;time;state;action;age\n1;1;bad;0;3,5\n", "save it with commas between"),
-        ("log.csv", "id,time,state,action,age\n1,1,bad,0,3\n".encode("utf-16"), "UTF-16; save it"),
         ("log.csv", b"id,time,state\n1,1,bad\n1,2\n", "row 3 has 2 fields, but the header has 3"),
         ("log.csv", b'id,time,state\n1,"1",bad\n\n1,2,bad,4\n', "row 4 has 4 fields"),
-        ("log.csv", "id,time,state,action,age\n1,1,schön,0,3\n".encode("latin-1"), "UTF-8"),
         ("log.parquet", b"id,time", "not a Parquet file"),
         ("log.csv", b"id,time,state,action,age\n1,one,bad,0,3\n1,2,good,1,3\n", "row 2 holds"),
     ],

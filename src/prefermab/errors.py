@@ -2,19 +2,61 @@
 
 import difflib
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+UNSEEN = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+"""Characters that move the cursor, change colours or turn the direction of the text."""
+
+MOST_NAMED = 12
+"""A message lists at most this many names."""
+
+
+def visible(text: str) -> str:
+    """A text from a file with its control characters written out, on one line.
+
+    >>> from prefermab.errors import visible
+    >>> visible("Ana\\x1b[2J")
+    'Ana\\\\x1b[2J'
+    """
+    return UNSEEN.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Names with commas between them; of many, the first ones and how many more there are.
+
+    >>> from prefermab.errors import list_names
+    >>> list_names(["a", "b"]), list_names(map(str, range(1_000_000)))[-16:]
+    ('a, b', 'and 999,988 more')
+    """
+    known = list(names)
+    more = f" and {len(known) - MOST_NAMED:,} more" if len(known) > MOST_NAMED else ""
+    return ", ".join(brief(name) for name in known[:MOST_NAMED]) + more
+
+
+def brief(text: object, most: int = 80) -> str:
+    """A value as a message shows it: its beginning, if it is long."""
+    shown = str(text)
+    return shown if len(shown) <= most else f"{shown[:most]}… ({len(shown):,} characters)"
+
 
 class PrefermabError(Exception):
     """Base class of every error that this package raises; the message is one sentence.
+
+    Control characters in it, which may come from a file, are written out.
 
     >>> import prefermab as pm
     >>> issubclass(pm.InputError, pm.PrefermabError)
     True
     """
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class InputError(PrefermabError, ValueError):
@@ -26,6 +68,13 @@ class InputError(PrefermabError, ValueError):
         ...
     prefermab.errors.InputError: unknown domain 'arman': did you mean 'armman'?
     """
+
+
+class InputWarning(UserWarning):
+    """How a table was read where that had to be guessed; commands print it."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class BusyError(PrefermabError):

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +44,32 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"cannot write {path}: it is a folder.") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:
+    """Raises unless there is a file that can be read from its beginning to its end.
+
+    Args:
+        path: The file.
+        shown: What a message calls it, if not by its path.
+        most: The most bytes that it may have.
+    """
+    shown = shown or str(path)
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        raise InputError(f"{shown}: there is no such file.") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{shown}: it cannot be read: {why}.") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise InputError(f"{shown}: expected a file, but it is a folder.")
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"{shown}: expected a file, but it is a device or a pipe.")
+    if most is not None and found.st_size > most:
+        raise InputError(
+            f"{shown}: it has {found.st_size:,} bytes, and at most {most:,} were expected."
+        )
 
 
 @contextlib.contextmanager

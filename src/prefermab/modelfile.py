@@ -7,25 +7,85 @@ what the configuration says they must be, and any difference is an error.
 
 import hashlib
 import json
+import math
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import polars as pl
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as pack_tensors
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, brief, list_names
+from prefermab.files import check_file
 
 FORMAT = 1
-LARGEST = 1 << 28
-"""Size in bytes above which a file cannot be one of our models."""
+LARGEST, LARGEST_TEXT = 1 << 28, 1 << 24
+"""Sizes in bytes above which a file cannot hold the weights or metrics of a model, or its texts."""
+
+MOST_METRICS = 1 << 24
+"""Cells of the largest table of metrics."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Size = Annotated[int, msgspec.Meta(ge=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class ShapeSchema(msgspec.Struct):
+    """Sizes of a network."""
+
+    cells: Size
+    code: Size
+    features: Size
+    actions: Size
+    continuous: bool
+
+
+class DomainSchema(msgspec.Struct):
+    """The domain that a model was trained on; without settings it is one of the user's own."""
+
+    name: str
+    settings: dict[str, Any] | None
+
+
+class TunedSchema(msgspec.Struct):
+    """What fine-tuning used and found."""
+
+    n_arms: Size
+    samples_per_arm: Size
+    trials: Size
+    before: float
+    after: float
+    stderr: float
+    kept: bool
+
+
+class ConfigSchema(msgspec.Struct):
+    """What `config.json` holds; types and ranges are checked when it is read."""
+
+    format: int
+    package: str
+    recipe: str
+    config: dict[str, Any]
+    domain: DomainSchema
+    shape: ShapeSchema
+    state_names: list[Name]
+    action_names: list[Name]
+    feature_names: list[Name]
+    costs: list[NotNegative] | None
+    n_arms: Positive
+    budget: NotNegative
+    weights_sha256: str
+    checksum: str
+    tuned: TunedSchema | None = None
 
 
 class Stored(NamedTuple):
@@ -70,13 +130,12 @@ def check_place(path: Path) -> None:
 def read_folder(folder: Path) -> Stored:
     """Reads a model's folder and compares its checksums."""
     config = _read_config(folder / "config.json")
-    weights = _read(folder / "model.safetensors")
+    weights = _read(folder / "model.safetensors", LARGEST)
     if digest(weights) != config["weights_sha256"]:
         raise InputError(f"{folder / 'model.safetensors'} is damaged: its checksum does not match.")
-    try:
-        card = (folder / "README.md").read_text()
-    except OSError:
-        card = ""
+    card = ""
+    if (folder / "README.md").exists():
+        card = _read(folder / "README.md", LARGEST_TEXT).decode(errors="replace")
     try:
         arrays = parse_tensors(weights)
     except SafetensorError as error:
@@ -136,10 +195,53 @@ def digest_of_model(config: dict[str, Any], arrays: dict[str, np.ndarray]) -> st
     return digest(json.dumps(whole, sort_keys=True).encode())
 
 
+def check_config(config: dict[str, Any], where: str) -> None:
+    """Raises unless a configuration has all that a model needs, of the right types and lengths.
+
+    Args:
+        config: What `config.json` holds.
+        where: What a message calls it.
+    """
+    try:
+        found = msgspec.convert(config, ConfigSchema)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"{where} does not hold a model that can be read: {brief(error, 200)}."
+        ) from None
+    for name in ("state_names", "action_names", "feature_names"):
+        names = getattr(found, name)
+        if len(set(names)) < len(names):
+            twice = sorted({one for one in names if names.count(one) > 1})
+            raise InputError(f"{where}: {name} has {list_names(twice)} more than once.")
+    amounts = [*(found.costs or ()), found.budget]
+    if not all(math.isfinite(amount) for amount in amounts):
+        raise InputError(f"{where}: costs and budget must be finite numbers.")
+
+
+def check_counts(config: dict[str, Any]) -> None:
+    """Raises unless there is a name and a cost for each thing that the network knows."""
+    shape = config["shape"]
+    wanted = {"action_names": shape["actions"], "feature_names": shape["features"]}
+    wanted["costs"] = shape["actions"]
+    if not shape["continuous"]:
+        wanted["state_names"] = shape["cells"]
+    for name, size in wanted.items():
+        if config[name] is not None and len(config[name]) != size:
+            raise InputError(
+                f"config.json has {len(config[name])} {name}, but the weights are for {size}."
+            )
+
+
 def _history(path: Path) -> pl.DataFrame | None:
     if not path.exists():
         return None
+    check_file(path, path.name, LARGEST)
     try:
+        schema = pl.read_parquet_schema(path)
+        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        plain = all(kind.is_numeric() or kind == pl.Boolean for kind in schema.values())
+        if not plain or rows * len(schema) > MOST_METRICS:
+            raise InputError(f"{path.name} holds something else than the metrics of a training.")
         return pl.read_parquet(path, glob=False)
     except (pl.exceptions.PolarsError, OSError):
         raise InputError(
@@ -147,17 +249,16 @@ def _history(path: Path) -> pl.DataFrame | None:
         ) from None
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int) -> bytes:
+    check_file(path, most=most)
     try:
-        if path.stat().st_size > LARGEST:
-            raise InputError(f"{path} is too large to be a model.")
         return path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    text = _read(path)
+    text = _read(path, LARGEST_TEXT)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError):
@@ -171,6 +272,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         )
     if config.get("checksum") != _checksum(config) or "weights_sha256" not in config:
         raise InputError(f"{path} is damaged: its checksum does not match.")
+    check_config(config, str(path))
     return config
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from prefermab.errors import visible
 from prefermab.files import write_atomically
 
 
@@ -97,7 +98,7 @@ figcaption { font-size: .88rem; color: var(--soft); max-width: 46rem; }
 def as_html(title: str, blocks: Sequence[Block]) -> str:
     """The whole page as one HTML file."""
     body = "\n".join(_html(block) for block in blocks)
-    return (
+    return _visible_lines(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
@@ -107,7 +108,7 @@ def as_html(title: str, blocks: Sequence[Block]) -> str:
 
 def as_markdown(title: str, blocks: Sequence[Block]) -> str:
     """The whole page as Markdown; pictures are files in the folder `figures` beside it."""
-    return f"# {title}\n\n{blocks_as_markdown(blocks)}"
+    return _visible_lines(f"# {title}\n\n{blocks_as_markdown(blocks)}")
 
 
 def blocks_as_markdown(blocks: Sequence[Block]) -> str:
@@ -136,6 +137,11 @@ def write_pages(
     texts |= {"index.html": as_html(title, blocks), "README.md": as_markdown(title, blocks)}
     for name, text in {**texts, **(others or {})}.items():
         write_atomically(folder / name, lambda draft, text=text: draft.write_text(text))
+
+
+def _visible_lines(page: str) -> str:
+    """A page with control characters, which names from a table may hold, written out."""
+    return "\n".join(visible(line) for line in page.split("\n"))
 
 
 # Texts may hold names from a user's table: no HTML, and no links to other pages.

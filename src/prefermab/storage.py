@@ -15,6 +15,7 @@ from prefermab.model import Model
 from prefermab.modelfile import (
     FORMAT,
     Stored,
+    check_counts,
     digest_of_model,
     named_arrays,
     read_folder,
@@ -109,9 +110,11 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
     name, settings = config["domain"]["name"], config["domain"]["settings"]
     if domain is None and settings is not None:
         domain = _domain(name, settings)
+    network = with_arrays(skeleton, stored.arrays)
+    check_counts(config)
     return Model(
         config=recipe,
-        network=with_arrays(skeleton, stored.arrays),
+        network=network,
         domain=domain,
         domain_name=name,
         state_names=tuple(config["state_names"]),

@@ -8,8 +8,9 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from importlib import import_module
-from typing import NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import prefermab
 
@@ -114,7 +115,9 @@ def dispatch(typed: list[str]) -> None:
     elif name == "--version":
         print(f"prefermab {prefermab.__version__}")
     else:
-        _parse(name, arguments).run()
+        command = _parse(name, arguments)
+        with _warnings_as_sentences():
+            command.run()
 
 
 def help_text() -> str:
@@ -153,6 +156,27 @@ def _parse(name: str, arguments: list[str]) -> Command:
     import tyro
 
     return tyro.cli(load_command(name), prog=f"prefermab {name}", args=arguments)
+
+
+@contextlib.contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Prints how a table was read, where that had to be guessed, as a line on standard error."""
+    import warnings
+
+    from prefermab.errors import InputWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", InputWarning)
+        others = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any) -> None:
+            if issubclass(category, InputWarning):
+                _print_error(str(message))
+            else:
+                others(message, category, *rest)
+
+        warnings.showwarning = show
+        yield
 
 
 class Terminated(KeyboardInterrupt):

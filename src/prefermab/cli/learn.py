@@ -54,8 +54,8 @@ class LearnCommand:
 
     # Options that hold a name or a label are texts, empty by default: a log may have the label
     # None, and tyro would read it as no value.
-    log: Annotated[Positional[Path], arg(metavar="LOG")]
-    """CSV or Parquet file with one row for each person and week."""
+    log: Annotated[Positional[str], arg(metavar="LOG")]
+    """Table with one row for each person and week: a text file, Excel, Parquet or database."""
     out: Path
     """Folder to write the model to."""
     rewards: Annotated[tuple[str, ...], option("STATE=REWARD ...")]

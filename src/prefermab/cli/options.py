@@ -45,6 +45,7 @@ SettingsOption = Annotated[
 ]
 PlotFile = Annotated[Path | None, option("FILE", "Also draw it to this file (.png, .svg or .pdf).")]
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+TableFile = Annotated[Positional[str], arg(metavar="TABLE")]
 JsonFlag = Annotated[
     bool,
     FlagCreatePairsOff,

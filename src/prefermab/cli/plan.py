@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from prefermab.cli.options import JsonFlag, ModelName, PlotFile, RequiredAmount, RuleOptions, Whole
-from prefermab.errors import InputError
+from prefermab.errors import InputError, brief, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from prefermab.model import Model
     from prefermab.programme.planning.rules import Rules
 
-MOST_BUDGETS = 1000
+MOST_BUDGETS, MOST_COLUMNS = 1000, 1000
 NO_CONTACT = re.compile(
     r"opt(ed)?.?out|do.?not|dont|dnc|consent|unsubscri|withdr|refus|exclu", re.IGNORECASE
 )
@@ -34,12 +34,12 @@ class PlanCommand:
     """
 
     model: ModelName
-    arms: Path
-    """Table of people, CSV or Parquet; or a folder of Parquet files for very many people."""
+    arms: Annotated[str, arg(metavar="TABLE")]
+    """Table of people: a text file, Excel, Parquet or database; or a folder of Parquet files."""
     budget: RequiredAmount
     """Budget of this round."""
     out: Path
-    """File to write the list to (.csv or .parquet); a new folder if --arms is a folder."""
+    """File to write the list to (.csv, .xlsx or .parquet); a new folder if --arms is a folder."""
     waiting: int = 20
     """Length of the waiting list."""
     engine: str = "local"
@@ -57,7 +57,7 @@ class PlanCommand:
         from prefermab.files import use_compilation_cache
 
         use_compilation_cache()
-        if self.arms.is_dir():
+        if Path(self.arms).is_dir():
             self.plan_folder()
         else:
             self.plan_table()
@@ -65,7 +65,9 @@ class PlanCommand:
     def plan_table(self) -> None:
         """Plans for one table."""
         from prefermab.programme.planning.plan import plan
-        from prefermab.programme.tables import check_table_path, read_table, source_of, write_table
+        from prefermab.programme.planning.printed import write_list
+        from prefermab.programme.sources.address import parse_address
+        from prefermab.programme.tables import check_table_path, read_table, source_of
         from prefermab.storage import load
 
         if (self.engine, self.workers) != ("local", None) or not self.reasons:
@@ -74,12 +76,12 @@ class PlanCommand:
                 "files, but this is not a folder."
             )
         check_table_path(self.out)
-        if self.out.resolve() == self.arms.resolve():
+        if self.out.resolve() == parse_address(self.arms).path.resolve():
             raise InputError(f"--out {self.out} is the table of people itself: take another name.")
         model, rules = load(self.model), self.rules.rules()
         table, where = read_table(self.arms), source_of(self.arms)
         made = plan(model, table, self.budget, rules, self.waiting, where)
-        write_table(list_order(made.frame), self.out)
+        write_list(list_order(made.frame), dataclasses.asdict(made.summary), self.out)
         warn_of_unused(model, rules, table.columns)
         if self.json:
             print(made.as_json())
@@ -97,14 +99,14 @@ class PlanCommand:
         from prefermab.storage import load
 
         rules = self.rules.rules()
-        columns = list(pl.read_parquet_schema(parquet_files(self.arms)[0]))
+        columns = list(pl.read_parquet_schema(parquet_files(Path(self.arms))[0]))
         warn_of_unused(load(self.model), rules, columns)
         target = self.out / "summary.json"
         already = target.exists()
         try:
             with progress() as report:
                 summary = plan_folder(
-                    self.model, self.arms, self.out, self.budget, rules, waiting=self.waiting,
+                    self.model, Path(self.arms), self.out, self.budget, rules, waiting=self.waiting,
                     engine=self.engine, workers=self.workers, reasons=self.reasons, progress=report,
                 )  # fmt: skip
         except KeyboardInterrupt:
@@ -125,8 +127,8 @@ class WhatIfCommand:
     """Compare what different budgets would achieve."""
 
     model: ModelName
-    arms: Path
-    """Table of people, CSV or Parquet."""
+    arms: Annotated[str, arg(metavar="TABLE")]
+    """Table of people: a text file, Excel, Parquet or database."""
     budgets: Annotated[str, arg(metavar="AMOUNTS")]
     """first:last:step, such as 100:2000:100, or budgets separated by commas."""
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
@@ -183,7 +185,7 @@ def print_list(frame: "pl.DataFrame", rows: int = 10) -> None:
     import polars as pl
     from rich.console import Console
 
-    from prefermab.cli.terminal import plain_table
+    from prefermab.cli.terminal import plain, plain_table
 
     headings = ("rank", "id", "action", "price", "reason")
     table = plain_table(*headings, left=headings)
@@ -192,7 +194,8 @@ def print_list(frame: "pl.DataFrame", rows: int = 10) -> None:
     chosen = frame.filter(pl.col("list") == "chosen").sort("rank")
     for row in chosen.head(rows).iter_rows(named=True):
         price = "" if row["price"] is None else f"{row['price']:.3f}"
-        table.add_row(str(row["rank"]), str(row["id"]), row["action"], price, row["reason"])
+        cells = (str(row["rank"]), str(row["id"]), row["action"], price, row["reason"])
+        table.add_row(*map(plain, cells))
     Console().print(table)
     if chosen.height > rows:
         print(f"and {chosen.height - rows:,} more")
@@ -211,15 +214,16 @@ def warn_of_unused(model: "Model", rules: "Rules", columns: Sequence[str]) -> No
     from prefermab.programme.planning.rules import unused_columns
 
     unused = unused_columns(model, rules, columns)
-    for name in filter(NO_CONTACT.search, unused):
+    for name in filter(NO_CONTACT.search, unused[:MOST_COLUMNS]):
+        shown = visible(brief(name))
         print(
-            f"prefermab: the column '{name}' is not used: if it says who must not be acted on, add "
-            f"--exclude {name}.",
+            f"prefermab: the column '{shown}' is not used: if it says who must not be acted on, "
+            f"add --exclude {shown}.",
             file=sys.stderr,
         )
     others = [name for name in unused if not NO_CONTACT.search(name)]
     if others:
-        print(f"prefermab: not used: {', '.join(others)}.", file=sys.stderr)
+        print(f"prefermab: not used: {visible(list_names(others))}.", file=sys.stderr)
 
 
 def parse_budgets(text: str) -> list[float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from prefermab.cli.options import Flag, JsonFlag, RequiredAmount, RuleOptions, option
+from prefermab.cli.options import Flag, JsonFlag, RequiredAmount, RuleOptions, TableFile, option
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 ProgrammeFile = Annotated[
     Positional[str], arg(metavar="FILE", help="The programme's file, such as calls.db.")
 ]
-TableFile = Annotated[Positional[Path], arg(metavar="TABLE")]
 RoundNumber = Annotated[
     int | None,
     option("N", "Number of the current round; with it, running the command twice does no harm."),
@@ -51,7 +50,8 @@ class JoinCommand:
 
     file: ProgrammeFile
     people: TableFile
-    """CSV or Parquet: id, the model's features, state if known, and any column to keep."""
+    """Table with id, the model's features, state if known, and any column to keep: a text file,
+    Excel, Parquet or a database."""
 
     def run(self) -> None:
         """Adds the people of a table."""
@@ -89,7 +89,7 @@ class ObserveCommand:
 
     file: ProgrammeFile
     seen: TableFile
-    """CSV or Parquet: id and state; other columns replace what was stored before."""
+    """Table with id and state; other columns replace what was stored before."""
 
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
@@ -123,7 +123,7 @@ class PlanRoundCommand:
     budget: RequiredAmount
     """Budget of this round."""
     out: Path
-    """File to write the list to (.csv or .parquet)."""
+    """File to write the list to (.csv, .xlsx or .parquet)."""
     waiting: int = 20
     """Length of the waiting list."""
     again: Flag = False
@@ -138,8 +138,9 @@ class PlanRoundCommand:
         from prefermab.cli.plan import list_order, print_list, warn_of_unused
         from prefermab.files import use_compilation_cache
         from prefermab.model import Model
+        from prefermab.programme.planning.printed import write_list
         from prefermab.programme.store.frames import SINCE_SEEN
-        from prefermab.programme.tables import check_table_path, write_table
+        from prefermab.programme.tables import check_table_path
 
         check_table_path(self.out)
         use_compilation_cache()
@@ -150,7 +151,7 @@ class PlanRoundCommand:
             )
             assert isinstance(programme.model, Model)
             warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)
-        write_table(list_order(made.frame), self.out)
+        write_list(list_order(made.frame), made.facts, self.out)
         if self.json:
             facts = {"round": made.round, "attempt": made.attempt, **made.facts}
             print(json.dumps(facts, indent=2))
@@ -164,8 +165,8 @@ class RecordCommand:
     """Store what was done in this round, and start the next round."""
 
     file: ProgrammeFile
-    done: Annotated[Positional[Path | None], option("[TABLE]")] = None
-    """CSV or Parquet: id and action of all who were acted on. Default: as planned.
+    done: Annotated[Positional[str | None], option("[TABLE]")] = None
+    """Table with id and action of all who were acted on. Default: as planned.
     A column `reached` may say false: the action was tried and reached nobody."""
     round: RoundNumber = None
     correct: Annotated[int | None, option("ROUND")] = None
@@ -240,7 +241,7 @@ class LogCommand:
 
     file: ProgrammeFile
     out: Path
-    """File to write the log to (.csv or .parquet)."""
+    """File to write the log to (.csv, .parquet or .xlsx)."""
 
     def run(self) -> None:
         """Writes the log."""
@@ -321,7 +322,7 @@ def print_past(past: "pl.DataFrame") -> None:
         print(f"round {last['round']}: {tried} tried, {last['reached']:,} of them reached somebody")
 
 
-def read_people(programme: "Programme", path: Path) -> "pl.DataFrame":
+def read_people(programme: "Programme", path: str) -> "pl.DataFrame":
     """A table whose ids are text if the programme's are."""
     import polars as pl
 

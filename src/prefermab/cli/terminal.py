@@ -9,7 +9,9 @@ import polars as pl
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
+from prefermab.errors import visible
 from prefermab.evaluation import Progress as Report
 
 SECONDS = 10
@@ -27,6 +29,16 @@ def plural(number: int, what: str) -> str:
     ('1 arm', '25 arms')
     """
     return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def plain(text: str) -> Text:
+    """A text from a file: its control characters are written out, and it has no markup.
+
+    >>> from prefermab.cli.terminal import plain
+    >>> plain("[red]Ana\\x1b[0m").plain
+    '[red]Ana\\\\x1b[0m'
+    """
+    return Text(visible(text))
 
 
 def plain_table(*headings: str, title: str | None = None, left: tuple[str, ...] = ()) -> Table:

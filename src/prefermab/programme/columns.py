@@ -5,13 +5,25 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from prefermab.errors import InputError
+from prefermab.errors import MOST_NAMED, InputError, brief, list_names
 from prefermab.programme.tables import first_row, row_in
+from prefermab.programme.values import is_number_text, parse_numbers
 
-TRUE, FALSE = ("true", "yes", "y", "1", "1.0", "t"), ("false", "no", "n", "0", "0.0", "f")
+TRUE = (
+    "true", "yes", "y", "1", "1.0", "t", "x", "✓",
+    "oui", "vrai", "sí", "si", "verdadero", "sim", "verdadeiro", "ja", "wahr", "ndiyo",
+)  # fmt: skip
+FALSE = (
+    "false", "no", "n", "0", "0.0", "f",
+    "non", "faux", "falso", "não", "nao", "nein", "falsch", "hapana",
+)  # fmt: skip
+"""Words for true and false in English, French, Spanish, Portuguese, German and Swahili."""
 
-MOST_NAMED = 12
-"""A message lists at most this many states; of more, the first and the last."""
+LONGEST_ID = 1000
+"""Characters of the longest id."""
+
+LARGEST = 1e30
+"""Numbers beyond it are mistakes, and single precision does not hold all of them."""
 
 
 @runtime_checkable
@@ -33,34 +45,57 @@ def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
     """The column of this name; case and outer blanks do not matter. It must exist."""
     if name in frame.columns:
         return frame[name]
-    by_key = {column.strip().lower(): column for column in frame.columns}
-    if name.strip().lower() in by_key:
-        return frame[by_key[name.strip().lower()]]
+    alike = [one for one in frame.columns if one.strip().lower() == name.strip().lower()]
+    if len(alike) > 1:
+        raise InputError(
+            f"{where}: the column '{name}' may be '{alike[0]}' or '{alike[1]}'; rename one of them."
+        )
+    if alike:
+        return frame[alike[0]]
     raise InputError(
-        f"{where}: the column '{name}' is missing; found {', '.join(frame.columns) or 'none'}."
+        f"{where}: the column '{name}' is missing; found {list_names(frame.columns) or 'none'}."
     )
 
 
+def check_plain(values: pl.Series, where: str) -> None:
+    """Raises if the cells of a column are not single values but lists, records or bytes."""
+    kind = values.dtype
+    if kind.is_nested() or kind in (pl.Binary, pl.Object):
+        raise InputError(
+            f"{where}: the column '{values.name}' holds {kind} values; expected text, numbers or "
+            "dates."
+        )
+
+
 def as_numbers(values: pl.Series, where: str) -> pl.Series:
-    """Finite numbers, null where the value is unknown."""
+    """Finite numbers, null where the value is unknown; texts such as 1 234,5 or 45% are numbers."""
+    check_plain(values, where)
     if values.dtype == pl.Boolean:
         return values.cast(pl.Float64)
+    if values.dtype.is_temporal():
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold numbers, but it holds dates or times."
+        )
     cast = values.cast(pl.Float64, strict=False)
     wrong = values.is_not_null() & cast.is_null()
+    if wrong.any() and values.dtype == pl.String and is_number_text(values):
+        cast = parse_numbers(values, where, first=getattr(where, "first_row", 1))
+        wrong = values.is_not_null() & cast.is_null()
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold numbers, but {row_in(where, row)} "
-            f"holds '{values[row]}'."
+            f"holds '{brief(values[row])}'."
         )
-    infinite = cast.is_infinite().fill_null(False)
-    if infinite.any():
-        row = first_row(infinite)
+    cast = cast.fill_nan(None)
+    large = (cast.abs() > LARGEST).fill_null(False)
+    if large.any():
+        row = first_row(large)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold finite numbers, but "
-            f"{row_in(where, row)} holds {values[row]}."
+            f"{where}: the column '{values.name}' must hold finite numbers of at most "
+            f"{LARGEST:g}, but {row_in(where, row)} holds {brief(values[row])}."
         )
-    return cast.fill_nan(None)
+    return cast
 
 
 def as_labels(values: pl.Series) -> pl.Series:
@@ -71,25 +106,27 @@ def as_labels(values: pl.Series) -> pl.Series:
     >>> as_labels(pl.Series([3.0, None])).to_list()
     ['3', None]
     """
-    if values.dtype.is_float():
-        values = values.fill_nan(None)
-    if is_whole(values):
-        values = values.cast(pl.Int64)
+    check_plain(values, "a table")
     text = values.cast(pl.String).str.strip_chars()
+    if values.dtype.is_float():
+        whole = (values == values.round()) & (values.abs() < 2**53)
+        as_whole = values.cast(pl.Int64, strict=False).cast(pl.String)
+        text = as_whole.zip_with(whole.fill_null(False), text).set(values.is_nan(), None)
     return text.set(text == "", None)
 
 
 def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
     """True and false, also written as yes and no or 1 and 0; `unknown` where a cell is empty."""
+    check_plain(values, where)
     if values.dtype == pl.Boolean:
         return values.fill_null(unknown)
-    text = values.cast(pl.String).str.strip_chars().str.to_lowercase()
+    text = as_labels(values).str.to_lowercase()
     wrong = text.is_not_null() & ~text.is_in((*TRUE, *FALSE))
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold true or false, but "
-            f"{row_in(where, row)} holds '{values[row]}'."
+            f"{row_in(where, row)} holds '{brief(values[row])}'."
         )
     return text.is_in(TRUE).fill_null(unknown)
 
@@ -120,14 +157,26 @@ def source_columns(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | 
 
 def is_whole(values: pl.Series) -> bool:
     """Whether all floating-point values are whole: integers with gaps are often read as floats."""
-    return values.dtype.is_float() and bool((values.is_null() | (values == values.round())).all())
+    if not values.dtype.is_float():
+        return False
+    whole = (values == values.round()) & (values.abs() < 2**53)
+    return bool((values.is_null() | whole).all())
 
 
 def check_ids(ids: pl.Series, where: str) -> None:
-    """Raises if an id is missing or occurs twice."""
-    if ids.null_count():
-        row = first_row(ids.is_null())
+    """Raises if an id is missing, absurdly long or occurs twice."""
+    check_plain(ids, where)
+    text = as_labels(ids)
+    if text.null_count():
+        row = first_row(text.is_null())
         raise InputError(f"{where}: {row_in(where, row)} has no id.")
+    long = text.str.len_chars() > LONGEST_ID
+    if long.any():
+        row = first_row(long)
+        raise InputError(
+            f"{where}: the id in {row_in(where, row)} has {len(text[row]):,} characters; expected "
+            f"at most {LONGEST_ID:,}."
+        )
     twice = ids.is_duplicated()
     if twice.any():
         rows = (twice & (ids == ids[first_row(twice)])).arg_true()
@@ -164,8 +213,8 @@ def state_numbers(
     if wrong.any():
         row = first_row(wrong)
         raise InputError(
-            f"{where}: {row_in(where, row)}, id {ids[row]}, has the state '{given[row]}'; expected "
-            f"{expected_state(model)}."
+            f"{where}: {row_in(where, row)}, id {brief(ids[row])}, has the state "
+            f"'{brief(given[row])}'; expected {expected_state(model)}."
         )
     return numbers.alias("state")
 

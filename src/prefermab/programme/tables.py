@@ -1,4 +1,4 @@
-"""Tables of people: CSV and Parquet files and data frames, read and written.
+"""Tables of people, from files, databases and data frames, read and written.
 
 >>> import pathlib, tempfile
 >>> import polars as pl
@@ -9,78 +9,118 @@
 ['good', 'bad']
 """
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.files import write_atomically
+from prefermab.files import check_file, write_atomically
+from prefermab.programme.sources.address import Address, parse_address
+from prefermab.programme.sources.cleaning import check_cells, clean
+from prefermab.programme.sources.databases import read_database
+from prefermab.programme.sources.text import UNKNOWN, read_text
+from prefermab.programme.sources.workbook import read_workbook, write_sheets
 
-READABLE = (".csv", ".parquet", ".pq")
-UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
-"""Cells of a CSV file that mean an unknown value."""
+__all__ = [
+    "UNKNOWN",
+    "Source",
+    "as_frame",
+    "check_table_path",
+    "first_row",
+    "format_number",
+    "format_people",
+    "read_table",
+    "row_in",
+    "source_of",
+    "write_table",
+]
 
-LEADING_ZERO = r"^\s*[+-]?0[0-9]"
-"""An id such as 007 is text: as a number it would lose its zeros."""
-
-SEPARATORS = {b";": "semicolons", b"\t": "tabs", b"|": "bars"}
+WRITABLE = (".csv", ".parquet", ".pq", ".xlsx")
 
 
-def read_table(path: str | Path) -> pl.DataFrame:
-    """Reads a CSV or Parquet file.
+def read_table(
+    path: str | Path,
+    *,
+    sheet: str | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+    decimal: str | None = None,
+    as_text: bool = False,
+) -> pl.DataFrame:
+    """Reads a table from a file or a database.
 
-    Ids such as 007 are read as text, so that they keep their zeros.
+    Separators, encodings and decimal commas of text files are found out; a guess that may be wrong
+    is said in an `InputWarning`. Ids such as 007 are read as text, so that they keep their zeros.
 
     Args:
-        path: A file whose name ends in .csv, .parquet or .pq.
+        path: A text file (.csv, .tsv, .txt, also .gz), an Excel workbook (.xlsx), a Parquet file,
+            a SQLite file (.db) or the URL of a database (`postgresql://...`). After a `#` may stand
+            the sheet or table, or a setting: `visits.xlsx#May`, `visits.csv#encoding=cp1250`.
+        sheet: The sheet of a workbook, or the table of a database, if there are several.
+        encoding: Of a text file, such as cp1252.
+        separator: Of a text file: the character between columns.
+        decimal: Of a text file: the mark before decimals, a comma or a dot.
+        as_text: Whether cells of text files and workbooks stay as they are written.
 
     Returns:
-        The table; unknown values, such as empty cells or NA in a CSV file, are null.
+        The table; unknown values, such as empty cells or NA in a text file, are null.
 
     >>> import pathlib, tempfile
     >>> from prefermab.programme.tables import read_table
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = file.write_text("id,state,age\\n7,good,31\\n8,bad,\\n")
-    >>> read_table(file)["age"].to_list()
-    [31, None]
+    >>> _ = file.write_text("id;state;weight\\n7;good;70,5\\n8;bad;\\n")
+    >>> read_table(file)["weight"].to_list()
+    [70.5, None]
     """
-    path = Path(path)
-    if path.suffix.lower() not in READABLE:
-        raise InputError(f"{path}: expected a file that ends in {', '.join(READABLE)}.")
-    if not path.exists():
-        raise InputError(f"{path}: there is no such file.")
-    if path.is_dir():
-        raise InputError(f"{path}: expected a file, but it is a folder.")
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty; expected a header and rows.")
+    address = parse_address(
+        path, part=sheet, encoding=encoding, separator=separator, decimal=decimal
+    )
+    kind = address.kind
+    if kind != "postgresql":
+        check_file(address.path, address.shown)
+        if address.path.stat().st_size == 0:
+            raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
     try:
-        if path.suffix.lower() != ".csv":
-            return pl.read_parquet(path)
-        _check_commas(path)
-        return _read_csv(path)
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: {_why_unreadable(path, error)}") from None
+        frame = READERS[kind](address, as_text=as_text)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{address.shown}: {_why_unreadable(kind, error)}") from None
+    check_cells(frame, address.shown, address.first_row)
+    return frame
+
+
+def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
+    frame = clean(pl.read_parquet(address.path, glob=False))
+    return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
+
+
+READERS = {
+    "text": read_text,
+    "workbook": read_workbook,
+    "parquet": _read_parquet,
+    "sqlite": read_database,
+    "postgresql": read_database,
+}
 
 
 def write_table(frame: pl.DataFrame, path: str | Path) -> None:
-    """Writes a table as CSV or Parquet; the file is complete or not written at all.
+    """Writes a table as CSV, Parquet or Excel; the file is complete or not written at all.
 
     Args:
         frame: The table.
-        path: A file whose name ends in .csv, .parquet or .pq; an existing one is replaced.
+        path: A file whose name ends in .csv, .parquet, .pq or .xlsx; an existing one is replaced.
     """
     path = Path(path)
     check_table_path(path)
-    write = frame.write_csv if path.suffix.lower() == ".csv" else frame.write_parquet
-    write_atomically(path, write)
+    as_sheet = lambda draft: write_sheets(draft, {"table": frame})  # noqa: E731
+    writers = {".csv": frame.write_csv, ".xlsx": as_sheet}
+    write_atomically(path, writers.get(path.suffix.lower(), frame.write_parquet))
 
 
 def check_table_path(path: Path) -> None:
     """Raises unless the name ends as that of a table does."""
-    if path.suffix.lower() not in READABLE:
-        raise InputError(f"{path}: expected a name that ends in {', '.join(READABLE)}.")
+    if path.suffix.lower() not in WRITABLE:
+        raise InputError(f"{path}: expected a name that ends in {', '.join(WRITABLE)}.")
 
 
 def as_frame(frame: Any, name: str = "frame") -> pl.DataFrame:
@@ -124,9 +164,10 @@ class Source(str):
         return source
 
 
-def source_of(path: Path) -> Source:
-    """A file's name; as in a spreadsheet, the header of a CSV file is row 1."""
-    return Source(str(path), 2 if path.suffix.lower() == ".csv" else 1)
+def source_of(path: str | Path) -> Source:
+    """What messages call a table; below a header, as in a spreadsheet, the first row is row 2."""
+    address = parse_address(path)
+    return Source(address.shown, address.first_row)
 
 
 def row_in(where: str, row: int) -> str:
@@ -161,61 +202,15 @@ def format_people(number: int) -> str:
     return "1 person" if number == 1 else f"{number:,} people"
 
 
-def _read_csv(path: Path) -> pl.DataFrame:
-    unknown = list(UNKNOWN)
-    frame = pl.read_csv(path, infer_schema_length=None, null_values=unknown)
-    for name in frame.select(pl.selectors.integer()).columns:
-        if name.strip().lower() == "id":
-            as_text = pl.read_csv(
-                path, columns=[name], schema_overrides={name: pl.String}, null_values=unknown
-            )
-            if as_text[name].str.contains(LEADING_ZERO).any():
-                frame = frame.with_columns(as_text[name])
-    return frame
-
-
-def _check_commas(path: Path) -> None:
-    """Raises unless commas separate the columns and every row has as many as the header."""
-    text = path.read_bytes()
-    header = text.partition(b"\n")[0]
-    if b"\0" in header:
-        raise InputError(f"{path}: the text is in UTF-16; save it as UTF-8.")
-    for mark, name in SEPARATORS.items():
-        if mark in header and b"," not in header:
-            raise InputError(
-                f"{path}: only one column was found, because {name} separate the columns; save it "
-                "with commas between the columns."
-            )
-    lines = text.count(b"\n") + (not text.endswith(b"\n"))
-    # Counting commas is fast and enough where nothing is quoted; rows are parsed only if it fails.
-    if b'"' in text or text.count(b",") != lines * header.count(b","):
-        _check_lengths(path)
-
-
-def _check_lengths(path: Path) -> None:
-    """Raises unless every row has as many fields as the header; empty lines do not count."""
-    with path.open(encoding="utf-8", errors="replace", newline="") as file:
-        rows = csv.reader(file)
-        width = len(next(rows))
-        for number, fields in enumerate(rows, 2):
-            if fields and len(fields) != width:
-                few = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
-                raise InputError(
-                    f"{path}: row {number} has {few}, but the header has {width}; expected as "
-                    "many, with quotes around a text that holds a comma."
-                )
-
-
 def _without_nan(values: Any) -> list[Any]:
     """A pandas column as a list with None for unknown values."""
     return values.astype(object).where(values.notna(), None).tolist()
 
 
-def _why_unreadable(path: Path, error: Exception) -> str:
-    text = " ".join(str(error).split())
-    if "utf" in text.lower():
-        return "the text is not in UTF-8; save it in that encoding."
-    if path.suffix.lower() != ".csv":
+def _why_unreadable(kind: str, error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"it cannot be read: {error.strerror or error}."
+    if kind == "parquet":
         return "it is not a Parquet file that can be read."
-    first = text.partition(". ")[0]
+    first = " ".join(str(error).split()).partition(". ")[0]
     return f"it cannot be read as a table ({first[:160]})."

@@ -16,6 +16,7 @@ from prefermab.errors import InputError
 from prefermab.programme.columns import as_labels, as_numbers, level_feature
 from prefermab.programme.logs.labels import distinct_labels
 from prefermab.programme.tables import first_row, row_in
+from prefermab.programme.values import OPEN_ENDED, is_number_text
 
 MOST_CATEGORIES = 50
 """A column with more different texts holds names or numbers of people, not categories."""
@@ -68,6 +69,9 @@ def _feature_column(values: pl.Series, where: str) -> Column:
         return Column(name)
     if kind not in (pl.String, pl.Categorical, pl.Enum):
         raise InputError(f"{where}: the feature column '{name}' must hold numbers or text.")
+    if kind == pl.String and is_number_text(values):
+        as_numbers(values, where)  # raises where a number has two meanings
+        return Column(name)
     _check_words(values, where)
     levels = as_labels(values).drop_nulls().unique()
     if levels.is_empty():
@@ -84,7 +88,8 @@ def _check_words(values: pl.Series, where: str) -> None:
     """Where most of the different texts are numbers, the others count as mistakes."""
     text = as_labels(values)
     numeric = text.cast(pl.Float64, strict=False).is_not_null()
-    wrong = text.is_not_null() & ~numeric
+    # Ranges such as 3+ make a category of the numbers beside them.
+    wrong = text.is_not_null() & ~numeric & ~text.str.contains(OPEN_ENDED)
     if wrong.any() and text.filter(numeric).n_unique() > text.filter(wrong).n_unique():
         row = first_row(wrong)
         raise InputError(

@@ -143,14 +143,14 @@ def read_log(
     reached: str | None = None,
     every: Any = None,
 ) -> Log:
-    """Reads a log from a frame, or from a CSV or Parquet file, and checks it.
+    """Reads a log from a frame, or from a file or database, and checks it.
 
     The arguments are those of `prefermab.learn`. The first mistake that is found raises an
     `InputError` of one sentence.
     """
     where = "the log"
     if isinstance(log, str | Path):
-        where, log = source_of(Path(log)), read_table(Path(log))
+        where, log = source_of(log), read_table(log)
     given = as_frame(log, where)
     named = {"id": id, "time": time, "state": state, "action": action}
     roles = role_columns(given, named, {"available": available, "reached": reached}, where)

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
+from prefermab.errors import InputError, brief
+from prefermab.programme.columns import as_flags, as_labels, as_numbers, check_plain, column
 from prefermab.programme.tables import first_row, row_in
+from prefermab.programme.values import parse_dates
 
 FLAGS = ("available", "reached")
 """Columns of true and false that a log may have; read by these names if no other is given."""
@@ -88,10 +89,13 @@ def features_frame(
 def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
     """The rows in the order of people and time, each with its round."""
     ids, time = roles["id"], roles["time"]
-    if ids.null_count():
-        row = first_row(ids.is_null())
+    for values in roles.values():
+        check_plain(values, where)
+    who = as_labels(ids)
+    if who.null_count():
+        row = first_row(who.is_null())
         raise InputError(f"{where}: {row_in(where, row)} has no id in the column '{ids.name}'.")
-    who, (when, dates) = as_labels(ids), read_times(time, where)
+    when, dates = read_times(time, where)
     frame = pl.DataFrame(
         {
             "row": np.arange(len(ids)),
@@ -139,6 +143,9 @@ def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:
         raise InputError(
             f"{where}: {row_in(where, row)} has no time in the column '{values.name}'."
         )
+    if kind.is_integer() and len(values) and values.is_between(19000101, 21001231).all():
+        values = parse_dates(values.cast(pl.String), where, _first(where))
+        kind = values.dtype
     if kind in (pl.Date, pl.Datetime):
         return values.cast(pl.Date).cast(pl.Int64), True
     if not kind.is_numeric():
@@ -157,22 +164,25 @@ def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:
 
 
 def _parse_times(values: pl.Series, where: str) -> pl.Series:
-    """Text as whole numbers or as dates, whichever fits more of it."""
+    """Text as whole numbers or as dates."""
     text = values.str.strip_chars()
     text = text.set(text == "", None)
-    parsed = [
-        text.cast(pl.Int64, strict=False),
-        text.str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False),
-    ]
-    best = min(parsed, key=lambda found: found.null_count())
-    wrong = text.is_not_null() & best.is_null()
-    if wrong.any():
+    numbers = text.cast(pl.Int64, strict=False)
+    if numbers.null_count() <= len(text) // 2 or numbers.null_count() == text.null_count():
+        wrong = text.is_not_null() & numbers.is_null()
+        if not wrong.any():
+            return numbers
         row = first_row(wrong)
         raise InputError(
             f"{where}: the column '{values.name}' must hold whole numbers or dates such as "
-            f"2026-01-31, but {row_in(where, row)} holds '{values[row]}'."
+            f"2026-01-31, but {row_in(where, row)} holds '{brief(values[row])}'."
         )
-    return best
+    return parse_dates(values, where, _first(where))
+
+
+def _first(where: str) -> int:
+    """The number of the first row in messages."""
+    return getattr(where, "first_row", 1)
 
 
 def round_length(every: Any, *, dates: bool, where: str) -> int:

@@ -18,6 +18,7 @@ from prefermab.model import Model
 from prefermab.programme.planning.bound import gain_bound
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut
+from prefermab.programme.planning.printed import write_list
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import (
@@ -38,7 +39,7 @@ from prefermab.programme.planning.scoring import (
     score,
     settle,
 )
-from prefermab.programme.tables import as_frame, format_number, format_people, write_table
+from prefermab.programme.tables import as_frame, format_number, format_people
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +128,11 @@ class Plan:
         return self.frame.filter(pl.col("list") == "waiting").sort("rank")
 
     def write(self, path: str | Path) -> None:
-        """Writes the list as CSV or Parquet, whole or not at all."""
-        write_table(self.frame, Path(path))
+        """Writes the list as CSV, Parquet or Excel, whole or not at all.
+
+        A workbook has sheets for the list, the waiting list, the summary and everybody.
+        """
+        write_list(self.frame, dataclasses.asdict(self.summary), Path(path))
 
     def as_json(self) -> str:
         """The summary as JSON."""

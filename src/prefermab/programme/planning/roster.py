@@ -64,7 +64,8 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     unknown: dict[str, int] = defaultdict(int)
     features = read_features(model, frame, where, unknown)
     states = read_states(model, column(frame, "state", where), ids, present, where)
-    return Roster(ids, present, states, features, read_costs(model, frame, where), dict(unknown))
+    costs = read_costs(model, frame, where, unknown)
+    return Roster(ids, present, states, features, costs, dict(unknown))
 
 
 def read_states(
@@ -114,7 +115,9 @@ def read_features(
     return found
 
 
-def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
+def read_costs(
+    model: Model, frame: pl.DataFrame, where: str, unknown: dict[str, int]
+) -> np.ndarray:
     """(arm, action): the model's, or from columns `cost_<action>` where costs differ."""
     costs = np.zeros((frame.height, len(model.action_names)))
     if model.costs is not None:
@@ -124,6 +127,8 @@ def read_costs(model: Model, frame: pl.DataFrame, where: str) -> np.ndarray:
         if name in frame.columns:
             given = as_numbers(frame[name], where)
             if model.costs is not None:
+                if given.null_count():
+                    unknown[name] += given.null_count()
                 given = given.fill_null(model.costs[place])
             wrong = given.is_null() | (given < 0)
             if wrong.any():

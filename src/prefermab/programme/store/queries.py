@@ -14,6 +14,7 @@ from polars.datatypes import DataTypeClass
 from prefermab.errors import InputError, StorageError
 from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.plan import Summary
+from prefermab.programme.planning.printed import write_list
 from prefermab.programme.store.frames import (
     BEFORE,
     SINCE_ACTION,
@@ -25,7 +26,6 @@ from prefermab.programme.store.frames import (
     unpack,
 )
 from prefermab.programme.store.models import Planner
-from prefermab.programme.tables import write_table
 
 MEMBERS = """
 SELECT p.id, s.state, s.round, (SELECT max(round) FROM actions WHERE id = p.id), p.details
@@ -73,8 +73,8 @@ class Planned:
         return self.frame.filter(pl.col("list") == "waiting").sort("rank")
 
     def write(self, path: str | Path) -> None:
-        """Writes the list as CSV or Parquet."""
-        write_table(self.frame, Path(path))
+        """Writes the list as CSV, Parquet or Excel."""
+        write_list(self.frame, self.facts, Path(path))
 
 
 def current_round(sql: Connection) -> int:

@@ -1,0 +1,199 @@
+"""A plan as a workbook: a list that prints on paper, the waiting list, a summary, and everybody."""
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from prefermab.files import write_atomically
+from prefermab.programme.sources.workbook import BOOK_OPTIONS
+from prefermab.programme.tables import write_table
+
+if TYPE_CHECKING:
+    from xlsxwriter.workbook import Workbook
+    from xlsxwriter.worksheet import Worksheet
+
+PLANNED = ("id", "action", "cost", "rank", "score", "price", "list", "reason")
+"""Columns that a plan adds to those of the table."""
+
+MOST_GIVEN = 5
+"""Columns of the table, such as a name or a telephone number, that fit on paper."""
+
+WIDEST = {"reason": 60.0}
+WIDEST_OTHER = 28.0
+"""Columns are as wide as their cells, up to so many characters."""
+
+LINE = 14
+"""Points between two lines of a cell."""
+
+MEANINGS = {
+    "people": "people in the table",
+    "chosen": "people to act on",
+    "budget": "budget",
+    "spent": "spent",
+    "left": "left",
+    "price": "price of a unit of budget",
+    "gain": "expected gain",
+    "bound": "most that any list could gain",
+    "one_more": "gain of one more unit of budget",
+    "opted_out": "opted out",
+    "excluded": "excluded",
+    "resting": "in cooldown",
+    "locked": "locked in",
+    "incomplete": "with unknown features",
+}
+"""Rows of the summary, by the names of its facts."""
+
+
+def write_list(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> None:
+    """Writes a plan's list; one that ends in .xlsx is a workbook to print and to work with.
+
+    Args:
+        frame: The list, a row for each person.
+        facts: What the summary says, by name.
+        path: A file whose name ends in .csv, .parquet, .pq or .xlsx; an existing one is replaced.
+    """
+    if path.suffix.lower() == ".xlsx":
+        write_atomically(path, lambda draft: _write_workbook(frame, facts, draft))
+    else:
+        write_table(frame, path)
+
+
+def _write_workbook(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> None:
+    import xlsxwriter
+
+    with xlsxwriter.Workbook(path, BOOK_OPTIONS) as book:
+        for name, kind in (("List", "chosen"), ("Waiting list", "waiting")):
+            people = frame.filter(pl.col("list") == kind).sort("rank")
+            sheet = book.add_worksheet(name)
+            _write_people(book, sheet, paper_columns(people), boxes=kind == "chosen")
+        _write_summary(book, book.add_worksheet("Summary"), facts)
+        _write_people(book, book.add_worksheet("Everybody"), frame, boxes=False)
+
+
+def paper_columns(frame: pl.DataFrame) -> pl.DataFrame:
+    """What stands on paper: who, what, the first columns of the table without fractions, and why.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.planning.printed import paper_columns
+    >>> paper_columns(pl.DataFrame({"id": [7], "action": ["call"], "rank": [1], "reason": [""],
+    ...     "score": [0.5], "phone": ["555"]})).columns
+    ['rank', 'id', 'action', 'phone', 'reason']
+    """
+    fractions = frame.select(pl.selectors.float()).columns
+    given = [name for name in frame.columns if name not in (*PLANNED, *fractions)]
+    return frame.select("rank", "id", "action", *given[:MOST_GIVEN], "reason")
+
+
+def _write_people(
+    book: "Workbook", sheet: "Worksheet", frame: pl.DataFrame, *, boxes: bool
+) -> None:
+    """A header that is repeated on each page, and a row for each person."""
+    grid = {"border": 1, "border_color": "#BFC5CC", "valign": "top"}
+    head = book.add_format({**grid, "bold": True, "bg_color": "#E8ECF0", "text_wrap": True})
+    formats = {
+        "text": book.add_format({**grid, "num_format": "@", "text_wrap": True}),
+        "whole": book.add_format({**grid, "num_format": "0", "align": "left"}),
+        "number": book.add_format({**grid, "num_format": "General"}),
+        "date": book.add_format({**grid, "num_format": "yyyy-mm-dd", "align": "left"}),
+        "time": book.add_format({**grid, "num_format": "yyyy-mm-dd hh:mm", "align": "left"}),
+    }
+    offset = 1 if boxes else 0
+    if boxes:
+        sheet.write_string(0, 0, "done", head)
+        sheet.set_column(0, 0, 6)
+    widths = [_width(values) for values in frame]
+    for row, lines in enumerate(_lines(frame, widths), 1):
+        sheet.set_row(row, LINE * lines + 4)
+    for place, values in enumerate(frame, offset):
+        sheet.write_string(0, place, values.name, head)
+        sheet.set_column(place, place, widths[place - offset])
+        kind, cells = _cells(values)
+        for row, cell in enumerate(cells, 1):
+            _write_cell(sheet, row, place, cell, formats[kind])
+    if boxes:
+        for row in range(1, frame.height + 1):
+            sheet.write_blank(row, 0, None, formats["text"])
+    _set_up_page(sheet, frame.height, frame.width + offset)
+
+
+def _cells(values: pl.Series) -> tuple[str, list[Any]]:
+    """How a column is shown, and its cells as Excel can hold them."""
+    kind = values.dtype
+    if kind == pl.Date:
+        return "date", values.to_list()
+    if kind == pl.Datetime:
+        return "time", values.dt.replace_time_zone(None).to_list()
+    if kind.is_integer() and (values.abs() < 10**15).all():
+        return "whole", values.to_list()
+    if kind.is_float():
+        return "number", values.fill_nan(None).to_list()
+    if kind.is_nested() or kind == pl.Binary:
+        return "text", [None if cell is None else str(cell) for cell in values.to_list()]
+    return "text", values.cast(pl.String).to_list()
+
+
+def _write_cell(sheet: "Worksheet", row: int, place: int, cell: Any, look: Any) -> None:
+    if cell is None:
+        sheet.write_blank(row, place, None, look)
+    elif isinstance(cell, str):
+        sheet.write_string(row, place, cell, look)
+    elif isinstance(cell, datetime.date):
+        sheet.write_datetime(row, place, cell, look)  # pyright: ignore[reportArgumentType]
+    else:
+        sheet.write_number(row, place, cell, look)
+
+
+def _width(values: pl.Series) -> float:
+    """Characters that fit nearly all cells, up to a limit; longer texts wrap."""
+    longest = max([len(values.name), *(len(str(cell)) for cell in values.head(500).to_list())])
+    return min(longest + 2.0, WIDEST.get(values.name, WIDEST_OTHER))
+
+
+def _lines(frame: pl.DataFrame, widths: list[float]) -> list[int]:
+    """Lines of each row; a program that opens the file does not work them out by itself."""
+    if not frame.height:
+        return []
+    # A line that breaks between words holds a tenth less.
+    needed = [
+        (pl.col(name).cast(pl.String).str.len_chars().fill_null(0) * 1.1 / width).ceil()
+        for name, width in zip(frame.columns, widths, strict=True)
+        if frame.schema[name] == pl.String
+    ]
+    lines = frame.select(pl.max_horizontal(pl.lit(1), *needed).cast(pl.Int64)).to_series()
+    return lines.to_list()
+
+
+def _set_up_page(sheet: "Worksheet", rows: int, columns: int) -> None:
+    """A4, across, as wide as the page; every page has the header and its number."""
+    sheet.freeze_panes(1, 0)
+    sheet.autofilter(0, 0, max(rows, 1), columns - 1)
+    sheet.set_landscape()
+    sheet.set_paper(9)
+    sheet.set_margins(left=0.4, right=0.4, top=0.6, bottom=0.6)
+    sheet.repeat_rows(0)
+    sheet.fit_to_pages(1, 0)
+    sheet.set_header("&L&A")
+    sheet.set_footer("&Rpage &P of &N")
+
+
+def _write_summary(book: "Workbook", sheet: "Worksheet", facts: Mapping[str, Any]) -> None:
+    bold, number = book.add_format({"bold": True}), book.add_format({"num_format": "#,##0.####"})
+    rows: list[tuple[str, Any]] = [
+        (meaning, facts[name]) for name, meaning in MEANINGS.items() if facts.get(name) is not None
+    ]
+    rows += [(f"action: {name}", times) for name, times in facts.get("by_action", {}).items()]
+    rows += [(f"unknown: {name}", times) for name, times in facts.get("unknown", {}).items()]
+    rows += [(f"cost of the rule: {name}", cost) for name, cost in facts.get("rules", {}).items()]
+    sheet.write_string(0, 0, "what", bold)
+    sheet.write_string(0, 1, "number", bold)
+    for row, (what, value) in enumerate(rows, 1):
+        sheet.write_string(row, 0, what)
+        if value is not None:
+            sheet.write_number(row, 1, value, number)
+    sheet.set_column(0, 0, max(len(what) for what, _ in rows) + 2)
+    sheet.set_column(1, 1, 14)
+    sheet.set_paper(9)
+    sheet.set_header("&L&A")

@@ -1,0 +1,1 @@
+"""Where tables come from: text files, Excel workbooks, Parquet files and databases."""

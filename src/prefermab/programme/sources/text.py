@@ -1,0 +1,160 @@
+"""Tables in text files: separators, decimal commas, line ends, and rows that do not fit."""
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from pathlib import Path
+
+import polars as pl
+
+from prefermab.errors import InputError, brief
+from prefermab.programme.sources.address import SEPARATORS, Address
+from prefermab.programme.sources.cleaning import check_names, clean, plain_numbers
+from prefermab.programme.sources.encodings import decode
+from prefermab.programme.values import is_number_text, number_meaning, parse_numbers
+
+UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""Cells of a text file that mean an unknown value."""
+
+LARGEST_UNPACKED = 1 << 30
+"""Bytes that a compressed file may hold."""
+
+OTHERS = {
+    b"PK\x03\x04": "an Excel workbook or another archive: let its name end in .xlsx",
+    b"PAR1": "a Parquet file: let its name end in .parquet",
+    b"SQLite format 3": "a SQLite database: let its name end in .db",
+    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx",
+    b"%PDF": "a PDF",
+}
+"""First bytes of files that are no text."""
+
+
+def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
+    """Reads a text file; `as_text` leaves all cells as they are written."""
+    text = _lines(decode(_read_bytes(address), address.encoding, address.shown))
+    said = re.match(r"sep=(.)\n", text)
+    if said is not None:  # Excel's own way to name the separator
+        text = text[said.end() :]
+    if not text.strip():
+        raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
+    separator = address.separator or (said[1] if said else find_separator(text, address.shown))
+    _check_rows(text, separator, address.shown)
+    data, unknown = text.encode(), list(UNKNOWN)
+    if separator == "," and not as_text:
+        frame = pl.read_csv(data, infer_schema_length=None, null_values=unknown)
+        return plain_numbers(clean(_with_zeros(frame, data)))
+    frame = pl.read_csv(data, separator=separator, infer_schema=False, null_values=unknown)
+    return clean(frame) if as_text else infer_numbers(clean(frame), address)
+
+
+def find_separator(text: str, where: str) -> str:
+    """The character between columns: the one that divides the first rows into most columns.
+
+    >>> from prefermab.programme.sources.text import find_separator
+    >>> find_separator("id;weight\\n1;70,5\\n", "people.csv")
+    ';'
+    """
+    sample = "".join(text[:100_000].splitlines(keepends=True)[:50])
+    widths: dict[str, int] = {}
+    ragged: dict[str, int] = {}
+    for separator in SEPARATORS.values():
+        rows = [row for row in csv.reader(io.StringIO(sample), delimiter=separator) if row]
+        # The last row of a long sample may be cut off.
+        rows = rows[:-1] if len(rows) > 2 and len(sample) >= 100_000 else rows
+        same = len({len(row) for row in rows}) == 1
+        (widths if same else ragged)[separator] = len(rows[0])
+    best = max(widths.values(), default=1)
+    found = [separator for separator, width in widths.items() if width == best]
+    if best > 1 and len(found) > 1:
+        names = [name for name, mark in SEPARATORS.items() if mark in found]
+        raise InputError(
+            f"{where}: its columns may be divided by {' or '.join(names)}; say which after the "
+            f"file, such as #separator={names[0]}."
+        )
+    if best > 1:
+        return found[0]
+    return max(ragged, key=ragged.__getitem__) if max(ragged.values(), default=1) > 1 else ","
+
+
+def infer_numbers(frame: pl.DataFrame, address: Address) -> pl.DataFrame:
+    """Columns of numbers as such, in a file whose decimals may be written with a comma."""
+    decimal, numbers = address.decimal, []
+    texts = [column for column in frame if column.dtype == pl.String and is_number_text(column)]
+    found = {column.name: number_meaning(column) for column in texts}
+    if decimal is None and "comma" in found.values():
+        decimal = ","
+    for column in texts:
+        meaning = found[column.name]
+        if decimal == "," and meaning == "dot or thousands" and not address.decimal:
+            raise InputError(
+                f"{address.shown}: the column '{column.name}' holds "
+                f"'{brief(column.drop_nulls()[0])}', whose dot may stand before decimals or "
+                "between thousands, as other columns have decimal commas; say what stands before "
+                "decimals after the file: #decimal=, or #decimal=."
+            )
+        by_comma = decimal == "," and meaning == "dot or thousands"
+        if decimal is not None and (by_comma or meaning in ("comma", "comma or thousands")):
+            numbers.append(parse_numbers(column, address.shown, decimal=decimal))
+    return plain_numbers(frame.with_columns(numbers))
+
+
+def _read_bytes(address: Address) -> bytes:
+    path = address.path
+    data = _unpack(path, address.shown) if path.suffix.lower() == ".gz" else path.read_bytes()
+    for first, what in OTHERS.items():
+        if data.startswith(first):
+            raise InputError(f"{address.shown}: it is no table in text, but {what}.")
+    return data
+
+
+def _unpack(path: Path, where: str) -> bytes:
+    try:
+        with gzip.open(path) as file:
+            data = file.read(LARGEST_UNPACKED + 1)
+    except (gzip.BadGzipFile, EOFError, zlib.error):
+        raise InputError(f"{where}: it is not a gzip file that can be read.") from None
+    if len(data) > LARGEST_UNPACKED:
+        raise InputError(
+            f"{where}: it unpacks to more than {LARGEST_UNPACKED >> 20:,} MB; unpack it first, or "
+            "use Parquet."
+        )
+    return data
+
+
+def _lines(text: str) -> str:
+    """Lines end as on Unix; old Macs ended them with a carriage return alone."""
+    if "\r" not in text:
+        return text
+    return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
+
+
+def _check_rows(text: str, separator: str, where: str) -> None:
+    """Raises unless every row has as many fields as the header, whose names differ."""
+    header = next(csv.reader(io.StringIO(text[:1_000_000]), delimiter=separator), [])
+    check_names(header, where)
+    first = text.partition("\n")[0]
+    lines = text.count("\n") + (not text.endswith("\n"))
+    # Counting separators is fast and enough where nothing is quoted; else rows are parsed.
+    if '"' not in text and text.count(separator) == lines * first.count(separator):
+        return
+    for number, fields in enumerate(csv.reader(io.StringIO(text), delimiter=separator), 1):
+        if fields and len(fields) != len(header):
+            few = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+            raise InputError(
+                f"{where}: row {number} has {few}, but the header has {len(header)}; expected as "
+                "many, with quotes around a text that holds the separator."
+            )
+
+
+def _with_zeros(frame: pl.DataFrame, data: bytes) -> pl.DataFrame:
+    """Ids such as 007 as text: as numbers they would lose their zeros."""
+    for name in frame.select(pl.selectors.integer()).columns:
+        if name.strip().lower() == "id":
+            as_text = pl.read_csv(
+                data, columns=[name], schema_overrides={name: pl.String}, null_values=[*UNKNOWN]
+            )
+            if as_text[name].str.contains(r"^\s*[+-]?0[0-9]").any():
+                frame = frame.with_columns(as_text[name])
+    return frame

@@ -1,0 +1,262 @@
+"""Cells of text as numbers and dates: read where there is one meaning, else refused with both.
+
+A column is read as a whole: `12,5` in one row shows that `1,234` in another is a little more than
+one, and `31/01/2026` shows that `03/04/2026` is in April.
+"""
+
+import re
+
+import polars as pl
+
+from prefermab.errors import InputError, brief
+
+GROUPS = "[ \u00a0\u2009\u202f'’]"
+"""Marks between thousands that mean nothing else."""
+
+NUMBER = (
+    rf"^[+\-−]?(?:[0-9]+|[0-9]{{1,3}}(?:(?:{GROUPS}|[.,])[0-9]{{3}})+)?(?:[.,][0-9]+|[.,])?"
+    r"(?:[eE][+-]?[0-9]+)?\s?%?$"
+)
+AMBIGUOUS = r"^[+-]?[1-9][0-9]{0,2}%s[0-9]{3}$"
+"""One mark with three digits behind it: decimals, or thousands."""
+
+OPEN_ENDED = r"^(?:[<>≤≥]=?\s?[0-9.]+|[0-9.]+\s?\+)$"
+"""Such as 3+ or <5: a range, and not a number."""
+
+SLASHED = r"^([0-9]{1,2})[/.\-]([0-9]{1,2})[/.\-]([0-9]{4})(?:[ T].*)?$"
+NAMED_MONTHS = ("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d%b%Y")
+CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
+
+
+def is_number_text(values: pl.Series) -> bool:
+    """Whether every known cell of a column of text is written as a number.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.values import is_number_text
+    >>> [is_number_text(pl.Series([text])) for text in ("1 234,5", "45 %", "31.01.2026", "3+")]
+    [True, True, False, False]
+    """
+    text = values.drop_nulls().str.strip_chars()
+    digits = text.str.contains("[0-9]") & text.str.contains(NUMBER)
+    return len(text) > 0 and bool(digits.all())
+
+
+def number_meaning(values: pl.Series) -> str:
+    """What the commas and dots of a column of numbers are.
+
+    One of plain, comma (before decimals), thousands (commas between them), comma or thousands, dot
+    or thousands (nothing shows which), and both.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.values import number_meaning
+    >>> number_meaning(pl.Series(["1,234", "12,5"])), number_meaning(pl.Series(["1,234"]))
+    ('comma', 'comma or thousands')
+    """
+    text = _bare(values).drop_nulls()
+    commas = text.str.contains(",", literal=True)
+    if not commas.any():
+        dots = text.str.contains(".", literal=True)
+        if not dots.any():
+            return "plain"
+        several = (text.str.count_matches(".", literal=True) > 1).any()
+        unclear = bool((text.str.contains(AMBIGUOUS % r"\.") | ~dots).all())
+        return "dot or thousands" if several or unclear else "plain"
+    decimal, thousands = _proofs(text)
+    if decimal.any() and thousands.any():
+        return "both"
+    if decimal.any():
+        return "comma"
+    return "thousands" if thousands.any() else "comma or thousands"
+
+
+def parse_numbers(
+    values: pl.Series, where: str, decimal: str | None = None, first: int = 1
+) -> pl.Series:
+    """A column of text as numbers; `45%` is 0.45.
+
+    Args:
+        values: Texts that `is_number_text` accepts.
+        where: What an error message calls the table.
+        decimal: The mark before decimals, if it is known.
+        first: The number of the first row in messages.
+
+    Returns:
+        Floating-point numbers, null where a cell is empty.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.values import parse_numbers
+    >>> parse_numbers(pl.Series("share", ["1 234,5", None, "0,25"]), "people.csv").to_list()
+    [1234.5, None, 0.25]
+    """
+    _check_percents(values, where, first)
+    meaning, text = number_meaning(values), _bare(values)
+    if decimal is None:
+        _check_meaning(values, text, meaning, where, first)
+    comma = decimal == "," or (decimal is None and meaning == "comma")
+    drop, keep = (".", ",") if comma else (",", ".")
+    plain = text.str.replace_all(drop, "", literal=True).str.replace(keep, ".", literal=True)
+    if meaning == "dot or thousands" and decimal is None:
+        several = text.str.count_matches(".", literal=True) > 1
+        plain = text.str.replace_all(".", "", literal=True) if several.any() else text
+    numbers = plain.cast(pl.Float64, strict=False)
+    wrong = text.is_not_null() & numbers.is_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold numbers, but row {row + first} holds "
+            f"'{brief(values[row])}'."
+        )
+    percents = values.str.ends_with("%")
+    return (numbers / 100).alias(values.name) if percents.any() else numbers.alias(values.name)
+
+
+def _bare(values: pl.Series) -> pl.Series:
+    """Without percent signs and blanks, with an ordinary minus."""
+    text = values.str.strip_chars("% \u00a0\t").str.replace("−", "-", literal=True)
+    return text.str.replace_all(GROUPS, "")
+
+
+def _proofs(text: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Where a comma can only stand before decimals, and where only between thousands."""
+    dot, comma = text.str.find(".", literal=True), text.str.find(",", literal=True)
+    several = text.str.count_matches(",", literal=True) > 1
+    both = dot.is_not_null() & comma.is_not_null()
+    one = comma.is_not_null() & ~several & dot.is_null()
+    decimal = (both & (comma > dot) & ~several) | (one & ~text.str.contains(AMBIGUOUS % ","))
+    thousands = several | (both & (dot > comma))
+    return decimal.fill_null(False), thousands.fill_null(False)
+
+
+def _check_percents(values: pl.Series, where: str, first: int) -> None:
+    """Either all cells have a percent sign or none has."""
+    has = values.str.strip_chars().str.ends_with("%").fill_null(False)
+    lacks = values.is_not_null() & ~has
+    if has.any() and lacks.any():
+        with_it, without = int(has.arg_max() or 0), int(lacks.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' holds '{brief(values[with_it])}' in row "
+            f"{with_it + first} and '{brief(values[without])}' without a percent sign in row "
+            f"{without + first}, which may be a share or percent too; write all in one way."
+        )
+
+
+def _check_meaning(
+    values: pl.Series, text: pl.Series, meaning: str, where: str, first: int
+) -> None:
+    if meaning == "comma or thousands":
+        commas = text.str.contains(",", literal=True).fill_null(False)
+        row = int(commas.arg_max() or 0)
+        cell = text[row]
+        raise InputError(
+            f"{where}: the column '{values.name}' holds '{brief(values[row])}' in row "
+            f"{row + first}, which may be {cell.replace(',', '')} or {cell.replace(',', '.')}; say "
+            "what a comma is after the file: #decimal=, or #decimal=."
+        )
+    if meaning == "both":
+        decimal, thousands = _proofs(text)
+        one, other = int(decimal.arg_max() or 0), int(thousands.arg_max() or 0)
+        raise InputError(
+            f"{where}: in the column '{values.name}' a comma stands before decimals in row "
+            f"{one + first} ('{brief(values[one])}') and between thousands in row {other + first} "
+            f"('{brief(values[other])}'); write all in one way."
+        )
+
+
+def parse_dates(
+    values: pl.Series, where: str, first: int = 1, form: str | None = None
+) -> pl.Series:
+    """A column of text as dates and times of day.
+
+    Args:
+        values: Texts such as 2026-01-31, 31/01/2026, 31 Jan 2026 or 2026-01-31T09:30:00Z.
+        where: What an error message calls the table.
+        first: The number of the first row in messages.
+        form: How dates are written, such as %d/%m/%Y, if it is known.
+
+    Returns:
+        Dates and times without a time zone, null where a cell is empty.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.values import parse_dates
+    >>> days = pl.Series("day", ["31/01/2026", "03/04/2026"])
+    >>> parse_dates(days, "visits.csv").dt.month().to_list()
+    [1, 4]
+    """
+    text = values.str.strip_chars()
+    text = text.set(text == "", None)
+    if form is not None:
+        found = _as_written(text, (form,))
+    else:
+        found = _iso(text)
+        if (found.is_null() & text.is_not_null()).any():
+            found = found.fill_null(_slashed(values, text, where, first))
+        if (found.is_null() & text.is_not_null()).any():
+            found = found.fill_null(_as_written(text, NAMED_MONTHS))
+    wrong = text.is_not_null() & found.is_null()
+    if wrong.any():
+        row = int(wrong.arg_max() or 0)
+        expected = f"dates as {form}" if form else "dates such as 2026-01-31"
+        short = re.match(r"^\d{1,2}[/.\-]\d{1,2}[/.\-]\d{2}(?!\d)", text[row])
+        years = "; write years with four digits" if short else ""
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold {expected}, but row {row + first} "
+            f"holds '{brief(values[row])}'{years}."
+        )
+    return found.alias(values.name)
+
+
+def _iso(text: pl.Series) -> pl.Series:
+    """2026-01-31, 2026/01/31 or 20260131, with or without a time of day; the zone is dropped, so
+    that an evening stays on its own day."""
+    day = text.str.replace(r"^([0-9]{4})/([0-9]{1,2})/", "${1}-${2}-")
+    day = day.str.replace(r"^([0-9]{4})([0-9]{2})([0-9]{2})$", "${1}-${2}-${3}")
+    day = day.str.replace(r"\s*(?:Z|UTC|[+-][0-9]{2}:?[0-9]{2})$", "")
+    clock = day.str.replace("T", " ", literal=True)
+    forms = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M")
+    iso = clock.str.contains(r"^[0-9]{4}-[0-9]{1,2}-[0-9]")
+    return _first_fitting(clock.set(~iso, None), forms)
+
+
+def _slashed(values: pl.Series, text: pl.Series, where: str, first: int) -> pl.Series:
+    """31/01/2026 or 01/31/2026, whichever the column shows."""
+    day = text.str.extract(SLASHED, 1).cast(pl.Int64)
+    month = text.str.extract(SLASHED, 2).cast(pl.Int64)
+    if not day.is_not_null().any():
+        return pl.Series(values.name, [None] * len(text), pl.Datetime("us"))
+    by_day, by_month = (day > 12).fill_null(False), (month > 12).fill_null(False)
+    if by_day.any() and by_month.any():
+        one, other = int(by_day.arg_max() or 0), int(by_month.arg_max() or 0)
+        raise InputError(
+            f"{where}: in the column '{values.name}' the day comes first in row {one + first} "
+            f"('{brief(values[one])}') and the month in row {other + first} "
+            f"('{brief(values[other])}'); write all dates in one way."
+        )
+    unclear = (day != month).fill_null(False)
+    if not by_day.any() and not by_month.any() and unclear.any():
+        row = int(unclear.arg_max() or 0)
+        raise InputError(
+            f"{where}: the column '{values.name}' holds '{brief(values[row])}' in row "
+            f"{row + first}, which may be day {day[row]} of month {month[row]} or day "
+            f"{month[row]} of month {day[row]}; write dates as 2026-01-31."
+        )
+    form = "%m/%d/%Y" if by_month.any() else "%d/%m/%Y"
+    return _as_written(text.str.replace_all(r"^([0-9]+)[.\-]([0-9]+)[.\-]", "${1}/${2}/"), (form,))
+
+
+def _as_written(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
+    return _first_fitting(text, tuple(form + clock for form in forms for clock in CLOCKS))
+
+
+def _first_fitting(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
+    """Each cell by the first form that fits it."""
+    found = pl.Series(text.name, [None] * len(text), pl.Datetime("us"))
+    for form in forms:
+        open = text.is_not_null() & found.is_null()
+        if not open.any():
+            break
+        if "%H" in form or "%I" in form:
+            more = text.str.to_datetime(form, strict=False, time_unit="us")
+        else:
+            more = text.str.to_date(form, strict=False).cast(pl.Datetime("us"))
+        found = found.fill_null(more)
+    return found

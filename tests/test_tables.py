@@ -1,0 +1,214 @@
+"""Tables as they come: formats, encodings, separators; a list as a workbook."""
+
+import datetime
+import gzip
+import shutil
+import sqlite3
+import subprocess
+import warnings
+import zipfile
+
+import polars as pl
+import pytest
+
+import prefermab as pm
+from prefermab import cli
+from prefermab.errors import InputWarning
+from prefermab.programme.columns import as_numbers
+from prefermab.programme.planning.printed import write_list
+from prefermab.programme.sources import text, workbook
+from prefermab.programme.sources.encodings import guess_page
+from prefermab.programme.tables import read_table, write_table
+
+ROWS = [("007", "José", 70.5), ("012", "Łucja", None)]
+"""The same table in all formats."""
+
+PEOPLE = pl.DataFrame(ROWS, ["id", "name", "weight"], orient="row")
+
+
+def as_csv(separator: str, decimal: str = ".", end: str = "\n") -> str:
+    cells = [("id", "name", "weight"), ("007", "José", f"70{decimal}5"), ("012", "Łucja", "")]
+    return end.join(separator.join(row) for row in cells) + end
+
+
+TEXTS = {
+    "commas": as_csv(",").encode(),
+    "semicolons": as_csv(";", ",").encode(),
+    "semicolons and points": as_csv(";").encode(),
+    "tabs": as_csv("\t").encode(),
+    "bars": as_csv("|", ",").encode(),
+    "byte order mark": as_csv(",").encode("utf-8-sig"),
+    "UTF-16": as_csv("\t").encode("utf-16"),
+    "UTF-16 big-endian": b"\xfe\xff" + as_csv(",").encode("utf-16-be"),
+    "UTF-16 without a mark": as_csv(",").encode("utf-16-le"),
+    "UTF-32": as_csv(",").encode("utf-32"),
+    "carriage returns": as_csv(",", end="\r").encode(),
+    "Windows line ends": as_csv(",", end="\r\n").encode(),
+    "Excel's separator line": b"sep=;\n" + as_csv(";", ",").encode(),
+    "quotes": b'"id","name","weight"\n"007","Jos\xc3\xa9",70.5\n"012","\xc5\x81ucja",\n',
+    "quoted decimal comma": 'id,name,weight\n007,José,"70,5"\n012,Łucja,\n'.encode(),
+    "blanks around cells": "id , name ,weight\n 007, José ,70.5 \n012,Łucja ,\n".encode(),
+    "accents apart": as_csv(",").replace("é", "e\u0301").encode(),
+    "unknown in words": "id,name,weight\n007,José,70.5\n012,Łucja,N/A\n".encode(),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_a_text_file_is_read_as_it_comes(kind, tmp_path):
+    (tmp_path / "people.csv").write_bytes(TEXTS[kind])
+    found = read_table(tmp_path / "people.csv")
+    assert found.columns == PEOPLE.columns
+    assert found["id"].to_list() == ["007", "012"]
+    assert found["name"].to_list() == ["José", "Łucja"]
+    weight = found["weight"]
+    if weight.dtype == pl.String:  # a number where it is used as one
+        weight = as_numbers(weight, "people")
+    assert weight.to_list() == [70.5, None]
+
+
+def test_a_compressed_file_is_unpacked_up_to_a_limit(tmp_path, monkeypatch):
+    (tmp_path / "people.csv.gz").write_bytes(gzip.compress(TEXTS["commas"]))
+    assert read_table(tmp_path / "people.csv.gz").equals(PEOPLE)
+    monkeypatch.setattr(text, "LARGEST_UNPACKED", 10)
+    with pytest.raises(pm.InputError, match="unpacks to more than"):
+        read_table(tmp_path / "people.csv.gz")
+    (tmp_path / "people.csv.gz").write_bytes(b"\x1f\x8bno")
+    with pytest.raises(pm.InputError, match="not a gzip file"):
+        read_table(tmp_path / "people.csv.gz")
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("cp1252", "Le café est très bon, déjà vu"),
+        ("cp1250", "Łódź, Kraków, Gdańsk i Częstochowa"),
+        ("cp1251", "Москва и Казань, Нижний Новгород"),
+        ("cp1253", "Αθήνα και Θεσσαλονίκη"),
+    ],
+)
+def test_a_code_page_is_found_out_and_said(page, words, tmp_path):
+    (tmp_path / "a.csv").write_bytes(f"id\tname\n1\t{words}\n".encode(page))
+    assert guess_page(words.encode(page)) == page
+    with pytest.warns(InputWarning, match=f"read as {page}, with words such as"):
+        assert read_table(tmp_path / "a.csv")["name"].to_list() == [words]
+    with warnings.catch_warnings():  # nothing is guessed where it was named
+        warnings.simplefilter("error")
+        found = read_table(f"{tmp_path}/a.csv#encoding={page}")
+    assert found["name"].to_list() == [words]
+
+
+def test_a_guess_is_said_on_the_screen(tmp_path, capsys):
+    people = "id,state,feature_0\n1,motivated,0.5\nJosé,persuadable,0.1\n"
+    (tmp_path / "a.csv").write_bytes(people.encode("cp1252"))
+    cli.dispatch(
+        ["plan", "armman", "--arms", f"{tmp_path}/a.csv", "--budget", "1", "--out",
+         f"{tmp_path}/list.xlsx"]
+    )  # fmt: skip
+    assert "a.csv: its text is read as cp1252" in capsys.readouterr().err
+    assert read_table(f"{tmp_path}/list.xlsx#Everybody")["id"].to_list() == ["José", "1"]
+
+
+def test_sheets_are_found_by_name(tmp_path):
+    write_table(PEOPLE, tmp_path / "one.xlsx")
+    assert read_table(tmp_path / "one.xlsx").equals(PEOPLE)
+    workbook.write_sheets(tmp_path / "two.xlsx", {"May": PEOPLE, "June": PEOPLE.head(1)})
+    assert read_table(f"{tmp_path}/two.xlsx#june").height == 1
+    assert read_table(tmp_path / "two.xlsx", sheet="May").equals(PEOPLE)
+    with pytest.raises(pm.InputError, match=r"it has the sheets May, June; say which .*#May"):
+        read_table(tmp_path / "two.xlsx")
+    with pytest.raises(pm.InputError, match="no sheet 'July'; found May, June"):
+        read_table(f"{tmp_path}/two.xlsx#July")
+
+
+def test_cells_of_a_workbook_keep_their_types(tmp_path):
+    days = [datetime.date(2026, 1, 31), None]
+    frame = PEOPLE.with_columns(
+        day=pl.Series(days), calls=pl.Series([3, None]), code=pl.lit("=1+1")
+    )
+    write_table(frame, tmp_path / "a.xlsx")
+    found = read_table(tmp_path / "a.xlsx")
+    assert found["day"].cast(pl.Date).to_list() == days
+    assert found.drop("day").equals(frame.drop("day"))
+
+
+def test_a_file_whose_name_has_a_hash_is_found(tmp_path):
+    (tmp_path / "people#2.csv").write_bytes(TEXTS["commas"])
+    assert read_table(tmp_path / "people#2.csv").equals(PEOPLE)
+
+
+@pytest.mark.parametrize(
+    "url", ["{}/people.db", "sqlite:///{}/people.db#people", "{}/people.db#people"]
+)
+def test_a_table_of_sqlite_is_read_and_nothing_else(url, tmp_path):
+    with sqlite3.connect(tmp_path / "people.db") as made:
+        made.execute("CREATE TABLE people (id TEXT, name TEXT, weight REAL)")
+        made.executemany("INSERT INTO people VALUES (?, ?, ?)", ROWS)
+    made.close()
+    assert read_table(url.format(tmp_path)).equals(PEOPLE)
+    with pytest.raises(pm.InputError, match="no table 'visits'; found people"):
+        read_table(f"{tmp_path}/people.db#visits")
+
+
+def test_databases_that_cannot_be_read(tmp_path):
+    (tmp_path / "a.db").write_bytes(b"no database" * 100)
+    with pytest.raises(pm.InputError, match="the database cannot be read"):
+        read_table(tmp_path / "a.db")
+    with pytest.raises(pm.InputError, match=r"postgresql://me:\*\*\*@.*: no connection") as error:
+        read_table("postgresql://me:secret@127.0.0.1:1/none#visits")
+    assert "secret" not in str(error.value)
+
+
+def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):
+    write_table(PEOPLE, tmp_path / "a.xlsx")
+    monkeypatch.setattr(workbook, "LARGEST_UNPACKED", 100)
+    with pytest.raises(pm.InputError, match="it unpacks to"):
+        read_table(tmp_path / "a.xlsx")
+    with zipfile.ZipFile(tmp_path / "b.xlsx", "w") as archive:
+        archive.writestr("a.txt", "no workbook")
+    with pytest.raises(pm.InputError, match="not an Excel workbook"):
+        read_table(tmp_path / "b.xlsx")
+
+
+# A list as a workbook
+
+LIST = pl.DataFrame(
+    {
+        "id": ["007", "=1+1", "9", "10"],
+        "action": ["call", "call", "none", "none"],
+        "cost": [1.0, 1.0, 0.0, 0.0],
+        "rank": [1, 2, 3, None],
+        "score": [0.5, 0.25, 0.1, None],
+        "list": ["chosen", "chosen", "waiting", None],
+        "reason": ["moved up by age"] * 4,
+        "phone": ["0555", "0556", "0557", "0558"],
+        "seen": [datetime.date(2026, 1, day) for day in (5, 6, 7, 8)],
+    }
+)
+FACTS = {"people": 4, "chosen": 2, "budget": 2.5, "gain": None, "by_action": {"call": 2}}
+
+
+def test_a_list_has_sheets_for_who_is_chosen_who_waits_and_the_summary(tmp_path):
+    write_list(LIST, FACTS, tmp_path / "list.xlsx")
+    chosen = read_table(f"{tmp_path}/list.xlsx#List")
+    assert chosen.columns == ["done", "rank", "id", "action", "phone", "seen", "reason"]
+    assert chosen["id"].to_list() == ["007", "=1+1"]
+    assert chosen["phone"].to_list() == ["0555", "0556"]
+    assert read_table(f"{tmp_path}/list.xlsx#Waiting list")["id"].to_list() == [9]
+    summary = dict(read_table(f"{tmp_path}/list.xlsx#Summary").iter_rows())
+    assert summary == {"people in the table": 4, "people to act on": 2, "budget": 2.5,
+                       "action: call": 2}  # fmt: skip
+    assert read_table(f"{tmp_path}/list.xlsx#Everybody").height == 4
+
+
+@pytest.mark.skipif(shutil.which("soffice") is None, reason="LibreOffice is not installed")
+def test_libreoffice_reads_the_list_with_its_types(tmp_path):
+    write_list(LIST, FACTS, tmp_path / "list.xlsx")
+    subprocess.run(
+        ["soffice", "--headless", f"-env:UserInstallation=file://{tmp_path}/profile",
+         "--convert-to", "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,true,false",
+         "--outdir", tmp_path, tmp_path / "list.xlsx"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    rows = (tmp_path / "list.csv").read_text().splitlines()
+    assert rows[1] == ",1,007,call,0555,2026-01-05,moved up by age"
+    assert rows[2].startswith(",2,=1+1,call")
