@@ -6,8 +6,9 @@ import pytest
 
 import prefermab as pm
 from prefermab.modelfile import named_arrays
-from prefermab.networks import Perception, PriceNetwork, Worth, mlp
+from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
+from prefermab.pricing import PriceNetwork
 from prefermab.recipes import paper
 
 P = pm.policies
@@ -265,7 +266,9 @@ def test_whitening_leaves_out_what_does_not_differ():
         ({"n_arms": 0}, "n_arms must be"),
         ({"seed": -1}, "seed must be"),
         ({"recipe": "paper", "shaping": "isotonc"}, "did you mean 'isotonic'"),
-        ({"recipe": "paper", "shaping": "knn"}, "for continuous states"),
+        ({"recipe": "paper", "shaping": "knn"}, "states that are numbers"),
+        ({"recipe": "paper", "shaping": "own"}, "pass the function"),
+        ({"recipe": "paper", "cooling": "hole"}, "did you mean 'whole'"),
     ],
 )
 def test_bad_training_settings_get_one_clear_sentence(arguments, message):

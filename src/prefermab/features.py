@@ -5,6 +5,8 @@ matrix A (the default), or y = 1/(1 + exp(-Ax)), or y = x; and masks some of the
 determined by what is written here, seed included, so storing these fields stores the map.
 """
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from jaxtyping import Array, Float
 from prefermab.errors import InputError, count, unknown
 
 KINDS = ("identity", "linear", "sigmoid")
+ENTRIES = ("normal", "uniform")
 
 
 class FeatureMap(eqx.Module):
@@ -31,21 +34,30 @@ class FeatureMap(eqx.Module):
     kind: str = "linear"
     seed: int = 0
     masked: tuple[int, ...] = ()
+    entries: str = "normal"
+    """How the entries of A are drawn."""
+
+    later: ClassVar[tuple[str, ...]] = ("entries",)
 
     def __check_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("feature map", str(self.kind), KINDS)
+        if self.entries not in ENTRIES:
+            raise unknown("way to draw entries", str(self.entries), ENTRIES)
         count(self.seed, "the feature map's seed", at_least=0)
         if any(column < 0 for column in self.masked):
             raise InputError(f"masked features are numbered from 0, not {min(self.masked)}.")
 
     def matrix(self, size: int) -> np.ndarray:
-        """A: square, standard normal entries scaled by 1/√size so that features keep their scale.
+        """A: square, standard normal entries scaled by 1/√size so that features keep their scale;
+        or uniform on [0, 1], as in the paper's released code.
 
         >>> from prefermab import FeatureMap
         >>> FeatureMap("linear", seed=0).matrix(2).shape
         (2, 2)
         """
+        if self.entries == "uniform":
+            return np.random.default_rng(self.seed).random((size, size))
         return np.random.default_rng(self.seed).standard_normal((size, size)) / np.sqrt(size)
 
     def __call__(self, parameters: Float[Array, "feat"]) -> Float[Array, "feat"]:

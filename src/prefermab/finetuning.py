@@ -131,7 +131,8 @@ def ddlpo(
     [100, 200, 300, 400]
     """
     check_once(domain)
-    recipe = make("paper", {"opt_in": 1.0, **settings})
+    # Each arm has networks of its own, so that a step on all of them is one for each.
+    recipe = make("paper", {"opt_in": 1.0, **settings, "step_on": "batch"})
     assert isinstance(recipe, Paper)
     money = jnp.asarray(
         number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32

@@ -18,10 +18,11 @@ from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, number, reals
+from prefermab.features import FeatureMap
 from prefermab.modelfile import Stored, named_arrays, write_folder
 from prefermab.networks import Network
 from prefermab.policies.learned import Learned
-from prefermab.recipes.base import Recipe, Tuned
+from prefermab.recipes.base import Recipe, Tuned, settings_of
 from prefermab.sharding import everywhere
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class Model:
         return {
             "package": prefermab.__version__,
             "recipe": self.recipe,
-            "config": dataclasses.asdict(self.config),
+            "config": settings_of(self.config),
             "domain": {"name": self.domain_name, "settings": domain_settings(self.domain)},
             "shape": {
                 "cells": cells,
@@ -199,6 +200,7 @@ class Model:
                 "features": len(self.feature_names),
                 "actions": len(self.action_names),
                 "continuous": perception.continuous,
+                **({"arms": self.network.places} if self.network.places else {}),
             },
             "state_names": list(self.state_names),
             "action_names": list(self.action_names),
@@ -272,9 +274,18 @@ def domain_settings(domain: Domain | None) -> dict[str, Any] | None:
     """What rebuilds a domain from its name, or None for a domain of the user's own."""
     if domain is None or domains.BY_NAME.get(domain.name) is not type(domain):
         return None
-    fields = {f.name: getattr(domain, f.name) for f in dataclasses.fields(domain) if f.init}
-    fields["feature_map"] = dataclasses.asdict(domain.feature_map)
-    return fields
+    return {**_told(domain), "feature_map": _told(domain.feature_map)}
+
+
+def _told(what: Domain | FeatureMap) -> dict[str, Any]:
+    """Its fields by name; those that older versions do not know only where they are not at their
+    default."""
+    known = {f.name: (f, getattr(what, f.name)) for f in dataclasses.fields(what) if f.init}
+    return {
+        name: value
+        for name, (field, value) in known.items()
+        if name not in what.later or value != field.default
+    }
 
 
 @eqx.filter_jit

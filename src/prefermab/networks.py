@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.pricing import PriceKind, Pricing
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ class Shape(eqx.Module):
     features: int
     actions: int
     continuous: bool
+    arms: int = 0
+    """The one number of arms that the network is made for; 0 where it takes any."""
 
 
 class Perception(eqx.Module):
@@ -55,15 +58,19 @@ class Perception(eqx.Module):
         features: Features,
         highest_price: Float[Array, ""],
         plain: bool = False,
+        centred: bool = True,
+        whitened: bool = True,
     ) -> "Perception":
-        """How arms of a domain are seen, given the features of many of them."""
+        """How arms of a domain are seen, given the features of many of them. A state's code is
+        centred around 0 or left between 0 and 1; features are whitened or left as they are."""
         codes = jax.vmap(domain.encode)(domain.cells)
         if not plain and codes.shape[1] == 1:
             codes = jnp.concatenate([codes, stretched(codes), stretched(1 - codes)], axis=1)
-        codes = 2 * codes - 1
-        points = domain.cells.astype(jnp.float32)
+        codes = 2 * codes - 1 if centred else codes
+        size, points = features.shape[1], domain.cells.astype(jnp.float32)
+        scale = whitening(features) if whitened else (jnp.zeros(size), jnp.eye(size))
         continuous = isinstance(domain, ContinuousDomain)
-        return cls(points, codes, *whitening(features), highest_price, continuous, plain)
+        return cls(points, codes, *scale, highest_price, continuous, plain)
 
     @classmethod
     def blank(cls, shape: Shape, plain: bool) -> "Perception":
@@ -148,6 +155,11 @@ class Network(eqx.Module):
 
     perception: Perception
 
+    @property
+    def places(self) -> int:
+        """The one number of arms it can decide for; 0 for any."""
+        return 0
+
 
 class Worth(Network):
     """What waiting is worth in a state, and how much more each action is worth than waiting,
@@ -169,24 +181,29 @@ class ActorCritic(Network):
 
     actor: eqx.nn.MLP
     critic: eqx.nn.MLP
-    pricing: "PriceNetwork"
+    pricing: Pricing
 
     @classmethod
     def untrained(
-        cls, perception: Perception, n_actions: int, width: int, depth: int, key: Key
+        cls,
+        perception: Perception,
+        n_actions: int,
+        width: int,
+        depth: int,
+        key: Key,
+        price: PriceKind,
     ) -> "ActorCritic":
         """Untrained networks behind a given perception."""
         keys = jax.random.split(key, 4)
         code, n_features = perception.codes.shape[1], perception.mean.shape[0]
-        each = mlp(code + n_features + 1, width, width, 1, jnp.tanh, keys[0])
-        together = mlp(width, 1, width, 1, jnp.tanh, keys[1])
-        # A price that comes down from above sorts arms by who is worth it at all; one that starts
-        # too low teaches the actor to serve everyone, with odds that it cannot unlearn.
-        last_bias = lambda net: net.layers[-1].bias  # noqa: E731
-        together = eqx.tree_at(last_bias, together, replace_fn=lambda bias: bias + 0.5)
+        pricing = price.untrained(code, n_features, width, depth, (keys[0], keys[1]))
         actor = mlp(perception.size, n_actions, width, depth, jnp.tanh, keys[2])
         critic = mlp(perception.size, 1, width, depth, jnp.tanh, keys[3])
-        return cls(perception, actor, critic, PriceNetwork(each, together))
+        return cls(perception, actor, critic, pricing)
+
+    @property
+    def places(self) -> int:
+        return self.pricing.places
 
     def logits(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
@@ -256,22 +273,6 @@ class OwnNetworks(ActorCritic):
 
         over_arms = (eqx.if_array(0), 0, 0)
         return eqx.filter_vmap(one_arm, in_axes=over_arms)(layers, states, features)
-
-
-class PriceNetwork(eqx.Module):
-    """Λ(s̄, {z}, ξ): each arm is summarised with its opt-in, the mean over places is read as a
-    price. It does not depend on the order of arms, takes any number of them, and is never below 0.
-    """
-
-    each: eqx.nn.MLP
-    together: eqx.nn.MLP
-
-    def __call__(
-        self, codes: Float[Array, "arm code"], features: Features, opt_in: OptIn
-    ) -> Float[Array, ""]:
-        present = opt_in[:, None].astype(jnp.float32)
-        arms = jnp.concatenate([codes * present, features * present, present], axis=1)
-        return jax.nn.softplus(self.together(jnp.mean(jax.vmap(self.each)(arms), axis=0))[0])
 
 
 def mlp(

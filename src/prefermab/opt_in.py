@@ -1,8 +1,8 @@
 """Who is in: the vector ξ of opt-in decisions in each round.
 
 Three processes. `fixed_share` opts a random share in for a whole trial (how the paper evaluates),
-`redraw` flips a coin for each arm (how it trains), and `Streaming` lets people leave and newcomers
-ask to join a programme of limited capacity (Algorithm 1, lines 5 to 10).
+`Redrawn` flips a coin for each place (how it trains), and `Streaming` lets people leave and
+newcomers ask to join a programme of limited capacity (Algorithm 1, lines 5 to 10).
 """
 
 import equinox as eqx
@@ -44,6 +44,19 @@ def redraw(key: Key, n_arms: int, rate: float) -> OptIn:
     Array([ True,  True,  True,  True,  True], dtype=bool)
     """
     return jax.random.bernoulli(key, rate, (n_arms,))
+
+
+class Redrawn(eqx.Module):
+    """Each of N places is asked for with probability `rate`, whoever held it before; so requests
+    are never more than places. If nobody asks, everyone is in."""
+
+    rate: float = 0.8
+
+    def requests(self, key: Key, opt_in: OptIn) -> tuple[OptIn, Bool[Array, "arm"]]:
+        """Which of the places are taken next, and which of these by newcomers."""
+        drawn = redraw(key, opt_in.shape[0], self.rate)
+        drawn = jnp.where(jnp.any(drawn), drawn, True)
+        return drawn, drawn & ~opt_in
 
 
 class Streaming(eqx.Module):

@@ -1,50 +1,80 @@
 """StateShaping (Algorithm 2): an abstract state in which the reward is a straight line.
 
-The reward of a raw state is estimated from all (state, reward) pairs seen so far, and the state is
-replaced by that estimate, stretched to the range of states seen. States of equal reward then look
-alike. The estimate is kept as a table over the domain's cells, so that the shaped state is looked
-up inside compiled code and is saved with the model.
+The reward of a raw state is estimated from all (state, reward) pairs of opted-in arms seen so far,
+and the state is replaced by that estimate, stretched to the range of states seen. States of equal
+reward then look alike. The abstract state is kept as a table over the domain's cells, so that it is
+looked up inside compiled code and is saved with the model.
+
+It is for states that are one number: continuous ones, and finite ones such as the number of
+uninfected people, as a share of the highest.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-SHAPINGS = ("none", "isotonic", "knn")
+from prefermab.errors import InputError, unknown
+
+Abstraction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""A state abstraction: from the cells (cell,), and the states and rewards of all samples (sample,),
+to the abstract state of each cell (cell,). States are numbers from 0 to 1, and so is what it
+gives."""
+
+OWN = "own"
+"""What a model's file says where a function of the user's own was passed."""
 
 
 class Samples(eqx.Module):
-    """States and the rewards of being in them, block by block of training; with a first axis for
-    seeds where several are trained together."""
+    """States as numbers and the rewards of being in them, epoch by epoch of training, and which
+    belong to opted-in arms; with a first axis for seeds where several are trained together."""
 
-    state: Float[Array, "... block sample"]
-    reward: Float[Array, "... block sample"]
-    blocks: Int[Array, "..."]
-    """How many blocks hold samples."""
+    state: Float[Array, "... epoch sample"]
+    reward: Float[Array, "... epoch sample"]
+    inside: Bool[Array, "... epoch sample"]
+    epochs: Int[Array, "..."]
+    """How many epochs hold samples."""
 
     @classmethod
-    def none(cls, blocks: int, size: int) -> "Samples":
-        """No samples yet, and room for so many blocks."""
-        empty = jnp.zeros((blocks, size))
-        return cls(empty, empty, jnp.zeros((), int))
+    def none(cls, epochs: int, size: int) -> "Samples":
+        """No samples yet, and room for so many epochs."""
+        empty = jnp.zeros((epochs, size))
+        return cls(empty, empty, jnp.zeros((epochs, size), bool), jnp.zeros((), int))
 
-    def add(self, state: Float[Array, "round arm"], reward: Float[Array, "round arm"]) -> "Samples":
-        """One block more."""
-        at = self.blocks
-        states = self.state.at[at].set(state.reshape(-1))
-        return Samples(states, self.reward.at[at].set(reward.reshape(-1)), at + 1)
+    def add(
+        self,
+        state: Float[Array, "epoch round arm"],
+        reward: Float[Array, "epoch round arm"],
+        opt_in: Bool[Array, "epoch arm"],
+    ) -> "Samples":
+        """Some epochs more."""
+        inside = jnp.broadcast_to(opt_in[:, None], state.shape)
 
-    def codes(self, cells: np.ndarray, estimator: str) -> np.ndarray:
-        """The abstract states of the cells as a network sees them, (seed, cell, 1)."""
-        states, rewards, blocks = (np.asarray(x) for x in (self.state, self.reward, self.blocks))
-        each = [
-            shaped(cells, states[seed, :filled].ravel(), rewards[seed, :filled].ravel(), estimator)
-            for seed, filled in enumerate(blocks)
-        ]
-        return 2 * np.stack(each)[..., None] - 1
+        def put(kept, new):
+            rows = new.reshape(len(new), -1).astype(kept.dtype)
+            return jax.lax.dynamic_update_slice_in_dim(kept, rows, self.epochs, axis=0)
+
+        return Samples(
+            put(self.state, state),
+            put(self.reward, reward),
+            put(self.inside, inside),
+            self.epochs + len(state),
+        )
+
+    def abstract(self, cells: np.ndarray, abstraction: Abstraction) -> np.ndarray:
+        """The abstract states of the cells for each seed, (seed, cell)."""
+        arrays = (self.state, self.reward, self.inside, self.epochs)
+        states, rewards, inside, epochs = (np.asarray(array) for array in arrays)
+        each = []
+        for seed, filled in enumerate(epochs):
+            own = inside[seed, :filled]
+            found = abstraction(cells, states[seed, :filled][own], rewards[seed, :filled][own])
+            each.append(checked(found, cells))
+        return np.stack(each)
 
 
 def shaped(
@@ -63,6 +93,38 @@ def shaped(
     if highest == lowest:
         return np.zeros_like(cells)
     return (estimate - lowest) / (highest - lowest) * (states.max() - states.min())
+
+
+SHAPINGS: dict[str, Abstraction | None] = {
+    "none": None,
+    "isotonic": lambda cells, states, rewards: shaped(cells, states, rewards, "isotonic"),
+    "knn": lambda cells, states, rewards: shaped(cells, states, rewards, "knn"),
+    OWN: None,
+}
+"""What can be asked for by name; `own` only says that a function was passed."""
+
+
+def check_shaping(shaping: str | Abstraction) -> None:
+    """Raises `InputError` unless this is a function or the name of a shaping."""
+    if not callable(shaping) and shaping not in SHAPINGS:
+        raise unknown("shaping", str(shaping), [name for name in SHAPINGS if name != OWN])
+
+
+def abstraction_of(shaping: str | Abstraction) -> Abstraction | None:
+    """The function that is meant, or None where states stay as they are."""
+    if shaping == OWN:
+        raise InputError("shaping is 'own': pass the function itself to train with it again.")
+    return shaping if callable(shaping) else SHAPINGS[shaping]
+
+
+def checked(found: Any, cells: np.ndarray) -> np.ndarray:
+    """What an abstraction gave, if it is one finite number for each cell."""
+    array = np.asarray(found, float)
+    if array.shape != cells.shape or not np.isfinite(array).all():
+        raise InputError(
+            f"the state abstraction must give a finite number for each of {cells.size} cells."
+        )
+    return array
 
 
 def _estimator(name: str) -> Any:

@@ -103,7 +103,8 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
     recipe, shape = make(config["recipe"], config["config"]), Shape(**config["shape"])
     # A model may go by the state alone: features may be none, all else is at least one.
     features = shape.features or 1 if isinstance(shape.features, int) else -1
-    sizes = (shape.cells, shape.code, features, shape.actions)
+    arms = shape.arms or 1 if isinstance(shape.arms, int) else -1
+    sizes = (shape.cells, shape.code, features, shape.actions, arms)
     if not all(isinstance(size, int) and 0 < size <= 1 << 16 for size in sizes):
         raise InputError("config.json asks for a network of an impossible size.")
     skeleton = eqx.filter_eval_shape(recipe.network, shape, jax.random.key(0))

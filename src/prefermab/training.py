@@ -52,8 +52,8 @@ def pretrain(
 
     Args:
         domain: The family of arms to learn from.
-        recipe: How to train: a name (`exact`, `sweep` or `paper`) or an object such as
-            `pm.recipes.Paper(epochs=50)`.
+        recipe: How to train: a name (`exact`, `sweep`, `paper` or `paper-literal`) or an object
+            such as `pm.recipes.Paper(epochs=50)`.
         n_arms: Number of arms the model is meant for; the domain's usual number if left out. Models
             of `exact` and `sweep` learn the same whatever it is; all decide for any number.
         budget: Budget of a round the model is meant for; the domain's usual one if left out.
@@ -97,6 +97,7 @@ def pretrain_seeds(
     progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
+    keep_collapsed: bool = False,
     **settings: Any,
 ) -> list[Model]:
     """Several independent trainings in one computation.
@@ -105,6 +106,8 @@ def pretrain_seeds(
         domain: The family of arms to learn from.
         seeds: Random seeds, one for each model.
         recipe: As in `pretrain`, and so are all other arguments.
+        keep_collapsed: Return the models whose policy has collapsed too, for measurements; by
+            default they are an error.
 
     Returns:
         One model for each seed.
@@ -133,7 +136,7 @@ def pretrain_seeds(
 
     networks = apart(made.trained(state), len(numbers))
     alike = _model(made, domain, networks[0], places, money)
-    return _sound(alike, networks, rows, numbers)
+    return _sound(alike, networks, rows, numbers, keep_collapsed)
 
 
 def run(
@@ -207,13 +210,14 @@ def _joined(rows: Rows, new: Rows) -> Rows:
 
 
 def _sound(
-    alike: Model, networks: Sequence[Network], rows: Rows, seeds: Sequence[int]
+    alike: Model, networks: Sequence[Network], rows: Rows, seeds: Sequence[int], keep: bool
 ) -> list[Model]:
-    """A model for each seed, or the error that says which collapsed and holds the others."""
+    """A model for each seed, or the error that says which collapsed and holds the others; with
+    `keep`, those that collapsed as well."""
     recipe, models, trouble = alike.config, [], []
     for place, seed in enumerate(seeds):
         own = {name: rows[name][place] for name in METRICS} | {recipe.unit: rows[recipe.unit]}
-        since = recipe.collapsed(own, alike.budget)
+        since = None if keep else recipe.collapsed(own, alike.budget)
         if since is not None:
             trouble.append(f"seed {seed} since {recipe.unit} {since}")
             continue

@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, Suppress, arg
 
@@ -36,11 +36,14 @@ RECIPES = dict(BY_NAME)
 def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:
     """A dataclass of hyperparameters as options of a command.
 
-    Its values are checked when the work starts: then a mistake is answered in one sentence.
+    Its values are checked when the work starts: then a mistake is answered in one sentence. What
+    may be a function in Python is a name here.
     """
+    named = [f for f in dataclasses.fields(kind) if f.type not in (int, float, str)]
     return dataclasses.make_dataclass(
         f"{kind.__name__}Options",
-        [(name, Annotated[int, Suppress], 0) for name in hidden],
+        [(name, Annotated[int, Suppress], 0) for name in hidden]
+        + [(field.name, str, field.default) for field in named],
         bases=(kind,),
         namespace={"__doc__": doc, "__post_init__": lambda _: None},
         frozen=True,
@@ -182,7 +185,7 @@ class FinetuneCommand:
         save_model(tuned, self.out, None)
 
 
-def chosen_hyperparameters(options: PretrainCommand) -> dict[str, float | str]:
+def chosen_hyperparameters(options: PretrainCommand) -> dict[str, Any]:
     """The hyperparameters of the recipe that was asked for; those of another are an error."""
     if options.recipe not in RECIPES:
         raise unknown("recipe", options.recipe, RECIPES)

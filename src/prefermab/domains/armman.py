@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
-from prefermab.domains.base import FiniteDomain, uniform_in_subinterval
+from prefermab.domains.base import DRAWS, FiniteDomain, check_draws, check_range
 from prefermab.errors import InputError
 
 # Ranges of the six parameters for the groups A, B, C: (group, parameter, low and high).
@@ -34,6 +34,8 @@ class Armman(FiniteDomain):
 
     Args:
         mix: Shares of the groups A, B and C.
+        motivated: Range of the probability to stay motivated, called or not.
+        draws: How a parameter is drawn: from a random `subinterval` of its range, or `uniform`.
         feature_map: How features are made from the parameters.
 
     >>> import jax
@@ -44,7 +46,10 @@ class Armman(FiniteDomain):
     """
 
     mix: tuple[float, float, float] = (0.2, 0.2, 0.6)
+    motivated: tuple[float, float] = (0.0, 1.0)
+    draws: str = "subinterval"
 
+    later: ClassVar[tuple[str, ...]] = ("motivated", "draws")
     name: ClassVar[str] = "armman"
     action_names: ClassVar[tuple[str, ...]] = ("none", "call")
     state_names: ClassVar[tuple[str, ...]] = ("motivated", "persuadable", "lost cause")
@@ -57,12 +62,16 @@ class Armman(FiniteDomain):
         shares = np.asarray(self.mix, dtype=float)
         if shares.shape != (3,) or not (shares >= 0).all() or abs(shares.sum() - 1) > 1e-6:
             raise InputError(f"mix must be three shares that add up to 1, not {self.mix}.")
+        check_range(self.motivated, "motivated")
+        if self.motivated[0] < 0 or self.motivated[1] > 1:
+            raise InputError(f"motivated must lie between 0 and 1, not {self.motivated}.")
+        check_draws(self.draws)
 
     def draw(self, key: Key) -> Arm:
         key_group, key_values = jax.random.split(key)
         group = jax.random.choice(key_group, 3, p=jnp.asarray(self.mix))
-        ranges = jnp.asarray(_RANGES)[group]
-        return uniform_in_subinterval(key_values, ranges[:, 0], ranges[:, 1])
+        ranges = jnp.asarray(_RANGES)[group].at[:2].set(jnp.asarray(self.motivated, jnp.float32))
+        return DRAWS[self.draws](key_values, ranges[:, 0], ranges[:, 1])
 
     def parameters(self, arm: Arm) -> Float[Array, "param"]:
         return arm

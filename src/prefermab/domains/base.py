@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Real
 
 from prefermab.arms import Arm, Arms, Features, Key, State
-from prefermab.errors import InputError
+from prefermab.errors import InputError, unknown
 from prefermab.features import FeatureMap
 
 
@@ -42,6 +42,8 @@ class Domain(eqx.Module):
     parameter_names: ClassVar[tuple[str, ...]]
     usual_arms: ClassVar[int] = 25
     usual_budget: ClassVar[float] = 7.0
+    later: ClassVar[tuple[str, ...]] = ()
+    """Settings that older models do not name; see `Recipe.later`."""
 
     @abc.abstractmethod
     def draw(self, key: Key) -> Arm:
@@ -201,10 +203,27 @@ def uniform_in_subinterval(
     key: Key, low: Float[Array, "..."], high: Float[Array, "..."]
 ) -> Float[Array, "..."]:
     """Draws a random sub-interval of each [low, high] (two sorted draws), then a value inside it:
-    how the paper's appendix draws the arms of ARMMAN and SIS."""
+    how the paper's released code draws the arms of ARMMAN and SIS."""
     ends = jax.random.uniform(key, (3, *low.shape))
     left, right = jnp.minimum(ends[0], ends[1]), jnp.maximum(ends[0], ends[1])
     return low + (high - low) * (left + (right - left) * ends[2])
+
+
+def uniform_in_range(
+    key: Key, low: Float[Array, "..."], high: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """Draws a value of each [low, high] uniformly."""
+    return low + (high - low) * jax.random.uniform(key, low.shape)
+
+
+DRAWS = {"subinterval": uniform_in_subinterval, "uniform": uniform_in_range}
+"""How parameters are drawn from their ranges."""
+
+
+def check_draws(draws: str) -> None:
+    """Raises `InputError` unless there is such a way to draw."""
+    if draws not in DRAWS:
+        raise unknown("way to draw", str(draws), DRAWS)
 
 
 def range_ends(*ranges: tuple[float, float]) -> tuple[Float[Array, "param"], Float[Array, "param"]]:

@@ -12,12 +12,13 @@ from scipy.special import gammaln
 
 from prefermab.arms import Arm, Key, State
 from prefermab.domains.base import (
+    DRAWS,
     ContinuousDomain,
     Domain,
     FiniteDomain,
+    check_draws,
     check_range,
     range_ends,
-    uniform_in_subinterval,
 )
 from prefermab.errors import count, number
 
@@ -32,7 +33,9 @@ class _Epidemic(Domain):
     infectiousness: Range = eqx.field(kw_only=True, default=(0.5, 0.99))
     messaging_effect: Range = eqx.field(kw_only=True, default=(1.0, 10.0))
     masks_effect: Range = eqx.field(kw_only=True, default=(1.0, 10.0))
+    draws: str = eqx.field(kw_only=True, default="subinterval")
 
+    later: ClassVar[tuple[str, ...]] = ("draws",)
     action_names: ClassVar[tuple[str, ...]] = ("none", "messaging", "masks")
     parameter_names: ClassVar[tuple[str, ...]] = (
         "contacts",
@@ -46,10 +49,11 @@ class _Epidemic(Domain):
     def __check_init__(self) -> None:
         for name in self.parameter_names:
             check_range(getattr(self, name), name)
+        check_draws(self.draws)
 
     def draw(self, key: Key) -> Arm:
         low, high = range_ends(*(getattr(self, name) for name in self.parameter_names))
-        return uniform_in_subinterval(key, low, high)
+        return DRAWS[self.draws](key, low, high)
 
     def parameters(self, arm: Arm) -> Float[Array, "param"]:
         return arm
@@ -78,6 +82,7 @@ class SIS(_Epidemic, FiniteDomain):
         infectiousness: Range of the probability of infection at a contact, r_infect.
         messaging_effect: Range of the factor by which messaging reduces exposure, a₁.
         masks_effect: Range of the factor by which masks reduce exposure, a₂.
+        draws: How a parameter is drawn: from a random `subinterval` of its range, or `uniform`.
         feature_map: How features are made from the parameters.
 
     >>> import prefermab as pm
@@ -125,6 +130,7 @@ class ContinuousSIS(_Epidemic, ContinuousDomain):
         infectiousness: Range of the probability of infection at a contact, r_infect.
         messaging_effect: Range of the factor by which messaging reduces exposure, a₁.
         masks_effect: Range of the factor by which masks reduce exposure, a₂.
+        draws: How a parameter is drawn: from a random `subinterval` of its range, or `uniform`.
         feature_map: How features are made from the parameters.
 
     >>> import prefermab as pm

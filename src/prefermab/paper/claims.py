@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from prefermab.paper.results import LEARN_BY_SAMPLES, Results
+from prefermab.paper.runner import PAPER_RECIPES
 from prefermab.paper.tables import Setting, Table
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
@@ -161,14 +162,14 @@ def robust_to_shift(results: Results, table: Table) -> list[Trend]:
 
 
 def shaping_helps(results: Results, table: Table) -> list[Trend]:
-    """StateShaping raises the reward of recipe `paper`."""
-    if "paper" not in results.recipes:
-        return []
+    """StateShaping raises the reward of recipe `paper`, and of the paper to the letter."""
     without, shaped = (row for row in table.sections[0].rows if row.policy == "prefermab")
     found = []
     for column, plain, better in zip(table.columns, without.settings, shaped.settings, strict=True):
-        gain = _by_seed(results, "paper", better) - _by_seed(results, "paper", plain)
-        found.append(trend("StateShaping helps", f"`paper`, r(s) = {column}: with - without", gain))
+        for recipe in [r for r in results.recipes if r in PAPER_RECIPES]:
+            gain = _by_seed(results, recipe, better) - _by_seed(results, recipe, plain)
+            what = f"`{recipe}`, r(s) = {column}: with - without"
+            found.append(trend("StateShaping helps", what, gain))
     return found
 
 

@@ -9,7 +9,13 @@ from prefermab.paper.claims import interquartile_mean
 from prefermab.plots import BLUE, GREY, INK, svg_of
 from prefermab.shaping import shaped
 
-COLOURS = {"paper": "#b0622a", "sweep": BLUE, "exact": "#1a7f37", "DDLPO": GREY}
+COLOURS = {
+    "paper": "#b0622a",
+    "paper-literal": "#7a4fa3",
+    "sweep": BLUE,
+    "exact": "#1a7f37",
+    "DDLPO": GREY,
+}
 
 
 def draw_samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:

@@ -20,12 +20,17 @@ from prefermab.paper.parts import (
     report_table,
 )
 from prefermab.paper.results import Results
-from prefermab.paper.runner import EVALUATION_SEED, Task
+from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Task
 from prefermab.paper.tables import PAPER_EXCEPTIONS
 
 REPORT_PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
 TITLE = "PreFeRMAB: published figures and ours"
-RECIPE_GROUPS = {"both": ("paper", "sweep"), "all": ("paper", "sweep", "exact")}
+RECIPE_GROUPS = {
+    "both": ("paper", "sweep"),
+    "papers": PAPER_RECIPES,
+    "all": ("paper", "sweep", "exact"),
+    "every": (*PAPER_RECIPES, "sweep", "exact"),
+}
 COUNTED = {
     "better": "better ▲",
     "same": "within noise ●",
@@ -138,7 +143,7 @@ def shortfalls(recipe: str, cells: list[CellComparison]) -> list[Block]:
     if below:
         listed = "; ".join(f"[{c.table.name}](#{c.table.name}) {c.where}" for c in below)
         said.append(Text(f"Worse than published, `{recipe}`: {listed}."))
-    if recipe != "paper" and cells:
+    if recipe not in PAPER_RECIPES and cells:
         short = [cell for cell in cells if not cell.reaches]
         said.append(
             Text(

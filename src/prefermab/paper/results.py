@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.paper.runner import Scale, Store, Task
+from prefermab.paper.runner import PAPER_RECIPES, Scale, Store, Task
 from prefermab.paper.tables import Figure, Row, Setting, Table
 from prefermab.paper.tasks import Bounds, Curves, Play, TrainTopline, ZeroShot
 
@@ -16,7 +16,7 @@ WHERE_TUNED = (
 )
 """Where fine-tuning is compared with DDLPO from scratch."""
 
-LEARN_BY_SAMPLES = ("paper", "sweep")
+LEARN_BY_SAMPLES = (*PAPER_RECIPES, "sweep")
 """Recipes that fine-tune from samples; `exact` computes from known dynamics instead."""
 
 

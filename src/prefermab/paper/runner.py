@@ -39,6 +39,9 @@ from prefermab.paper.tables import PAPER_EXCEPTIONS, Setting
 TaskResult = dict[str, np.ndarray]
 EVALUATION_SEED = 1
 
+PAPER_RECIPES = ("paper", "paper-literal")
+"""Recipes that are trained for the number of arms and the settings of a table."""
+
 TASKS_PER_PROCESS = 8
 """A process of a cluster is replaced after these: compiled code fills up its memory maps."""
 
@@ -68,7 +71,7 @@ class Scale:
     def hyperparameters(self, recipe: str, setting: Setting) -> dict[str, Any]:
         """The hyperparameters in which a training differs from its recipe's defaults."""
         own: dict[str, Any] = {}
-        if recipe == "paper":
+        if recipe in PAPER_RECIPES:
             own = {"shaping": setting.shaping, **PAPER_EXCEPTIONS.get(setting.domain, {})}
             given = {"epochs": setting.epochs, "freeze": setting.freeze}
             own |= {name: value for name, value in given.items() if value is not None}
@@ -76,7 +79,7 @@ class Scale:
 
 
 QUICK_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
-    "paper": {"epochs": 8, "rounds": 20, "passes": 4, "freeze": 4},
+    **{name: {"epochs": 8, "rounds": 20, "passes": 4, "freeze": 4} for name in PAPER_RECIPES},
     "sweep": {"steps": 60, "arms": 64, "width": 16},
     "exact": {"steps": 60, "arms": 64, "width": 16},
 }

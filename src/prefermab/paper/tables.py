@@ -92,7 +92,7 @@ class ArrayMap(FeatureMap):
     hidden: Bool[Array, "feat"] = eqx.field(kw_only=True)
 
     def __init__(self, given: FeatureMap, size: int):
-        self.kind, self.seed, self.masked = "linear", 0, ()
+        self.kind, self.seed, self.masked, self.entries = "linear", 0, (), "normal"
         table = np.eye(size) if given.kind == "identity" else given.matrix(size)
         self.table = jnp.asarray(table, jnp.float32)
         self.squashed = jnp.asarray(given.kind == "sigmoid")

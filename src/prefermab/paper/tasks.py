@@ -21,12 +21,12 @@ from prefermab.evaluation import (
 )
 from prefermab.finetuning import CURVE_SEED, ddlpo, finetune
 from prefermab.model import Model
-from prefermab.paper.runner import EVALUATION_SEED, Scale, Store, Task, TaskResult
+from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Scale, Store, Task, TaskResult
 from prefermab.paper.tables import Setting
 from prefermab.policies import Policy
 from prefermab.rollout import reward_per_arm
 from prefermab.storage import load
-from prefermab.training import pretrain, pretrain_seeds
+from prefermab.training import pretrain_seeds
 
 ARMS_SEED, POOL_SEED = 1000, 2000
 CURVE_TRIALS = 200
@@ -70,7 +70,7 @@ class Train(Task):
         """The training that a setting needs, without what does not matter to it."""
         scale = dataclasses.replace(scale, trials=0)
         own = dataclasses.replace(setting, opt_in=1.0, test=(), features=True)
-        if recipe != "paper":
+        if recipe not in PAPER_RECIPES:
             made = domains.BY_NAME[own.domain]
             size = {"n_arms": made.usual_arms, "budget": made.usual_budget}
             own = dataclasses.replace(own, **size, shaping="none", epochs=None, freeze=None)
@@ -93,13 +93,13 @@ class Train(Task):
         hyper |= {"n_arms": self.setting.n_arms, "budget": self.setting.budget}
         seeds, domain = range(self.scale.seeds), self.setting.trained_on()
         if self.setting.unique_arms is None:
-            models = pretrain_seeds(domain, seeds, self.recipe, **hyper)
+            models = pretrain_seeds(domain, seeds, self.recipe, keep_collapsed=True, **hyper)
         else:
             # Every seed has arms of its own: most of the variance is in which arms they are.
-            size = self.setting.unique_arms
+            pools = [arm_pool(domain, self.setting.unique_arms, seed) for seed in seeds]
             models = [
-                pretrain(arm_pool(domain, size, seed), self.recipe, seed=seed, **hyper)
-                for seed in seeds
+                pretrain_seeds(pool, [seed], self.recipe, keep_collapsed=True, **hyper)[0]
+                for seed, pool in zip(seeds, pools, strict=True)
             ]
         for model in models:
             # The domain holds arrays in place of numbers, which a model's file does not keep.
@@ -128,7 +128,7 @@ class Play(Task):
         """A policy that is not trained does not depend on the settings of training."""
         if policy in policies.BY_NAME:
             setting, scale = untrained(setting), dataclasses.replace(scale, seeds=1)
-        elif policy != "paper":
+        elif policy not in PAPER_RECIPES:
             setting = dataclasses.replace(setting, shaping="none", epochs=None, freeze=None)
         return cls(policy, setting, scale)
 

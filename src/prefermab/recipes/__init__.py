@@ -2,7 +2,11 @@
 
 from prefermab.recipes.base import BY_NAME, METRICS, Metrics, Recipe, Tuned, Tuning
 from prefermab.recipes.exact import Exact
+from prefermab.recipes.literal import PaperLiteral
 from prefermab.recipes.paper import Paper
 from prefermab.recipes.sweep import Sweep
 
-__all__ = ["BY_NAME", "METRICS", "Exact", "Metrics", "Paper", "Recipe", "Sweep", "Tuned", "Tuning"]
+__all__ = [
+    "BY_NAME", "METRICS", "Exact", "Metrics", "Paper", "PaperLiteral", "Recipe", "Sweep", "Tuned",
+    "Tuning",
+]  # fmt: skip

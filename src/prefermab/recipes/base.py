@@ -22,6 +22,7 @@ from prefermab.domains.base import Domain
 from prefermab.errors import InputError, count, unknown
 from prefermab.networks import Network, Shape
 from prefermab.policies.learned import Learned
+from prefermab.shaping import OWN
 
 BY_NAME: dict[str, type["Recipe"]] = {}
 """All recipes that are defined, by name."""
@@ -109,6 +110,9 @@ class Recipe(abc.ABC):
     """What the recipe is called in a model's file and on the command line."""
     unit: ClassVar[str] = "step"
     """What training is counted in."""
+    later: ClassVar[tuple[str, ...]] = ()
+    """Hyperparameters that older models do not name: a file names them only where they are not at
+    their default, so that the same model reads the same in every version."""
     may_be_zero: ClassVar[tuple[str, ...]] = ("seed",)
     """Whole numbers among the hyperparameters that may be 0; the others are at least 1."""
     seed: int = 0
@@ -175,6 +179,23 @@ class Recipe(abc.ABC):
         """Samples of each arm that fine-tuning takes in a round."""
         del domain
         return 1
+
+
+def settings_of(recipe: Recipe) -> dict[str, Any]:
+    """Its hyperparameters as a model's file holds them.
+
+    >>> from prefermab.recipes.base import make, settings_of
+    >>> "price_network" in settings_of(make("paper", {}))
+    False
+    >>> settings_of(make("paper", {"price_start": 0.0}))["price_start"]
+    0.0
+    """
+    kept = {}
+    for field in dataclasses.fields(recipe):
+        value = getattr(recipe, field.name)
+        if field.name not in recipe.later or value != field.default:
+            kept[field.name] = OWN if callable(value) else value
+    return kept
 
 
 def cut(units: int, size: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from prefermab.arms import Arms, Key
 from prefermab.domains.base import Domain
-from prefermab.networks import ActorCritic, OwnNetworks, Perception
+from prefermab.networks import ActorCritic, OwnNetworks
 from prefermab.recipes.paper import Paper, PaperState
 
 
@@ -21,13 +21,13 @@ def start(
 ) -> PaperState:
     """Untrained networks for each of these arms. Without features, arms are seen by their state
     and the price only."""
-    perception = Perception.of(domain, domain.features(arms), jnp.ones(()), plain=True)
+    perception = recipe.perception(domain, domain.features(arms))
     if not with_features:
         blind = jnp.zeros_like(perception.whitening)
         perception = eqx.tree_at(lambda it: it.whitening, perception, blind)
 
     def untrained(key: Key) -> ActorCritic:
-        return ActorCritic.untrained(perception, domain.n_actions, recipe.width, recipe.depth, key)
+        return recipe.untrained(perception, domain.n_actions, n_arms, key)
 
     keys = jax.random.split(key, n_arms)
     own, shared = eqx.filter_vmap(untrained)(keys), untrained(keys[0])

@@ -1,14 +1,16 @@
 """Recipe `paper`: PreFeRMAB as published (Algorithm 1).
 
-Lines are those of the paper's pseudocode. The budget is not enforced in training, so that the
-estimate of spending that moves the price stays unbiased; deciding enforces it (Algorithm 3, in
-`policies/learned.py`). Opted-out arms are played along, which is cheaper than leaving holes, and
-masked out of every loss.
+Lines are those of the paper's pseudocode; PPO is in `ppo.py`, StateShaping in `shaping.py`, and
+what can be done in more than one way in `choices.py`. The budget is not enforced in training, so
+that the estimate of spending that moves the price stays unbiased; deciding enforces it (Algorithm
+3, in `policies/learned.py`). Opted-out arms are played along, which is cheaper than leaving holes,
+and masked out of every loss.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, cast
 
 import equinox as eqx
 import jax
@@ -19,14 +21,17 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from prefermab import losses
 from prefermab.arms import Arms, Budget, Key, OptIn, number_of_arms
-from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.errors import InputError, unknown
-from prefermab.networks import ActorCritic, Perception, PriceNetwork, Shape
-from prefermab.opt_in import redraw
+from prefermab.domains.base import Domain
+from prefermab.errors import InputError
+from prefermab.networks import ActorCritic, Perception, Shape
+from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Rows, Tuning, cut
+from prefermab.pricing import PriceKind, Pricing
+from prefermab.recipes import choices, ppo
+from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Rows, Tuning, cut
+from prefermab.recipes.hyperparameters import Hyperparameters
 from prefermab.rollout import Trajectory
-from prefermab.shaping import SHAPINGS, Samples
+from prefermab.shaping import Samples, abstraction_of
 from prefermab.sharding import spread
 
 
@@ -46,7 +51,7 @@ class PaperState(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Paper(Recipe):
+class Paper(Hyperparameters):
     """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters.
 
     >>> import prefermab as pm
@@ -55,56 +60,15 @@ class Paper(Recipe):
     """
 
     name: ClassVar[str] = "paper"
-    unit: ClassVar[str] = "epoch"
-    may_be_zero: ClassVar[tuple[str, ...]] = ("seed", "freeze")
 
-    epochs: int = 100
-    """Rounds of collecting and learning (n_epochs)."""
-    rounds: int = 100
-    """Rounds played in an epoch (n_steps)."""
-    subepochs: int = 4
-    """Epochs between two updates of the price network (n_subepochs)."""
-    freeze: int = 20
-    """Last epochs in which the price network stays as it is (lambda freeze epochs)."""
-    opt_in: float = 0.8
-    """Chance that an arm is in, redrawn after every price update (training opt-in rate)."""
-    passes: int = 20
-    """Gradient steps on an epoch's data (trains per epoch)."""
-    clip: float = 2.0
-    """How far PPO lets the probability of an action move (agent clip ratio)."""
-    entropy_start: float = 0.5
-    """Weight of the entropy bonus at the start; it falls to a quarter within a block as well."""
-    entropy_end: float = 0.0
-    """Weight of the entropy bonus at the end."""
-    actor_rate: float = 2e-3
-    """Step size of Adam for the actor (actor learning rate)."""
-    critic_rate: float = 2e-3
-    """Step size of Adam for the critic (critic learning rate)."""
-    price_rate: float = 2e-3
-    """Step size of the price network at the start (lambda initial learning rate)."""
-    price_decay: float = 0.99
-    """Factor by which it falls at each update (lambda scheduler discount rate)."""
-    discount: float = 0.9
-    """Discount factor per round."""
-    trace: float = 0.97
-    """λ of generalised advantage estimation."""
-    width: int = 16
-    """Neurons in a hidden layer, tanh."""
-    depth: int = 2
-    """Hidden layers."""
-    shaping: str = "none"
-    """StateShaping of a continuous state: none, isotonic or knn."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.discount >= 1:
-            raise InputError(f"discount must be below 1 for the recipe paper, not {self.discount}.")
-        if self.shaping not in SHAPINGS:
-            raise unknown("shaping", str(self.shaping), SHAPINGS)
+    @classmethod
+    def literal(cls, **settings: Any) -> "Paper":
+        """The paper to the letter: recipe `paper-literal`, with some hyperparameters set."""
+        return cast(Paper, BY_NAME["paper-literal"](**settings))
 
     def check(self, domain: Domain) -> None:
-        if self.shaping != "none" and not isinstance(domain, ContinuousDomain):
-            raise InputError("StateShaping is for continuous states: leave shaping at none.")
+        if abstraction_of(self.shaping) and jax.vmap(domain.encode)(domain.cells).shape[1] != 1:
+            raise InputError("StateShaping is for states that are numbers: leave shaping at none.")
 
     @property
     def pieces(self) -> tuple[int, ...]:
@@ -116,15 +80,24 @@ class Paper(Recipe):
         key_arms, key_net, key_probe = jax.random.split(key, 3)
         arms = domain.draw_arms(key_arms, n_arms)
         probed = domain.features(domain.draw_arms(key_probe, PROBED_ARMS))
-        perception = Perception.of(domain, probed, jnp.ones(()), plain=True)
-        networks = ActorCritic.untrained(
-            perception, domain.n_actions, self.width, self.depth, key_net
-        )
-        learner = self.learner(networks, arms)
-        if self.shaping == "none":
+        perception = self.perception(domain, probed)
+        learner = self.learner(self.untrained(perception, domain.n_actions, n_arms, key_net), arms)
+        if abstraction_of(self.shaping) is None:
             return learner
-        samples = Samples.none(len(self.pieces), self.rounds * n_arms)
+        samples = Samples.none(self.epochs, self.rounds * n_arms)
         return dataclasses.replace(learner, samples=samples)
+
+    def perception(self, domain: Domain, features: Float[Array, "arm feat"]) -> Perception:
+        """How arms are seen, given the features of many."""
+        centred, whitened = self.state_code == "centred", self.features == "whitened"
+        return Perception.of(domain, features, jnp.ones(()), True, centred, whitened)
+
+    def untrained(
+        self, perception: Perception, n_actions: int, n_arms: int, key: Key
+    ) -> ActorCritic:
+        """Line 2: networks before training, for this number of arms."""
+        price = PriceKind(self.price_network, self.price_output, self.price_start, n_arms)
+        return ActorCritic.untrained(perception, n_actions, self.width, self.depth, key, price)
 
     def learner(self, networks: ActorCritic, arms: Arms) -> PaperState:
         """These networks before they learn from these arms, everyone in."""
@@ -146,12 +119,15 @@ class Paper(Recipe):
         metrics and the networks of each epoch. Line 24 is in `between`."""
         key = jax.random.fold_in(key, learner.epoch)
         key_requests, key_epochs = jax.random.split(key)
-        learner = self.requests(domain, learner, key_requests)
+        if self.redraw == "block":
+            learner = self.requests(domain, learner, key_requests)
         arrays, fixed = eqx.partition(learner, eqx.is_array)
 
         def one_epoch(arrays, key):
             key_play, key_start = jax.random.split(key)
             before = eqx.combine(arrays, fixed)
+            if self.redraw == "epoch":
+                before = self.requests(domain, before, jax.random.fold_in(key, 0))
             trajectory = self.collect(domain, before, key_play, key_start)
             after, loss = self.improve(before, trajectory)
             arrays = eqx.filter(after, eqx.is_array)
@@ -162,20 +138,18 @@ class Paper(Recipe):
         last = jax.tree.map(lambda x: x[-1], trajectories)
         after = self.update_price(budget, eqx.combine(arrays, fixed), last)
         if after.samples is not None:
-            # The reward of a decision is that of the next state.
-            states = jnp.concatenate([last.state[1:], last.last_state[None]])
-            after = dataclasses.replace(after, samples=after.samples.add(states, last.reward))
+            samples = after.samples.add(*visited(domain, trajectories))
+            after = dataclasses.replace(after, samples=samples)
         return after, metrics, eqx.combine(networks, fixed.network)
 
     def requests(self, domain: Domain, learner: PaperState, key: Key) -> PaperState:
-        """Lines 5 to 10: who is in is drawn anew, and newcomers bring dynamics of their own. Places
-        are as many as arms, so that every request is accepted; the rest are dummies."""
+        """Lines 5 to 10: who is in is decided anew, and newcomers bring dynamics of their own. The
+        capacity is the number of arms; places that nobody holds are dummies."""
         key_opt_in, key_arms = jax.random.split(key)
-        n_arms = learner.opt_in.shape[0]
-        opt_in = redraw(key_opt_in, n_arms, self.opt_in)
-        opt_in = jnp.where(jnp.any(opt_in), opt_in, True)
-        new = opt_in & ~learner.opt_in
-        fresh = domain.draw_arms(key_arms, n_arms)
+        streaming = self.arrivals == "streaming"
+        process = Streaming(self.stay, self.newcomers) if streaming else Redrawn(self.opt_in)
+        opt_in, new = process.requests(key_opt_in, learner.opt_in)
+        fresh = domain.draw_arms(key_arms, opt_in.shape[0])
 
         def replaced(old, drawn):
             return jnp.where(new.reshape(-1, *[1] * (old.ndim - 1)), drawn, old)
@@ -206,36 +180,16 @@ class Paper(Recipe):
 
     def improve(self, learner: PaperState, seen: Trajectory) -> tuple[PaperState, Float[Array, ""]]:
         """Line 21: PPO with feature-based values, several passes over the epoch's data."""
-        net = learner.network
-        at = (seen.state, seen.features, seen.price)
-        values = net.in_every_round(net.values_of, *at)
-        last = net.values_of(seen.last_state, seen.features, seen.price)
-        paid = seen.reward - seen.price * seen.cost
-        gain = losses.advantages(paid, values, last, self.discount, self.trace)
-        inside = jnp.broadcast_to(seen.opt_in, gain.shape)
-        target = gain + values
-        chosen = seen.action[..., None]
-        before = jax.nn.log_softmax(net.in_every_round(net.logits_of, *at))
-        before = jnp.take_along_axis(before, chosen, axis=-1)[..., 0]
-        weight = self.entropy_weight(learner.epoch)
-
-        def actor_loss(actor: eqx.nn.MLP) -> Float[Array, ""]:
-            moved = eqx.tree_at(lambda n: n.actor, net, actor)
-            logits = net.in_every_round(moved.logits_of, *at)
-            now = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=-1)[..., 0]
-            gained = losses.clipped_gain(jnp.exp(now - before), gain, self.clip)
-            return -losses.mean_over(inside, gained + weight * losses.entropy(logits))
-
-        def critic_loss(critic: eqx.nn.MLP) -> Float[Array, ""]:
-            moved = eqx.tree_at(lambda n: n.critic, net, critic)
-            error = net.in_every_round(moved.values_of, *at) - target
-            return losses.mean_over(inside, error**2)
-
-        actor, actor_state, _ = losses.descend(
-            actor_loss, net.actor, learner.actor_state, self.actor_rate, self.passes
+        net, descend = learner.network, choices.STEPS[self.step_on]
+        advantage = choices.ADVANTAGES[self.advantage]
+        batch = ppo.batch_of(net, seen, self.discount, self.trace, advantage, self.critic_target)
+        surrogate = partial(ppo.actor_loss, net, self.clip, self.entropy_weight(learner.epoch))
+        actor, actor_state, _ = descend(
+            surrogate, batch, net.actor, learner.actor_state, self.actor_rate, self.passes
         )
-        critic, critic_state, loss = losses.descend(
-            critic_loss, net.critic, learner.critic_state, self.critic_rate, self.passes
+        error = partial(ppo.critic_loss, net)
+        critic, critic_state, loss = descend(
+            error, batch, net.critic, learner.critic_state, self.critic_rate, self.passes
         )
         epoch = learner.epoch + 1
         after = dataclasses.replace(
@@ -251,20 +205,24 @@ class Paper(Recipe):
         return after, loss
 
     def entropy_weight(self, epoch: Int[Array, ""]) -> Float[Array, ""]:
-        """From start to end over training, and from that towards 0 within every block."""
+        """From start to end over training, and from that down within every block."""
         along = epoch / jnp.maximum(self.epochs - 1, 1)
         level = self.entropy_start + along * (self.entropy_end - self.entropy_start)
-        return level * (1 - (epoch % self.subepochs) / self.subepochs)
+        weight = level * choices.COOLINGS[self.cooling](epoch % self.subepochs, self.subepochs)
+        if self.entropy_frozen == "on":
+            return weight
+        return jnp.where(epoch >= self.epochs - self.freeze, 0.0, weight)
 
     def update_price(self, budget: Budget, learner: PaperState, seen: Trajectory) -> PaperState:
         """Line 23: one step of the price network along Prop. 2, none in the last epochs."""
         spending = jnp.sum(jnp.where(seen.opt_in, seen.cost, 0.0), axis=1)
         slope = losses.price_slope(spending, budget, self.discount)
-        rate = self.price_rate * self.price_decay ** (learner.epoch // self.subepochs)
+        steps = choices.DECAYS[self.price_decays](learner.epoch, self.subepochs)
+        rate = self.price_rate * self.price_decay**steps
         rate = jnp.where(learner.epoch > self.epochs - self.freeze, 0.0, rate)
         state = jnp.where(seen.opt_in, seen.state[0], 0)
 
-        def price(pricing: PriceNetwork) -> Float[Array, ""]:
+        def price(pricing: Pricing) -> Float[Array, ""]:
             net = eqx.tree_at(lambda n: n.pricing, learner.network, pricing)
             return net.price(state, seen.features, seen.opt_in)
 
@@ -276,14 +234,18 @@ class Paper(Recipe):
     def between(self, domain: Domain, states: Any) -> Any:
         """Line 24: the reward estimate of StateShaping (Algorithm 2), fitted to all samples so
         far."""
-        if self.shaping == "none":
+        if (abstraction := abstraction_of(self.shaping)) is None:
             return states
-        codes = states.samples.codes(np.asarray(domain.cells, float), self.shaping)
+        cells = np.asarray(jax.vmap(domain.encode)(domain.cells), float)[:, 0]
+        codes = states.samples.abstract(cells, abstraction)[..., None]
+        codes = 2 * codes - 1 if self.state_code == "centred" else codes
         where = lambda it: it.network.perception.codes  # noqa: E731
         return eqx.tree_at(where, states, jnp.asarray(codes, jnp.float32))
 
     def trained(self, state: PaperState) -> ActorCritic:
-        """The networks with the settled actor."""
+        """The networks with the settled actor, or the last one."""
+        if self.actor == "last":
+            return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
     def collapsed(self, rows: Rows, budget: float) -> int | None:
@@ -300,7 +262,7 @@ class Paper(Recipe):
 
     def network(self, shape: Shape, key: Key) -> ActorCritic:
         blank = Perception.blank(shape, plain=True)
-        return ActorCritic.untrained(blank, shape.actions, self.width, self.depth, key)
+        return self.untrained(blank, shape.actions, shape.arms, key)
 
     def policy(self, network: ActorCritic) -> ByGreedyProba:
         return ByGreedyProba(network)
@@ -337,6 +299,14 @@ class Paper(Recipe):
 
 
 _block = eqx.filter_jit(Paper.block)
+
+
+def visited(domain: Domain, seen: Trajectory) -> tuple[Array, Array, Array]:
+    """States as numbers, the rewards of being in them, and who was in, epoch by epoch."""
+    # The reward of a decision is that of the next state.
+    states = jnp.concatenate([seen.state[:, 1:], seen.last_state[:, None]], axis=1)
+    numbers = jax.vmap(jax.vmap(jax.vmap(domain.encode)))(states)[..., 0]
+    return numbers, seen.reward, seen.opt_in
 
 
 def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:

@@ -1,0 +1,108 @@
+"""Price networks: λ = Λ(s̄, {z}, ξ), one price for all arms of a round."""
+
+import abc
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from prefermab.arms import Features, Key, OptIn
+from prefermab.errors import InputError
+
+OUTPUTS = {"softplus": jax.nn.softplus, "plain": lambda number: number}
+"""From the last layer to the price: never below 0, or as it is."""
+
+
+class Pricing(eqx.Module):
+    """From what is seen of all arms to one price."""
+
+    @property
+    def places(self) -> int:
+        """The one number of arms it can be asked about; 0 for any."""
+        return 0
+
+    @abc.abstractmethod
+    def __call__(
+        self, codes: Float[Array, "arm code"], features: Features, opt_in: OptIn
+    ) -> Float[Array, ""]:
+        """The price for arms in these states, with these features, of which some are in."""
+
+
+class PriceNetwork(Pricing):
+    """Each arm is summarised with its opt-in, and the mean over places is read as a price. It does
+    not depend on the order of arms, and takes any number of them.
+    """
+
+    each: eqx.nn.MLP
+    together: eqx.nn.MLP
+    output: str = eqx.field(static=True, default="softplus")
+
+    def __call__(
+        self, codes: Float[Array, "arm code"], features: Features, opt_in: OptIn
+    ) -> Float[Array, ""]:
+        present = opt_in[:, None].astype(jnp.float32)
+        arms = jnp.concatenate([codes * present, features * present, present], axis=1)
+        mean = jnp.mean(jax.vmap(self.each)(arms), axis=0)
+        return OUTPUTS[self.output](self.together(mean)[0])
+
+
+class ConcatenatedPrice(Pricing):
+    """The paper's: the states of all arms as numbers, their features and their opt-in side by side.
+    So it knows arms by their place, and works for one number of them.
+    """
+
+    layers: eqx.nn.MLP
+    n_arms: int = eqx.field(static=True)
+    output: str = eqx.field(static=True, default="plain")
+
+    @property
+    def places(self) -> int:
+        return self.n_arms
+
+    def __call__(
+        self, codes: Float[Array, "arm code"], features: Features, opt_in: OptIn
+    ) -> Float[Array, ""]:
+        if len(codes) != self.n_arms:
+            raise InputError(
+                f"this model has a concatenated price network, made for {self.n_arms} arms: it "
+                f"cannot price {len(codes)}."
+            )
+        # A state that has a code of several numbers is one of a list: its number is its place.
+        numbers = codes[:, 0] if codes.shape[1] == 1 else codes @ jnp.arange(codes.shape[1])
+        present = opt_in.astype(jnp.float32)
+        parts = [numbers * present, (features * present[:, None]).reshape(-1), present]
+        return OUTPUTS[self.output](self.layers(jnp.concatenate(parts))[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class PriceKind:
+    """Which price network, and where it starts: `start` is added to its last bias. `places` is the
+    number of arms, for a network that is made for one."""
+
+    network: str = "pooled"
+    output: str = "softplus"
+    start: float = 0.5
+    places: int = 0
+
+    def untrained(
+        self, code: int, features: int, width: int, depth: int, keys: tuple[Key, Key]
+    ) -> Pricing:
+        """An untrained network for states of `code` numbers; needs two keys."""
+        if self.network == "pooled":
+            each = _layers(code + features + 1, width, width, 1, keys[0])
+            together = self._raised(_layers(width, 1, width, 1, keys[1]))
+            return PriceNetwork(each, together, self.output)
+        layers = _layers(self.places * (features + 2), 1, width, depth, keys[0])
+        return ConcatenatedPrice(self._raised(layers), self.places, self.output)
+
+    def _raised(self, layers: eqx.nn.MLP) -> eqx.nn.MLP:
+        # A price that comes down from above sorts arms by who is worth it at all; one that starts
+        # too low teaches the actor to serve everyone, with odds that it cannot unlearn.
+        last_bias = lambda net: net.layers[-1].bias  # noqa: E731
+        return eqx.tree_at(last_bias, layers, replace_fn=lambda bias: bias + self.start)
+
+
+def _layers(size: int, out: int, width: int, depth: int, key: Key) -> eqx.nn.MLP:
+    return eqx.nn.MLP(size, out, width, depth, jnp.tanh, key=key)

@@ -1,0 +1,136 @@
+"""PPO on one epoch's data (Algorithm 1, line 21): what is learned from, the two losses, and two
+ways to descend them."""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float, Int, PyTree
+
+from prefermab import losses
+from prefermab.arms import Features
+from prefermab.networks import ActorCritic
+from prefermab.rollout import Trajectory
+
+T = TypeVar("T")
+
+
+class Batch(eqx.Module):
+    """What an epoch teaches about some arms; `before` is the log-probability of the action when it
+    was taken, `target` what the critic is to say."""
+
+    state: Float[Array, "round arm"] | Int[Array, "round arm"]
+    action: Int[Array, "round arm"]
+    gain: Float[Array, "round arm"]
+    target: Float[Array, "round arm"]
+    before: Float[Array, "round arm"]
+    inside: Bool[Array, "round arm"]
+    features: Features
+    price: Float[Array, ""]
+
+    @property
+    def at(self) -> tuple[Array, Features, Float[Array, ""]]:
+        """What the networks are asked about."""
+        return self.state, self.features, self.price
+
+    def of_arm(self, arm: Int[Array, ""]) -> "Batch":
+        """The part of it that is about one arm."""
+        one = lambda x: jax.lax.dynamic_slice_in_dim(x, arm, 1, axis=1)  # noqa: E731
+        return Batch(
+            one(self.state), one(self.action), one(self.gain), one(self.target), one(self.before),
+            one(self.inside), self.features[arm][None], self.price,
+        )  # fmt: skip
+
+
+def batch_of(
+    net: ActorCritic,
+    seen: Trajectory,
+    discount: float,
+    trace: float,
+    advantage: Callable[[Array], Array],
+    target: str,
+) -> Batch:
+    """What an epoch teaches, by generalised advantage estimation.
+
+    Args:
+        net: The networks that acted.
+        seen: What happened.
+        discount: Discount factor per round.
+        trace: λ of the estimation.
+        advantage: What is done to the advantages before the actor learns from them.
+        target: What the critic is to say: `advantages` on top of its own values, or the `returns`
+            that followed.
+
+    Returns:
+        What actor and critic learn from.
+    """
+    at = (seen.state, seen.features, seen.price)
+    values = net.in_every_round(net.values_of, *at)
+    last = net.values_of(seen.last_state, seen.features, seen.price)
+    paid = seen.reward - seen.price * seen.cost
+    gain = losses.advantages(paid, values, last, discount, trace)
+    inside = jnp.broadcast_to(seen.opt_in, gain.shape)
+    returns = lambda: losses.advantages(paid, values, last, discount, 1.0)  # noqa: E731
+    followed = gain if target == "advantages" else returns()
+    before = jax.nn.log_softmax(net.in_every_round(net.logits_of, *at))
+    before = jnp.take_along_axis(before, seen.action[..., None], axis=-1)[..., 0]
+    return Batch(
+        seen.state, seen.action, advantage(gain), followed + values, before, inside, seen.features,
+        seen.price,
+    )  # fmt: skip
+
+
+def actor_loss(
+    net: ActorCritic, clip: float, weight: Float[Array, ""], actor: eqx.nn.MLP, batch: Batch
+) -> Float[Array, ""]:
+    """PPO's clipped surrogate with an entropy bonus, of those who are in."""
+    moved = eqx.tree_at(lambda n: n.actor, net, actor)
+    logits = net.in_every_round(moved.logits_of, *batch.at)
+    chosen = batch.action[..., None]
+    now = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=-1)[..., 0]
+    gained = losses.clipped_gain(jnp.exp(now - batch.before), batch.gain, clip)
+    return -losses.mean_over(batch.inside, gained + weight * losses.entropy(logits))
+
+
+def critic_loss(net: ActorCritic, critic: eqx.nn.MLP, batch: Batch) -> Float[Array, ""]:
+    """Mean squared error of the values of those who are in."""
+    moved = eqx.tree_at(lambda n: n.critic, net, critic)
+    error = net.in_every_round(moved.values_of, *batch.at) - batch.target
+    return losses.mean_over(batch.inside, error**2)
+
+
+Loss = Callable[[T, Batch], Float[Array, ""]]
+
+
+def descend_on_all(
+    loss: Loss[T], batch: Batch, part: T, state: PyTree, rate: float, passes: int
+) -> tuple[T, PyTree, Float[Array, ""]]:
+    """Each pass is one step of Adam on the loss over all arms."""
+    return losses.descend(lambda moved: loss(moved, batch), part, state, rate, passes)
+
+
+def descend_arm_by_arm(
+    loss: Loss[T], batch: Batch, part: T, state: PyTree, rate: float, passes: int
+) -> tuple[T, PyTree, Float[Array, ""]]:
+    """Each pass is one step of Adam for every arm that is in, one arm after the other."""
+    adam = optax.adam(rate)
+    arrays, fixed = eqx.partition(part, eqx.is_array)
+
+    def one_arm(carry, arm):
+        arrays, state = carry
+        own = batch.of_arm(arm)
+        value, slope = jax.value_and_grad(lambda a: loss(eqx.combine(a, fixed), own))(arrays)
+        update, moved = adam.update(slope, state)
+        after = (optax.apply_updates(arrays, update), moved)
+        is_in = own.inside[0, 0]
+        return jax.tree.map(lambda new, old: jnp.where(is_in, new, old), after, carry), value
+
+    def one_pass(carry, _):
+        return jax.lax.scan(one_arm, carry, jnp.arange(batch.state.shape[1]))
+
+    (arrays, state), values = jax.lax.scan(one_pass, (arrays, state), None, length=passes)
+    last = losses.mean_over(batch.inside[:1], values[-1:])
+    return cast(T, eqx.combine(arrays, fixed)), state, last
