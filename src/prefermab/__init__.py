@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prefermab.features import FeatureMap
     from prefermab.finetuning import ddlpo, finetune
     from prefermab.model import Model
-    from prefermab.programme import tables
+    from prefermab.programme import exchange as tables
     from prefermab.programme.bulk.driver import plan_folder
     from prefermab.programme.logs.domain import from_log
     from prefermab.programme.logs.learn import LearnResult, learn
@@ -39,7 +39,7 @@ _MODULES = {
     "oracles": "oracles",
     "policies": "policies",
     "recipes": "recipes",
-    "tables": "programme.tables",
+    "tables": "programme.exchange",
 }
 _NAMES = {
     "FeatureMap": "features",

@@ -42,6 +42,7 @@ GROUPS = {
         "example": Entry("learn", "ExampleCommand", "Write example tables: people and a log."),
     },
     "for your programme": {
+        "events": Entry("events", "EventsCommand", "Make a log of visits, calls or forms."),
         "learn": Entry("learn", "LearnCommand", "Learn a model from a log of past actions."),
         "plan": Entry("plan", "PlanCommand", "Choose whom to act on in this round, from a table."),
         "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),

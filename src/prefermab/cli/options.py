@@ -45,6 +45,14 @@ SettingsOption = Annotated[
 ]
 PlotFile = Annotated[Path | None, option("FILE", "Also draw it to this file (.png, .svg or .pdf).")]
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
+KeyFile = Annotated[
+    Path | None,
+    option(
+        "KEYFILE",
+        "Replace ids by keyed hashes, made with the key in this file; a new key is written if "
+        "there is no such file.",
+    ),
+]
 TableFile = Annotated[Positional[str], arg(metavar="TABLE")]
 JsonFlag = Annotated[
     bool,

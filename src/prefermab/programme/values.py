@@ -36,9 +36,14 @@ def is_number_text(values: pl.Series) -> bool:
     >>> [is_number_text(pl.Series([text])) for text in ("1 234,5", "45 %", "31.01.2026", "3+")]
     [True, True, False, False]
     """
-    text = values.drop_nulls().str.strip_chars()
-    digits = text.str.contains("[0-9]") & text.str.contains(NUMBER)
-    return len(text) > 0 and bool(digits.all())
+    known = values.drop_nulls()
+    # Few cells show that most columns hold no numbers.
+    return len(known) > 0 and _all_numbers(known.head(100)) and _all_numbers(known)
+
+
+def _all_numbers(known: pl.Series) -> bool:
+    text = known.str.strip_chars()
+    return bool((text.str.contains("[0-9]") & text.str.contains(NUMBER)).all())
 
 
 def number_meaning(values: pl.Series) -> str:
@@ -208,6 +213,8 @@ def parse_dates(
 def _iso(text: pl.Series) -> pl.Series:
     """2026-01-31, 2026/01/31 or 20260131, with or without a time of day; the zone is dropped, so
     that an evening stays on its own day."""
+    if text.head(100).str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").all():
+        return _first_fitting(text, ("%Y-%m-%d",))
     day = text.str.replace(r"^([0-9]{4})/([0-9]{1,2})/", "${1}-${2}-")
     day = day.str.replace(r"^([0-9]{4})([0-9]{2})([0-9]{2})$", "${1}-${2}-${3}")
     day = day.str.replace(r"\s*(?:Z|UTC|[+-][0-9]{2}:?[0-9]{2})$", "")

@@ -11,7 +11,10 @@ LONGEST = 1 << 20
 """Characters of the longest cell: more come from a quote that was never closed."""
 
 PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
-INTEGER = r"^[+-]?[0-9]{1,18}$"
+DIGITS = r"^[+-]?[0-9]+$"
+LONGEST_WHOLE = 18
+"""Digits that a whole number can have; longer ones are codes."""
+
 ZEROS = r"^[+-]?0[0-9]"
 
 
@@ -27,12 +30,15 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     names = {name: unicodedata.normalize("NFC", name).strip(blanks) for name in frame.columns}
     renamed = frame.rename(names)
     texts = [name for name, kind in renamed.schema.items() if kind == pl.String]
-    return renamed.with_columns(_clean_text(pl.col(name)) for name in texts)
+    return renamed.with_columns(_clean_text(renamed[name]) for name in texts)
 
 
-def _clean_text(text: pl.Expr) -> pl.Expr:
-    stripped = text.str.strip_chars().str.normalize("NFC")
-    return pl.when(stripped != "").then(stripped)
+def _clean_text(text: pl.Series) -> pl.Series:
+    stripped = text.str.strip_chars()
+    if stripped.str.len_bytes().sum() != stripped.str.len_chars().sum():
+        stripped = stripped.str.normalize("NFC")
+    empty = stripped == ""
+    return stripped.set(empty, None) if empty.any() else stripped
 
 
 def check_names(names: Sequence[str], where: str) -> None:
@@ -63,15 +69,27 @@ def check_cells(frame: pl.DataFrame, where: str, first_row: int) -> None:
 
 
 def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
-    """Texts that are all plain numbers as numbers; codes with leading zeros stay texts."""
+    """Texts that are all plain numbers as numbers, or all true and false as such.
+
+    Codes with leading zeros, and numbers too long to be exact, stay texts.
+    """
     numbers = []
     for values in frame:
         if values.dtype != pl.String or values.null_count() == len(values):
             continue
-        if not values.head(100).str.contains(PLAIN).all() or not values.str.contains(PLAIN).all():
-            continue
-        if values.str.contains(ZEROS).any():
-            continue
-        whole = bool(values.str.contains(INTEGER).all())
-        numbers.append(values.cast(pl.Int64 if whole else pl.Float64))
+        if values.head(100).str.contains(PLAIN).any():
+            numbers += _as_numbers(values)
+        elif values.is_in(["true", "false"]).all():
+            numbers.append((values == "true").alias(values.name))
     return frame.with_columns(numbers)
+
+
+def _as_numbers(values: pl.Series) -> list[pl.Series]:
+    """The column as numbers, if every cell is one."""
+    if not values.str.contains(PLAIN).all() or values.str.contains(ZEROS).any():
+        return []
+    digits = values.str.contains(DIGITS)
+    if digits.all():
+        long = (values.str.len_bytes() > LONGEST_WHOLE).any()
+        return [] if long else [values.cast(pl.Int64)]
+    return [values.cast(pl.Float64)]

@@ -22,6 +22,9 @@ PAGES = (
 )  # fmt: skip
 """Code pages that are looked for: those of Windows, DOS and old Macs."""
 
+UTF_8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+"""Letters beyond ASCII in UTF-8."""
+
 SAMPLE = 1 << 16
 """Bytes around letters that are not ASCII from which a code page is guessed."""
 
@@ -42,8 +45,9 @@ def decode(data: bytes, encoding: str | None, where: str) -> str:
         return _decode_as(data, name, where)
     try:
         return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return _decode_by_guess(data, where)
+    except UnicodeDecodeError as error:
+        row = data[: error.start].count(b"\n") + 1
+        return _damaged_utf_8(data, row, where) or _decode_by_guess(data, where)
 
 
 def _decode_as(data: bytes, encoding: str, where: str) -> str:
@@ -70,6 +74,22 @@ def _utf_16_without_mark(data: bytes) -> str | None:
     if max(odd, even) > 0.4 * len(head) and min(odd, even) == 0:
         return "utf-16-le" if odd else "utf-16-be"
     return None
+
+
+def _damaged_utf_8(data: bytes, row: int, where: str) -> str | None:
+    """Text in UTF-8 but for a few bytes, which are shown as �; None if it is something else."""
+    text = data.decode("utf-8", errors="replace")
+    whole = len(re.findall(UTF_8, data))
+    broken = text.count("\ufffd") - data.count("\ufffd".encode())
+    if whole <= broken:
+        return None
+    warnings.warn(
+        f"{where}: its text is in UTF-8, but {broken:,} of its characters, the first in line "
+        f"{row:,}, cannot be read and are shown as \ufffd.",
+        InputWarning,
+        stacklevel=2,
+    )
+    return text
 
 
 def _decode_by_guess(data: bytes, where: str) -> str:

@@ -41,11 +41,9 @@ def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
         raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
     separator = address.separator or (said[1] if said else find_separator(text, address.shown))
     _check_rows(text, separator, address.shown)
-    data, unknown = text.encode(), list(UNKNOWN)
-    if separator == "," and not as_text:
-        frame = pl.read_csv(data, infer_schema_length=None, null_values=unknown)
-        return plain_numbers(clean(_with_zeros(frame, data)))
-    frame = pl.read_csv(data, separator=separator, infer_schema=False, null_values=unknown)
+    frame = pl.read_csv(
+        text.encode(), separator=separator, infer_schema=False, null_values=list(UNKNOWN)
+    )
     return clean(frame) if as_text else infer_numbers(clean(frame), address)
 
 
@@ -146,15 +144,3 @@ def _check_rows(text: str, separator: str, where: str) -> None:
                 f"{where}: row {number} has {few}, but the header has {len(header)}; expected as "
                 "many, with quotes around a text that holds the separator."
             )
-
-
-def _with_zeros(frame: pl.DataFrame, data: bytes) -> pl.DataFrame:
-    """Ids such as 007 as text: as numbers they would lose their zeros."""
-    for name in frame.select(pl.selectors.integer()).columns:
-        if name.strip().lower() == "id":
-            as_text = pl.read_csv(
-                data, columns=[name], schema_overrides={name: pl.String}, null_values=[*UNKNOWN]
-            )
-            if as_text[name].str.contains(r"^\s*[+-]?0[0-9]").any():
-                frame = frame.with_columns(as_text[name])
-    return frame

@@ -1,0 +1,111 @@
+"""`events`: a log from visits, calls and forms, by a map that says what their columns mean."""
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
+
+from prefermab.cli.options import Flag, JsonFlag, KeyFile, TableFile, option
+from prefermab.errors import InputError, visible
+
+if TYPE_CHECKING:
+    from prefermab.programme.events.convert import EventLog
+
+
+@dataclasses.dataclass(frozen=True)
+class EventsCommand:
+    """Make a log of visits, calls or forms.
+
+    A map says what the columns mean; a preview of ten people and counts of what was dropped show
+    what it makes of them.
+    """
+
+    file: Annotated[TableFile, arg(metavar="FILE")]
+    """Table with a row for each event: a text file, Excel, Parquet or database."""
+    map: Path
+    """File that says what the columns mean."""
+    out: Annotated[Path | None, option("FILE")] = None
+    """File to write the log to (.csv, .parquet or .xlsx). Default: only a preview."""
+    propose: Flag = False
+    """Write a first map to --map, with guesses to check, and nothing else."""
+    pseudonymise: KeyFile = None
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Shows what the map makes of the events, and writes the log."""
+        from prefermab.programme.tables import check_table_path
+
+        if self.propose:
+            self.write_map()
+            return
+        if self.out is not None:
+            check_table_path(self.out)
+        made = self.convert()
+        if self.json:
+            self.write(made)
+            facts = dataclasses.asdict(made.counts)
+            print(
+                json.dumps({"out": None if self.out is None else str(self.out), **facts}, indent=2)
+            )
+            return
+        self.show(made)
+        self.write(made)
+        print("nothing was written: give --out" if self.out is None else f"written to {self.out}")
+
+    def convert(self) -> "EventLog":
+        """The log, with pseudonyms if they were asked for."""
+        from prefermab.programme.events.convert import from_events
+
+        made = from_events(self.file, self.map)
+        if self.pseudonymise is None:
+            return made
+        from prefermab.programme.privacy import pseudonyms
+
+        log = made.log.with_columns(pseudonyms(made.log["id"], load_key(self.pseudonymise)))
+        return dataclasses.replace(made, log=log)
+
+    def show(self, made: "EventLog") -> None:
+        """Prints ten people, and the counts."""
+        from prefermab.programme.events.mapping import read_map
+        from prefermab.programme.events.preview import count_lines, preview_lines
+
+        nothing = read_map(self.map)[0].action.nothing
+        for line in (*preview_lines(made, nothing), "", *count_lines(made.counts)):
+            print(visible(line))
+
+    def write(self, made: "EventLog") -> None:
+        """Writes the log, if a file was named."""
+        from prefermab.programme.tables import write_table
+
+        if self.out is not None:
+            write_table(made.log, self.out)
+
+    def write_map(self) -> None:
+        """Writes a first map where there is none."""
+        from prefermab.files import write_atomically
+        from prefermab.programme.events.propose import propose_map
+        from prefermab.programme.tables import read_table, source_of
+
+        if self.map.exists():
+            raise InputError(f"{self.map} exists already: --propose writes a new file only.")
+        text = propose_map(read_table(self.file), source_of(self.file))
+        write_atomically(self.map, lambda draft: draft.write_text(text, encoding="utf-8"))
+        print(
+            f"a first map was written to {self.map}: check every line, then run without --propose"
+        )
+
+
+def load_key(path: Path) -> bytes:
+    """The key for pseudonyms; says so if it is new."""
+    from prefermab.programme.privacy import read_key
+
+    key, new = read_key(path)
+    if new:
+        print(
+            f"prefermab: a new key was written to {path}: keep it safe and apart from the tables.",
+            file=sys.stderr,
+        )
+    return key

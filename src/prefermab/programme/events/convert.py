@@ -1,0 +1,228 @@
+"""`from_events`: a table of events and a map make a log, and every event is accounted for."""
+
+import dataclasses
+import datetime
+from typing import Any
+
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.programme.columns import as_labels, column
+from prefermab.programme.events.mapping import EventMap, read_map
+from prefermab.programme.events.preparing import read_events, read_people
+from prefermab.programme.events.rounds import Rounds, read_when
+from prefermab.programme.events.summing import (
+    FLAGS,
+    PAIR,
+    event_columns,
+    read_flags,
+    sum_up,
+)
+
+MOST_ROWS = 50_000_000
+"""Rows of the largest log."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """What became of every event, and what the log holds."""
+
+    read: int
+    """Events in the table."""
+    dropped: dict[str, int]
+    """Events that were dropped, by the reason."""
+    used: int
+    """Events in the log: those read less those dropped."""
+    people: int
+    rounds: int
+    """Rounds from the first to the last."""
+    rows: int
+    """Rows of the log, one for each person and round."""
+    with_events: int
+    """Rows in whose round there was an event."""
+    several: int
+    """Rows in whose round there was more than one."""
+    unknown_states: int
+    unlabelled: int
+    """Rows whose value meets the condition of no label; their state is unknown."""
+    actions: dict[str, int]
+    """Rows by action; those in which it is not known are called unknown."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EventLog:
+    """A log made of events: `log` has a row for each person and round."""
+
+    log: pl.DataFrame
+    counts: Counts
+
+
+def from_events(events: Any, map: Any) -> EventLog:
+    """Makes a log of a table of events, such as visits, calls or forms.
+
+    Args:
+        events: A frame, a file, or the URL of a database; see `read_table`.
+        map: What its columns mean: the path of a map (docs/events.md), or the same as a dictionary.
+
+    Returns:
+        The log, ready for `prefermab.learn`, and counts of what was dropped and why.
+
+    >>> import polars as pl
+    >>> import prefermab as pm
+    >>> calls = pl.DataFrame({"mother": [7, 7, 8], "seconds": [45, 0, 31],
+    ...     "day": ["2026-01-05", "2026-01-20", "2026-01-06"]})
+    >>> made = pm.tables.from_events(calls, {"who": "mother", "when": "day", "round": "1w",
+    ...     "rows": "all", "action": {"nothing": "none", "labels": {"call": "TRUE"}},
+    ...     "state": {"value": "seconds", "several": "max",
+    ...               "labels": {"listens": "value >= 30", "silent": "TRUE"}}})
+    >>> made.log.filter(id="7").select("time", "state", "action").rows()
+    [(datetime.date(2026, 1, 5), 'listens', 'call'), (datetime.date(2026, 1, 12), None, 'none'),
+     (datetime.date(2026, 1, 19), 'silent', 'call')]
+    """
+    mapping, where, folder = read_map(map)
+    frame, source = read_events(events, mapping, folder)
+    placed, rounds, dropped = _place(frame, mapping, source, where)
+    counted = frame[placed["row"]] if placed.height < frame.height else frame
+    names = placed["person"].unique().sort()
+    # Numbers in the order of the names are much faster to sort and join than the names.
+    numbers = placed["person"].cast(pl.Enum(names)).to_physical().cast(pl.Int64)
+    events = placed.select(numbers, "when", "round").with_columns(
+        event_columns(counted, mapping, where)
+    )
+    made, unlabelled = _assemble(events, mapping, source, where)
+    made = made.with_columns(
+        names.gather(made["person"]), rounds.times(made["round"]).alias("time")
+    )
+    if mapping.people is not None:
+        people = read_people(frame, mapping, source, where, folder)
+        made = made.join(people, on="person", how="left", maintain_order="left")
+    counts = _count(made, mapping, dropped, placed.height, unlabelled)
+    rest = [name for name in made.columns if name not in ("person", "round", "time", "events")]
+    return EventLog(made.select(pl.col("person").alias("id"), "time", *rest), counts)
+
+
+def _place(
+    frame: pl.DataFrame, mapping: EventMap, source: str, where: str
+) -> tuple[pl.DataFrame, Rounds, dict[str, int]]:
+    """Rows that count, each with its person, time and round; and what was dropped, by reason."""
+    who = as_labels(column(frame, mapping.who, source))
+    when = read_when(column(frame, mapping.when, source), mapping, source, where)
+    rows = pl.DataFrame({"row": pl.arange(frame.height, eager=True), "person": who, "when": when})
+    dropped: dict[str, int] = {}
+
+    def keep(what: str, condition: Any) -> None:
+        nonlocal rows
+        before = rows.height
+        rows = rows.filter(condition)
+        dropped[what] = before - rows.height
+
+    if mapping.keep is not None:
+        kept = read_flags(frame, mapping.keep, where, "keep")
+        keep("not meant by keep", kept)
+    keep(f"without a person ({mapping.who})", pl.col("person").is_not_null())
+    keep(f"without a time ({mapping.when})", pl.col("when").is_not_null())
+    if mapping.once:
+        same = frame.select(column(frame, name, source) for name in mapping.once)[rows["row"]]
+        again = same.with_columns(row=rows["row"]).unique(same.columns, keep="last")["row"]
+        keep(f"repeated ({', '.join(mapping.once)})", pl.col("row").is_in(again.implode()))
+    _check_limits(mapping, when, where)
+    if mapping.first is not None:
+        keep(f"before {mapping.first}", pl.col("when") >= mapping.first)
+    if mapping.last is not None:
+        day = pl.duration(days=1) if isinstance(mapping.last, datetime.date) else 1
+        keep(f"after {mapping.last}", pl.col("when") < pl.lit(mapping.last) + day)
+    if not rows.height:
+        reasons = ", ".join(f"{number:,} {what}" for what, number in dropped.items() if number)
+        raise InputError(f"{source}: no event is left ({reasons}).")
+    rounds = Rounds(mapping, rows["when"], where)
+    rows = rows.with_columns(rounds.numbers(rows["when"]).cast(pl.Int64).alias("round"))
+    return rows, rounds, dropped
+
+
+def _check_limits(mapping: EventMap, when: pl.Series, where: str) -> None:
+    """`first` and `last` are dates where `when` holds dates, and numbers where it holds numbers."""
+    for name in ("first", "last"):
+        limit = getattr(mapping, name)
+        if limit is not None and isinstance(limit, int) != when.dtype.is_integer():
+            kind = "a whole number" if when.dtype.is_integer() else "a date such as 2026-01-31"
+            raise InputError(f"{where}: {name} must be {kind}, as {mapping.when} holds such.")
+
+
+def _assemble(
+    events: pl.DataFrame, mapping: EventMap, source: str, where: str
+) -> tuple[pl.DataFrame, int]:
+    """The log with its rounds and numbers of events, and how many values had no label."""
+    if not events["when"].is_sorted():
+        events = events.sort("when", maintain_order=True)
+    found = sum_up(events, mapping, where)
+    unlabelled = int(found["unlabelled"].sum())
+    states = found.select(*PAIR, "state")
+    if mapping.state.of == "next round":
+        states = states.with_columns(pl.col("round") + 1)
+        log = _grid(pl.concat([found.select(PAIR), states.select(PAIR)]).unique(), mapping, source)
+        log = log.join(found.drop("state"), on=PAIR, how="left", maintain_order="left")
+        log = log.join(states, on=PAIR, how="left", maintain_order="left")
+    else:
+        log = _grid(found.select(PAIR), mapping, source)
+        log = log.join(found, on=PAIR, how="left", maintain_order="left")
+    names = [name for name in (*FLAGS, *mapping.features) if name in log.columns]
+    return _fill(log, mapping).select(*PAIR, "state", "action", *names, "events"), unlabelled
+
+
+def _grid(seen: pl.DataFrame, mapping: EventMap, source: str) -> pl.DataFrame:
+    """The rows of the log: people and rounds, in this order."""
+    if mapping.rows == "events":
+        return seen.sort(PAIR)
+    people = seen.group_by("person").agg(first=pl.col("round").min(), last=pl.col("round").max())
+    if mapping.rows == "all":
+        people = people.with_columns(pl.col("first").min(), pl.col("last").max())
+    rows = int((people["last"] - people["first"] + 1).sum())
+    if rows > MOST_ROWS:
+        raise InputError(
+            f"{source}: the log would have {rows:,} rows, and at most {MOST_ROWS:,} are made; take "
+            "longer rounds, or a date that is far from all others may be wrong."
+        )
+    ranges = people.select("person", round=pl.int_ranges("first", pl.col("last") + 1))
+    return ranges.explode("round").sort(PAIR)
+
+
+def _fill(log: pl.DataFrame, mapping: EventMap) -> pl.DataFrame:
+    """What no event means: nothing done, and the state of `no_event`."""
+    action = mapping.action
+    names = dict(enumerate(action.labels))
+    done = log["action"].replace_strict(names, default=None, return_dtype=pl.String)
+    done = done.fill_null(action.nothing)
+    if action.unknown is not None:
+        done = done.set(log["action"].is_null() & log["unknown"].fill_null(False), None)
+    if mapping.state.of == "next round":
+        # The round after the last event is there for its state alone.
+        ends = log["events"].is_null() & (log["person"] != log["person"].shift(-1)).fill_null(True)
+        done = done.set(ends, None)
+    log = log.with_columns(done.alias("action"), pl.col("events").fill_null(0))
+    if mapping.state.no_event is not None:
+        empty = (pl.col("events") == 0) & pl.col("state").is_null()
+        log = log.with_columns(
+            state=pl.when(empty).then(pl.lit(mapping.state.no_event)).otherwise("state")
+        )
+    return log
+
+
+def _count(
+    made: pl.DataFrame, mapping: EventMap, dropped: dict[str, int], used: int, unlabelled: int
+) -> Counts:
+    by_action = made["action"].fill_null("unknown").value_counts()
+    actions = dict(by_action.iter_rows())
+    order = [mapping.action.nothing, *mapping.action.labels, "unknown"]
+    return Counts(
+        read=used + sum(dropped.values()),
+        dropped=dropped,
+        used=used,
+        people=made["person"].n_unique(),
+        rounds=int(made.select(pl.col("round").max() - pl.col("round").min()).item()) + 1,
+        rows=made.height,
+        with_events=int((made["events"] > 0).sum()),
+        several=int((made["events"] > 1).sum()),
+        unknown_states=made["state"].null_count(),
+        unlabelled=unlabelled,
+        actions={label: actions[label] for label in order if label in actions},
+    )

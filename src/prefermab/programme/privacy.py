@@ -1,0 +1,67 @@
+"""Pseudonyms: ids as keyed hashes. Who has the key and the ids can make the same ones again."""
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.files import check_file
+from prefermab.programme.columns import as_labels
+
+SHORTEST, LONGEST = 16, 1 << 16
+"""Bytes of a key file."""
+
+DIGITS = 20
+"""Hexadecimal digits of a pseudonym: 80 bits, in which no two of a billion people meet."""
+
+
+def read_key(path: Path) -> tuple[bytes, bool]:
+    """The key in a file; where there is no file, a new key is written to it.
+
+    Args:
+        path: The key file. Keep it apart from the tables: with it, ids can be tried out.
+
+    Returns:
+        The key, and whether it is new.
+    """
+    if not path.exists():
+        key = secrets.token_hex(32).encode()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as error:
+            raise InputError(f"cannot write the key {path}: {error.strerror or error}.") from None
+        with os.fdopen(handle, "wb") as file:
+            file.write(key)
+        return key, True
+    check_file(path, most=LONGEST)
+    key = path.read_bytes().strip()
+    if len(key) < SHORTEST:
+        raise InputError(
+            f"{path}: a key must have at least {SHORTEST} bytes, not {len(key)}; name a file that "
+            "does not exist to have one made."
+        )
+    return key, False
+
+
+def pseudonyms(ids: pl.Series, key: bytes) -> pl.Series:
+    """A keyed hash (HMAC-SHA256) of each id; the number 7 and the text 7 are the same person.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.privacy import pseudonyms
+    >>> one, other = pseudonyms(pl.Series([7, 8]), b"k" * 32)
+    >>> one == pseudonyms(pl.Series(["7"]), b"k" * 32)[0], one == other, len(one)
+    (True, False, 20)
+    """
+    labels = as_labels(ids)
+    known = labels.drop_nulls().unique()
+    made = {one: _pseudonym(one, key) for one in known}
+    return labels.replace_strict(made, default=None, return_dtype=pl.String).alias(ids.name)
+
+
+def _pseudonym(label: str, key: bytes) -> str:
+    return hmac.new(key, label.encode(), hashlib.sha256).hexdigest()[:DIGITS]
