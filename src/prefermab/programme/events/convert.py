@@ -199,6 +199,8 @@ def _fill(log: pl.DataFrame, mapping: EventMap) -> pl.DataFrame:
         ends = log["events"].is_null() & (log["person"] != log["person"].shift(-1)).fill_null(True)
         done = done.set(ends, None)
     log = log.with_columns(done.alias("action"), pl.col("events").fill_null(0))
+    if mapping.state.carry:
+        log = log.with_columns(pl.col("state").forward_fill().over("person"))
     if mapping.state.no_event is not None:
         empty = (pl.col("events") == 0) & pl.col("state").is_null()
         log = log.with_columns(

@@ -41,6 +41,9 @@ class StateMap(Part):
     """Labels with their conditions on `value`; the first that holds counts."""
     no_event: str | None = None
     """The label of a round without any event; without one, the state is unknown."""
+    carry: bool = False
+    """Whether a person's last known state holds where none is known: then a state says what is
+    known of a person, and not how they are."""
     of: Literal["this round", "next round"] = "this round"
     """`next round`: the value is the outcome of the action beside it, seen a round later."""
 
@@ -114,6 +117,8 @@ class EventMap(Part):
     all between the first and the last event of anybody."""
     keep: str | None = None
     """A condition: which events count."""
+    unknown: list[str] = []
+    """Cells that mean that a value is unknown, such as ---; empty ones always do."""
     once: list[str] = []
     """Columns; of events in which all of them are equal only the last one counts."""
     available: str | None = None

@@ -10,6 +10,7 @@ from prefermab.programme.columns import as_labels, column
 from prefermab.programme.events.mapping import EventMap, JoinMap, WideMap, evaluate
 from prefermab.programme.events.summing import read_flags
 from prefermab.programme.sources.address import parse_address
+from prefermab.programme.sources.cleaning import plain_numbers
 from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
 
 FIELD, KIND, CHOICES = (
@@ -28,7 +29,7 @@ def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFr
     source: str = "the events"
     if isinstance(events, str | Path):
         source, events = source_of(events), read_table(events)
-    frame = as_frame(events, source)
+    frame = _without_unknown(as_frame(events, source), mapping.unknown)
     if frame.height == 0:
         raise InputError(f"{source}: there are no rows; expected one for each event.")
     if mapping.wide is not None:
@@ -37,8 +38,18 @@ def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFr
         dictionary = read_table(beside(folder, mapping.dictionary), as_text=True)
         frame = use_labels(frame, dictionary, mapping.dictionary)
     for join in mapping.join:
-        frame = _join(frame, join, source, folder)
+        place = beside(folder, join.table)
+        other = _without_unknown(read_table(place), mapping.unknown)
+        frame = _join(frame, join, other, source, source_of(place))
     return frame, source
+
+
+def _without_unknown(frame: pl.DataFrame, unknown: list[str]) -> pl.DataFrame:
+    """The table without the cells that mean that a value is unknown."""
+    if not unknown:
+        return frame
+    texts = pl.selectors.string()
+    return plain_numbers(frame.with_columns(pl.when(~texts.is_in(unknown)).then(texts)))
 
 
 def beside(folder: Path, table: str) -> str:
@@ -62,6 +73,7 @@ def _widen(frame: pl.DataFrame, wide: WideMap, source: str) -> pl.DataFrame:
     rest = [name for name in frame.columns if name not in (*by, names, values)]
     fixed = frame.group_by(by, maintain_order=True).agg(pl.col(rest).drop_nulls().first())
     answers = known.pivot(names, index=by, values=values)
+    answers = answers.select(by).hstack(plain_numbers(answers.drop(by)))
     clash = set(answers.columns) & set(rest)
     return fixed.join(
         answers.rename({name: f"{name} (answer)" for name in clash}), on=by, how="left",
@@ -69,10 +81,10 @@ def _widen(frame: pl.DataFrame, wide: WideMap, source: str) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _join(frame: pl.DataFrame, join: JoinMap, source: str, folder: Path) -> pl.DataFrame:
+def _join(
+    frame: pl.DataFrame, join: JoinMap, other: pl.DataFrame, source: str, where: str
+) -> pl.DataFrame:
     """Each event keeps its row: a key that is there twice in the other table is refused."""
-    place = beside(folder, join.table)
-    other, where = read_table(place), source_of(place)
     left = [as_labels(column(frame, name, source)) for name in join.on]
     right = [as_labels(column(other, name, where)) for name in join.on.values()]
     keys = [f"\0{place}" for place in range(len(left))]
@@ -101,7 +113,7 @@ def read_people(
     assert people is not None
     if people.table is not None:
         place = beside(folder, people.table)
-        frame, source = read_table(place), source_of(place)
+        frame, source = _without_unknown(read_table(place), mapping.unknown), source_of(place)
     who = as_labels(column(frame, people.who or mapping.who, source)).alias("person")
     if people.table is not None and who.drop_nulls().is_duplicated().any():
         twice = who.is_duplicated() & who.is_not_null()

@@ -56,6 +56,8 @@ def propose_map(frame: pl.DataFrame, where: str) -> str:
     rest = [values for values in rest if values.name != who.name]
     actions = [_labels(values, ACTION) for values in rest]
     action = max(actions, key=lambda guess: guess.score, default=None)
+    if action is not None and action.score <= WEAK:
+        action = None
     rest = [values for values in rest if action is None or values.name != action.name]
     state = _best([_state(values) for values in rest], where, "a column for the state")
     length, gap = _round(frame, who.name, when.name, where)
@@ -165,7 +167,7 @@ def _action_lines(frame: pl.DataFrame, action: Guess | None) -> list[str]:
         "[action.labels]",
         "# a label and its condition; in a round the first that holds for any event counts",
     ]
-    if action is None or action.score <= WEAK:
+    if action is None:
         lines.append("# no column for actions was found: every event counts as one")
         return [*lines, 'visit = "TRUE"']
     values = frame[action.name]
