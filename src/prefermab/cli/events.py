@@ -2,13 +2,12 @@
 
 import dataclasses
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from prefermab.cli.options import Flag, JsonFlag, KeyFile, TableFile, option
+from prefermab.cli.options import Flag, JsonFlag, KeyFile, TableFile, load_key, option
 from prefermab.errors import InputError, visible
 
 if TYPE_CHECKING:
@@ -96,16 +95,3 @@ class EventsCommand:
         print(
             f"a first map was written to {self.map}: check every line, then run without --propose"
         )
-
-
-def load_key(path: Path) -> bytes:
-    """The key for pseudonyms; says so if it is new."""
-    from prefermab.programme.privacy import read_key
-
-    key, new = read_key(path)
-    if new:
-        print(
-            f"prefermab: a new key was written to {path}: keep it safe and apart from the tables.",
-            file=sys.stderr,
-        )
-    return key

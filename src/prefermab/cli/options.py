@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -148,3 +149,17 @@ def parse_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
         if not equals or not name:
             raise InputError(f"{option} takes name=number, such as call=1, not '{pair}'.")
     return found
+
+
+def load_key(path: Path | None) -> bytes:
+    """The key for pseudonyms; says so if it is new."""
+    from prefermab.programme.privacy import read_key
+
+    assert path is not None
+    key, new = read_key(path)
+    if new:
+        print(
+            f"prefermab: a new key was written to {path}: keep it safe and apart from the tables.",
+            file=sys.stderr,
+        )
+    return key

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from prefermab.cli.options import JsonFlag, ModelName, PlotFile, RequiredAmount, RuleOptions, Whole
+from prefermab.cli.options import (
+    JsonFlag,
+    KeyFile,
+    ModelName,
+    Names,
+    PlotFile,
+    RequiredAmount,
+    RuleOptions,
+    Whole,
+    load_key,
+)
 from prefermab.errors import InputError, brief, list_names, visible
 
 if TYPE_CHECKING:
@@ -48,6 +58,9 @@ class PlanCommand:
     """For the engine ray: number of cores to use. Default: all."""
     reasons: bool = True
     """For a folder: give a reason for each person; without reasons it is faster."""
+    pseudonymise: KeyFile = None
+    keep_text: Names = ()
+    """With --pseudonymise: columns of free text to keep in the list. Default: none is kept."""
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plan must follow."""
     json: JsonFlag = False
@@ -80,6 +93,10 @@ class PlanCommand:
             raise InputError(f"--out {self.out} is the table of people itself: take another name.")
         model, rules = load(self.model), self.rules.rules()
         table, where = read_table(self.arms), source_of(self.arms)
+        if self.pseudonymise is not None:
+            key = load_key(self.pseudonymise)
+            table = self.hide_people(table, model, rules, where, key)
+            rules = self.hide_ids(rules, key)
         made = plan(model, table, self.budget, rules, self.waiting, where)
         write_list(list_order(made.frame), dataclasses.asdict(made.summary), self.out)
         warn_of_unused(model, rules, table.columns)
@@ -89,8 +106,39 @@ class PlanCommand:
         print_list(made.frame)
         print(f"\n{made.summary}\nwritten to {self.out}")
 
+    def hide_ids(self, rules: "Rules", key: bytes) -> "Rules":
+        """The rules with pseudonyms for the ids that were typed."""
+        import polars as pl
+
+        from prefermab.programme.privacy import pseudonyms
+
+        ids = {name: getattr(rules, name) for name in ("exclude_ids", "lock_ids")}
+        hidden = {
+            name: tuple(pseudonyms(pl.Series(name, list(given), pl.String), key))
+            for name, given in ids.items()
+        }
+        return dataclasses.replace(rules, **hidden)
+
+    def hide_people(
+        self, table: "pl.DataFrame", model: "Model", rules: "Rules", where: str, key: bytes
+    ) -> "pl.DataFrame":
+        """The table with pseudonyms, and without free text that nobody named."""
+        from prefermab.programme.columns import column
+        from prefermab.programme.planning.rules import unused_columns
+        from prefermab.programme.privacy import free_text, pseudonyms
+
+        named = {column(table, name, where).name for name in self.keep_text}
+        unused = set(unused_columns(model, rules, table.columns)) - named
+        left = [name for name in free_text(table) if name in unused]
+        if left:
+            print(f"prefermab: left behind: {visible(list_names(left))}.", file=sys.stderr)
+        ids = column(table, "id", where)
+        return table.drop(left).with_columns(pseudonyms(ids, key))
+
     def plan_folder(self) -> None:
         """Plans for a folder of tables, into another folder."""
+        if self.pseudonymise is not None:
+            raise InputError(f"{self.arms}: --pseudonymise is for a table, but this is a folder.")
         import polars as pl
 
         from prefermab.cli.terminal import progress

@@ -15,6 +15,12 @@ from prefermab.programme.columns import as_labels
 SHORTEST, LONGEST = 16, 1 << 16
 """Bytes of a key file."""
 
+MOST_CATEGORIES = 50
+"""A column with more different texts does not hold categories."""
+
+LONG_NUMBER = 1_000_000
+"""Whole numbers from here on are codes, if most of them differ."""
+
 DIGITS = 20
 """Hexadecimal digits of a pseudonym: 80 bits, in which no two of a billion people meet."""
 
@@ -65,3 +71,27 @@ def pseudonyms(ids: pl.Series, key: bytes) -> pl.Series:
 
 def _pseudonym(label: str, key: bytes) -> str:
     return hmac.new(key, label.encode(), hashlib.sha256).hexdigest()[:DIGITS]
+
+
+def free_text(frame: pl.DataFrame) -> list[str]:
+    """Columns of text that may tell who somebody is: names, addresses, telephone numbers, notes.
+
+    A column of few words that many rows share, such as a region, is none of them.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.privacy import free_text
+    >>> free_text(pl.DataFrame({"id": ["a", "b"], "name": ["Ana", "Bea"], "region": ["n", "n"]}))
+    ['name']
+    """
+    others = [values for values in frame if values.name.strip().lower() != "id"]
+    return [values.name for values in others if _is_free(values.drop_nulls())]
+
+
+def _is_free(known: pl.Series) -> bool:
+    if known.dtype.is_integer():  # a telephone number
+        if len(known) == 0 or int(known.abs().median() or 0) < LONG_NUMBER:  # type: ignore[arg-type]
+            return False
+    elif known.dtype != pl.String:
+        return False
+    different = known.n_unique()
+    return different > MOST_CATEGORIES or 2 * different > len(known)
