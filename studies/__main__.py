@@ -25,6 +25,7 @@ from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
+from studies.departures_page import departures
 from studies.gain import gain
 from studies.log import log
 from studies.scale import scale
@@ -292,6 +293,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "log": log,
     "gain": gain,
     "scale": scale,
+    "departures": departures,
 }
 
 

@@ -15,6 +15,7 @@ from prefermab.recipes import choices, ppo
 from prefermab.recipes.base import make, settings_of
 from prefermab.shaping import Samples
 from prefermab.storage import shipped_models
+from studies import departures, departures_page
 
 
 def test_the_preset_takes_the_other_way_everywhere():
@@ -154,3 +155,23 @@ def test_domains_as_the_paper_prints_them():
     for wrong in ({"motivated": (0.5, 1.5)}, {"motivated": (0.5, 0.2)}, {"draws": "unifrom"}):
         with pytest.raises(pm.InputError):
             pm.domains.Armman(**wrong)
+
+
+def test_the_study_of_departures_has_a_case_for_each_switch_and_a_page(tmp_path):
+    made_up = {"reward": {"0.8": [1.0, 3.0], "1": [2.0, 4.0]}, "none": {"0.8": 0.5, "1": 1.0}}
+    made_up |= {"collapsed": [False, True], "price": [0.5, 0.6], "backend": "none"}
+    made_up |= {"effort": {"seeds": 2, "trials": 10, "small": True}}
+    for part in departures.PARTS:
+        names = [case.name for case in departures.cases_of(part)]
+        assert len(set(names)) == len(names)
+        entries = [{"case": name, **made_up} for name in names]
+        (tmp_path / f"{part}.json").write_text(json.dumps(entries))
+    for case in departures.cases_of("switches-armman"):
+        make(case.recipe, dict(case.settings)).check(case.domain)
+    page = departures_page.departures(tmp_path)
+    for switch, (_, other) in choices.CHOICES.items():
+        assert f"| `{switch}={other}` | +0.000 ± 0.000 |" in page
+    assert "min(2s, 1) 5.28 with StateShaping and 4.50 without" in page
+    assert "| knn | 3.000 ± 1.000 (2.00) |" in page
+    with pytest.raises(pm.InputError, match="there is no data"):
+        departures_page.departures(tmp_path / "nowhere")

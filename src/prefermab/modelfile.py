@@ -47,6 +47,7 @@ class ShapeSchema(msgspec.Struct):
     features: Size
     actions: Size
     continuous: bool
+    arms: Size = 0
 
 
 class DomainSchema(msgspec.Struct):
