@@ -12,6 +12,7 @@ has two parts of nine digits each (`Digits`).
 
 import dataclasses
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -31,8 +32,8 @@ TOO_MUCH = 2 * LIMIT
 BASE = 10**9
 """The high part of `Digits` counts this many units."""
 
-BLOCK = 64
-"""Numbers that are added up at once."""
+BLOCK, MOST_AT_ONCE = 64, 20_000
+"""Numbers whose running sums are taken at once, and those of five digits whose sum 31 bits hold."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +204,8 @@ class Digits(eqx.Module):
     def cumsum(self) -> "Digits":
         """Sums of all numbers up to each along the only axis."""
         if len(self.high) <= BLOCK:
-            return jax.lax.associative_scan(lambda one, other: one + other, self)
+            until = np.tri(len(self.high), dtype=bool)
+            return self._added(lambda part: jnp.sum(jnp.where(until, part, 0), axis=1))
         rows = self._in_rows()
         nothing = rows[:, 0].where(jnp.zeros((), bool))
         total, sums = jax.lax.scan(
@@ -216,14 +218,21 @@ class Digits(eqx.Module):
     def sum(self) -> "Digits":
         """The sum along the only axis."""
         numbers = self
-        if len(self.high) > BLOCK:
+        if len(self.high) > MOST_AT_ONCE:
             rows = jax.tree.map(jnp.transpose, self._in_rows())
             nothing = rows[0].where(jnp.zeros((), bool))
             numbers, _ = jax.lax.scan(lambda sums, row: (sums + row, None), nothing, rows)
-        while (size := len(numbers.high)) > 1:
-            numbers = jax.tree.map(lambda part: jnp.pad(part, (0, part.size % 2)), numbers)
-            numbers = numbers[: (size + 1) // 2] + numbers[(size + 1) // 2 :]
-        return numbers[0]
+        return numbers._added(jnp.sum)
+
+    def _added(self, add: Callable[[Array], Array]) -> "Digits":
+        """Sums of these numbers: four and five digits at a time are added up and then carried."""
+        high, low = (_divided(part, 10**4) for part in (self.high, self.low))
+        carry, fours = _divided(add(low[1]), 10**4)
+        carry, fives = _divided(add(low[0]) + carry, 10**5)
+        low = fives * 10**4 + fours
+        carry, fours = _divided(add(high[1]) + carry, 10**4)
+        fives = add(high[0]) + carry
+        return Digits(jnp.where(fives < 10**5, fives * 10**4 + fours, BASE), low)
 
     def _in_rows(self) -> "Digits":
         """Long vectors are added up row by row: so little is compiled."""
@@ -270,14 +279,14 @@ def read_amounts(costs: Float[Array, "arm act"], budget: Float[Array, ""]) -> Am
     >>> bool(tenth + tenth + tenth <= amounts.budget), amounts.budget.high
     (True, Array(70000000, dtype=int32))
     """
-    digits, places = _read_single(budget, up=False)
-    size = jnp.sum(digits >= _POWERS)
-    unit = 17 - size + places
-    paid, fine = _read_single(costs, up=True)
-    parts = _scaled(paid, unit - fine)
-    too_much = costs > budget
-    high = jnp.where(too_much, BASE, parts.high)
-    return Amounts(Digits(high, jnp.where(too_much, 0, parts.low)), _scaled(digits, unit - places))
+    # All in one, the budget last: so half as much is compiled.
+    given = jnp.append(costs, budget)
+    digits, places = _read_single(given, up=np.arange(given.size) < costs.size)
+    unit = 17 - jnp.sum(digits[-1] >= _POWERS) + places[-1]
+    units = _scaled(digits, unit - places)
+    paid = jax.tree.map(lambda part: part[:-1].reshape(costs.shape), units)
+    high, low = (jnp.where(costs > budget, *parts) for parts in ((BASE, paid.high), (0, paid.low)))
+    return Amounts(Digits(high, low), units[-1])
 
 
 _POWERS = 10 ** np.arange(10, dtype=np.int32)
@@ -286,39 +295,55 @@ _TENS = np.float32(10.0) ** np.arange(38, dtype=np.float32)
 
 
 def _times_ten_to(
-    amounts: Float[Array, "*shape"], power: Int[Array, "*shape"]
-) -> Float[Array, "*shape"]:
+    amounts: Float[Array, "*#ways n"], power: Int[Array, "*ways n"]
+) -> Float[Array, "*ways n"]:
     ten = jnp.asarray(_TENS)[jnp.abs(power)]
     return jnp.where(power < 0, amounts / ten, amounts * ten)
 
 
+_FIGURES, _BESIDE = np.array([[7, 7, 7, 6], [1, -1, 0, 0]], np.int32)
+"""Seven digits may come out one too low or too high; six do not. The last that is right counts."""
+
+
 def _read_single(
-    amounts: Float[Array, "*shape"], up: bool
-) -> tuple[Int[Array, "*shape"], Int[Array, "*shape"]]:
+    amounts: Float[Array, "n"], up: np.ndarray
+) -> tuple[Int[Array, "n"], Int[Array, "n"]]:
     """Digits and decimal places."""
     size = jnp.floor(jnp.log10(jnp.where(amounts > 0, amounts, 1.0))).astype(jnp.int32) + 1
     # For an amount that no short decimal number gives: one of eight digits above it, or below.
     places = jnp.clip(8 - size, -37, 37)
     scaled = _times_ten_to(amounts, places)
-    digits = jnp.floor(scaled * (1 + 3e-7)) + 1 if up else jnp.floor(scaled * (1 - 3e-7))
-    # Seven digits may come out one too low or too high; six do not.
-    for figures, beside in ((7, 1), (7, -1), (7, 0), (6, 0)):
-        power = jnp.clip(figures - size, -10, 10)
-        found = jnp.round(_times_ten_to(amounts, power)) + beside
-        right = (_times_ten_to(found, -power) == amounts) & (found > 0) & (found <= 2**24)
-        digits, places = jnp.where(right, found, digits), jnp.where(right, power, places)
+    digits = jnp.floor(scaled * jnp.where(up, 1 + 3e-7, 1 - 3e-7)) + up
+    found, power = _written(amounts, size, _FIGURES[:, None], _BESIDE[:, None])
+    right = (_times_ten_to(found, -power) == amounts) & (found > 0) & (found <= 2**24)
+    way = jnp.max(jnp.where(right, np.arange(len(right))[:, None], -1), axis=0)
+    found, power = _written(amounts, size, jnp.asarray(_FIGURES)[way], jnp.asarray(_BESIDE)[way])
+    digits, places = jnp.where(way < 0, digits, found), jnp.where(way < 0, places, power)
     whole = (amounts == jnp.floor(amounts)) & (amounts < 2.0**31)
     as_it_is = jnp.where(whole, amounts, 0.0).astype(jnp.int32)
     digits = jnp.where(whole, as_it_is, digits.astype(jnp.int32))
     return digits, jnp.where(whole, 0, places).astype(jnp.int32)
 
 
+def _written(
+    amounts: Float[Array, "n"], size: Int[Array, "n"], figures: Any, beside: Any
+) -> tuple[Float[Array, "*ways n"], Int[Array, "*ways n"]]:
+    """Amounts as so many figures, and the power of ten that they were multiplied by."""
+    power = jnp.clip(figures - size, -10, 10)
+    return jnp.round(_times_ten_to(amounts, power)) + beside, power
+
+
+def _divided(whole: Int[Array, "*shape"], by: Any) -> tuple[Array, Array]:
+    """Quotients and remainders of whole numbers from 0; `//` would be right below 0, and larger."""
+    by = jnp.broadcast_to(jnp.asarray(by, whole.dtype), whole.shape)
+    return jax.lax.div(whole, by), jax.lax.rem(whole, by)
+
+
 def _scaled(digits: Int[Array, "*shape"], power: Int[Array, "*shape"]) -> Digits:
     """Whole numbers times ten to a power, rounded up where it is negative."""
     powers = jnp.asarray(_POWERS)
-    coarse = powers[jnp.clip(-power, 0, 9)]
-    digits = jnp.where(power < 0, digits // coarse + (digits % coarse > 0), digits)
-    cut = powers[jnp.clip(9 - power, 0, 9)]
-    low = digits % cut * powers[jnp.clip(power, 0, 9)]
-    high = digits // cut * powers[jnp.clip(power - 9, 0, 9)]
+    quotient, rest = _divided(digits, powers[jnp.clip(-power, 0, 9)])
+    digits = jnp.where(power < 0, quotient + (rest > 0), digits)
+    high, low = _divided(digits, powers[jnp.clip(9 - power, 0, 9)])
+    high, low = high * powers[jnp.clip(power - 9, 0, 9)], low * powers[jnp.clip(power, 0, 9)]
     return Digits(jnp.where(power < 0, 0, high), jnp.where(power < 0, digits, low))

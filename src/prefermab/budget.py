@@ -64,13 +64,24 @@ def greedy(
     >>> greedy(scores, costs, 3.0, jnp.array([True, True, True]))
     Array([1, 0, 2], dtype=int32)
     """
-    amounts = amounts_of(costs, budget) if amounts is None else amounts
+    return _greedy(scores, costs, _as_array(budget), opt_in, amounts)
+
+
+@jax.jit
+def _greedy(
+    scores: Scores,
+    costs: Costs,
+    budget: Float[Array, ""],
+    opt_in: OptIn,
+    amounts: Amounts | None,
+) -> Actions:
+    amounts = read_amounts(costs, budget) if amounts is None else amounts
     return _buy(scores[:, 1:], amounts.costs[:, 1:], amounts.budget, opt_in)
 
 
-def amounts_of(costs: Costs, budget: Float[Array, ""] | float) -> Amounts:
-    """Costs and budget in exact units."""
-    return read_amounts(costs, as_single(budget) if isinstance(budget, int | float) else budget)
+def _as_array(budget: Float[Array, ""] | float) -> Float[Array, ""]:
+    """A budget for compiled code, which is then the same for every budget."""
+    return as_single(budget) if isinstance(budget, int | float) else budget
 
 
 def _buy(scores: Scores, costs: Digits, budget: Digits, opt_in: OptIn) -> Actions:
@@ -82,7 +93,7 @@ def _buy(scores: Scores, costs: Digits, budget: Digits, opt_in: OptIn) -> Action
     order = jnp.argsort(jnp.where(allowed, -value, jnp.inf), stable=True)
     here = jnp.arange(order.size)
     place = jnp.zeros_like(order).at[order].set(here).reshape(n_arms, n_columns)
-    arm = order // n_columns
+    arm = jax.lax.div(order, n_columns)
     cost = jax.tree.map(lambda part: part.ravel()[order], costs)
 
     def one_pass(carry):
@@ -237,7 +248,18 @@ def by_price(
     >>> by_price(gains, costs, 3.0, jnp.array([True, True, True]))
     Array([2, 1, 0], dtype=int32)
     """
-    amounts = amounts_of(costs, budget) if amounts is None else amounts
+    return _by_price(gains, costs, _as_array(budget), opt_in, amounts)
+
+
+@jax.jit
+def _by_price(
+    gains: Scores,
+    costs: Costs,
+    budget: Float[Array, ""],
+    opt_in: OptIn,
+    amounts: Amounts | None,
+) -> Actions:
+    amounts = read_amounts(costs, budget) if amounts is None else amounts
     gains = jnp.where(jnp.isnan(gains), -jnp.inf, gains - gains[:, :1])
     highest = price_ceiling(gains, costs, opt_in)
     low, high = price_bracket(spending_at(gains, costs, opt_in), budget, highest)
@@ -249,9 +271,11 @@ def by_price(
         # Where rounding let in too much, everything is bought by gain per cost below.
         fits = _paid(actions, amounts).sum() <= amounts.budget
         actions = jnp.where(fits, actions, 0)
-    for _ in range(costs.shape[1] - 1):
-        actions = _upgrade(actions, gains, costs, amounts, opt_in)
-    return actions
+
+    def upgrade(_, actions):
+        return _upgrade(actions, gains, costs, amounts, opt_in)
+
+    return jax.lax.fori_loop(0, costs.shape[1] - 1, upgrade, actions)
 
 
 def _paid(actions: Actions, amounts: Amounts) -> Digits:

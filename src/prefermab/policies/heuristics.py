@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from prefermab.amounts import Digits
+from prefermab.amounts import Digits, read_amounts
 from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import amounts_of, greedy
+from prefermab.budget import greedy
 from prefermab.policies.base import Memory, Policy
 
 
@@ -34,7 +34,7 @@ class Random(Policy):
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
         key_order, key_action = jax.random.split(key)
         order = jax.random.permutation(key_order, seen.n_arms)
-        amounts = amounts_of(seen.costs, seen.budget) if seen.amounts is None else seen.amounts
+        amounts = read_amounts(seen.costs, seen.budget) if seen.amounts is None else seen.amounts
 
         def visit(spent, at):
             costs, lot = at
