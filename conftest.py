@@ -1,5 +1,6 @@
 """Run-time shape checks, repeatable examples, and fast compilation."""
 
+import gc
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -9,26 +10,29 @@ import pytest
 from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
-# Tests compile much and compute little. Without optimisations and with XLA's older code generator,
-# compiling takes about half the time. Commands that tests start inherit both. A version of XLA that
-# does not know a flag ends the process, so the last one is for the version in constraints.txt.
+# Tests compile much and compute little. Without optimisations, with XLA's older code generator and
+# in one piece, compiling takes less than half the time. Commands that tests start inherit all this.
+# A version of XLA that does not know a flag ends the process, so some are for the version in
+# constraints.txt only.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=1"
-    + " --xla_cpu_use_fusion_emitters=false" * (version("jaxlib") == "0.10.2"),
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    * (version("jaxlib") == "0.10.2"),
 )
 # Two test processes with as many threads each as there are cores only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("PJRT_NPROC", "1")
+# What one test process has compiled, the other and the commands that tests start need not.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent / ".pytest_cache" / "jax")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 import jax
 
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 install_import_hook("prefermab", "conftest.checked")
-
-CACHE = Path(__file__).parent / ".pytest_cache" / "jax"
-jax.config.update("jax_compilation_cache_dir", os.environ.get("PREFERMAB_TEST_CACHE", str(CACHE)))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 MOST_MAPS, MOST_PAGES = 30_000, 3 << 18
 """Of a test process: half the memory maps that Linux grants by default, and 3 GiB in pages."""
@@ -42,6 +46,13 @@ def is_large() -> bool:
     except OSError:
         return False
     return maps > MOST_MAPS or pages > MOST_PAGES
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: the garbage collector need not look at it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 @pytest.fixture(autouse=True, scope="module")
