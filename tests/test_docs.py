@@ -11,7 +11,10 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+from prefermab import evaluation
 from prefermab.cli import dispatch
+from prefermab.programme.logs import gain
+from prefermab.recipes.regression import Regression
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,6 +25,20 @@ def blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+@pytest.fixture
+def little_work(monkeypatch):
+    """What is printed is run as it is, but with few trials, training steps and random orders."""
+    few, whole = 20, evaluation.evaluate
+
+    def evaluate(*given, trials=few, **settings):
+        return whole(*given, trials=min(trials, few), **settings)
+
+    monkeypatch.setattr(evaluation, "evaluate", evaluate)
+    monkeypatch.setattr(Regression, "pieces", property(lambda self: (min(self.steps, few),)))
+    monkeypatch.setattr(gain, "MOST_TRANSITIONS", 0)
+
+
+@pytest.mark.usefixtures("little_work")
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_code_runs(page, capsys):
     names: dict = {"__name__": "docs"}
@@ -84,6 +101,7 @@ def test_the_site_builds_has_all_that_is_public_and_loads_nothing_from_elsewhere
     assert not [page.name for page, text in pages.items() if elsewhere.search(text)]
 
 
+@pytest.mark.usefixtures("little_work")
 def test_the_commands_of_the_tutorial_run_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "tutorial.md").read_text()
