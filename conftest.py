@@ -1,5 +1,7 @@
 """Run-time shape checks, repeatable examples, and fast compilation."""
 
+import contextlib
+import ctypes
 import gc
 import os
 from importlib.metadata import version
@@ -34,8 +36,8 @@ import jax
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 install_import_hook("prefermab", "conftest.checked")
 
-MOST_MAPS, MOST_PAGES = 30_000, 3 << 18
-"""Of a test process: half the memory maps that Linux grants by default, and 3 GiB in pages."""
+MOST_MAPS = 30_000
+"""Of a test process: half the memory maps that Linux grants by default."""
 
 
 def is_large() -> bool:
@@ -43,9 +45,17 @@ def is_large() -> bool:
     try:
         maps = Path("/proc/self/maps").read_bytes().count(b"\n")
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
+        machine = os.sysconf("SC_PHYS_PAGES")
+    except (OSError, ValueError):
         return False
-    return maps > MOST_MAPS or pages > MOST_PAGES
+    return maps > MOST_MAPS or pages > machine // 5
+
+
+def return_memory() -> None:
+    """Gives freed memory back to the system, where the C library can: otherwise a process that was
+    large once would look large for ever."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def pytest_collection_finish() -> None:
@@ -61,6 +71,8 @@ def forget_compiled_code():
     yield
     if is_large():
         jax.clear_caches()
+        gc.collect()
+        return_memory()
 
 
 @pytest.fixture(autouse=True)

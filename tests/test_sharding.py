@@ -17,20 +17,21 @@ from prefermab.sharding import everywhere
 
 domain, found = pm.domains.Armman(), {"devices": len(jax.devices())}
 for recipe, given in (
-    ("sweep", {"steps": 20, "arms": 64, "width": 16}),
-    ("exact", {"steps": 20, "arms": 64, "width": 16}),
-    ("paper", {"epochs": 8, "rounds": 10, "passes": 4, "freeze": 4}),
+    ("sweep", {"steps": 5, "arms": 64, "width": 16}),
+    ("exact", {"steps": 5, "arms": 64, "width": 16}),
+    ("paper", {"epochs": 4, "rounds": 10, "passes": 2, "freeze": 2}),
 ):
     network = pm.pretrain(domain, recipe, n_arms=24, budget=7, **given).network
     layers = network.actor if recipe == "paper" else network.layers
     found[recipe] = [layer.weight.tolist() for layer in layers.layers]
 
-sweep = pm.recipes.Sweep(arms=64, width=16)
+# Compiled above already.
+sweep = pm.recipes.Sweep(steps=5, arms=64, width=16)
 keys = jax.random.split(jax.random.key(0), 1)
 with everywhere():
     state = training._init(sweep, domain, 24, keys)
     budget = jax.numpy.asarray(7.0)
-    compiled = training._step.lower(sweep, domain, 24, budget, 1, state, keys).compile()
+    compiled = training._step.lower(sweep, domain, 24, budget, 5, state, keys).compile()
 found["gradients cross"] = "all-reduce" in compiled.compiled.as_text()
 
 rng = np.random.default_rng(0)

@@ -36,7 +36,7 @@ def test_a_model_learns_who_can_be_helped(recipe):
 
 
 def test_sweep_spends_nothing_on_those_it_cannot_help():
-    model = pm.pretrain(lifted_or_not(), steps=2000, arms=128, width=16)
+    model = pm.pretrain(lifted_or_not(), steps=1500, arms=128, width=16)
     assert isinstance(model.network, Worth)
     worth = model.network(jnp.array(0), jnp.array([-1.0]), jnp.array(0.0))[1]
     assert abs(float(worth[1])) < 0.05
@@ -75,7 +75,7 @@ def test_exact_worths_are_those_of_backward_induction():
 
 
 def test_seeds_trained_together_are_those_trained_alone():
-    domain, small = pm.domains.Armman(), {"steps": 20, "arms": 32, "width": 8}
+    domain, small = pm.domains.Synthetic(), {"steps": 30, "arms": 32, "width": 8}
     together = pm.pretrain_seeds(domain, [3, 5], **small)
     for model, seed in zip(together, (3, 5), strict=True):
         alone = pm.pretrain(domain, seed=seed, **small)
