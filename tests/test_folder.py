@@ -80,6 +80,7 @@ def table() -> pl.DataFrame:
     [(None, 0), (ALONE, 5000.3), (FORCED, 10**9), (SHARED, 5000.3)],
     ids=["nothing to spend", "rules for each", "more than enough", "shared rules"],
 )
+@pytest.mark.computes_much
 def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, budget, monkeypatch):
     # The linear programme of a table takes long where it has much to weigh.
     monkeypatch.setattr(
@@ -121,6 +122,7 @@ def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, bud
     assert plan.columns[6:] == [name for name in table.columns if name != "id"]
 
 
+@pytest.mark.computes_much
 def test_reasons_are_those_of_the_table_for_people_on_the_list(tmp_path, table):
     arms = in_parts(table, tmp_path / "arms", [50_000])
     plan_folder("armman", arms, tmp_path / "out", 20, FORCED, waiting=2)
