@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab import cli
 from prefermab.errors import InputWarning
 from prefermab.programme.columns import as_numbers
 from prefermab.programme.planning.printed import write_list
@@ -95,17 +94,6 @@ def test_a_code_page_is_found_out_and_said(page, words, tmp_path):
         warnings.simplefilter("error")
         found = read_table(f"{tmp_path}/a.csv#encoding={page}")
     assert found["name"].to_list() == [words]
-
-
-def test_a_guess_is_said_on_the_screen(tmp_path, capsys):
-    people = "id,state,feature_0\n1,motivated,0.5\nJosé,persuadable,0.1\n"
-    (tmp_path / "a.csv").write_bytes(people.encode("cp1252"))
-    cli.dispatch(
-        ["plan", "armman", "--arms", f"{tmp_path}/a.csv", "--budget", "1", "--out",
-         f"{tmp_path}/list.xlsx"]
-    )  # fmt: skip
-    assert "a.csv: its text is read as cp1252" in capsys.readouterr().err
-    assert read_table(f"{tmp_path}/list.xlsx#Everybody")["id"].to_list() == ["José", "1"]
 
 
 def test_sheets_are_found_by_name(tmp_path):

@@ -123,8 +123,8 @@ def _place(
     keep(f"without a time ({mapping.when})", pl.col("when").is_not_null())
     if mapping.once:
         same = frame.select(column(frame, name, source) for name in mapping.once)[rows["row"]]
-        again = same.with_columns(row=rows["row"]).unique(same.columns, keep="last")["row"]
-        keep(f"repeated ({', '.join(mapping.once)})", pl.col("row").is_in(again.implode()))
+        last = same.select(pl.struct(pl.all()).is_last_distinct()).to_series()
+        keep(f"repeated ({', '.join(mapping.once)})", last)
     _check_limits(mapping, when, where)
     if mapping.first is not None:
         keep(f"before {mapping.first}", pl.col("when") >= mapping.first)

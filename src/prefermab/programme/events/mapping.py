@@ -189,13 +189,14 @@ def evaluate(frame: pl.DataFrame, text: str, where: str, name: str) -> pl.Series
     if text in frame.columns:
         return frame[text]
     try:
-        made = frame.select(pl.sql_expr(text).alias("value")).to_series()
-    except pl.exceptions.ColumnNotFoundError as error:
-        missing = str(error).partition('"')[2].partition('"')[0] or text
-        raise InputError(
-            f"{where}: {name} uses the column '{missing}', which is missing; found "
-            f"{list_names(frame.columns)}."
-        ) from None
+        expression = pl.sql_expr(text)
+        missing = [one for one in expression.meta.root_names() if one not in frame.columns]
+        if missing:
+            raise InputError(
+                f"{where}: {name} uses the column '{missing[0]}', which is missing; found "
+                f"{list_names(frame.columns)}."
+            )
+        made = frame.select(expression.alias("value")).to_series()
     except pl.exceptions.PolarsError as error:
         why = " ".join(str(error).split())
         raise InputError(f"{where}: {name} cannot be worked out: {brief(why, 160)}.") from None

@@ -77,7 +77,7 @@ def _widen(frame: pl.DataFrame, wide: WideMap, source: str) -> pl.DataFrame:
     clash = set(answers.columns) & set(rest)
     return fixed.join(
         answers.rename({name: f"{name} (answer)" for name in clash}), on=by, how="left",
-        nulls_equal=True, maintain_order="left",
+        maintain_order="left",
     )  # fmt: skip
 
 

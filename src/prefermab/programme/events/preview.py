@@ -31,7 +31,7 @@ def preview_lines(made: EventLog, nothing: str) -> list[str]:
     ids = log["id"].unique(maintain_order=True)
     chosen = ids.gather_every(max(len(ids) // PEOPLE, 1)).head(PEOPLE)
     lines = []
-    for (person,), rows in log.filter(pl.col("id").is_in(chosen.implode())).group_by(
+    for (person,), rows in log.filter(pl.col("id").is_in(chosen.to_list())).group_by(
         ["id"], maintain_order=True
     ):
         first = rows.head(ROUNDS)

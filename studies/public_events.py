@@ -1,0 +1,131 @@
+"""Public files of events, from the raw file to a report, with the counts checked independently.
+
+    python -m studies.public_events chicago Food_Inspections.csv --out runs/chicago
+    python -m studies.public_events heartsteps HeartStepsV1/data_files --out runs/heartsteps
+
+The files are not part of this repository: the first is the export of Chicago's food inspections
+from the city's data portal, the second a folder with suggestions.csv and users.csv of HeartSteps V1
+(Klasnja et al. 2019). The maps are in examples/maps.
+"""
+
+import argparse
+import csv
+import datetime
+import shutil
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import prefermab as pm
+
+MAPS = Path(__file__).parents[1] / "examples" / "maps"
+
+
+class Count(NamedTuple):
+    """What a plain loop over a file finds."""
+
+    used: int
+    rows: int
+    actions: dict[str, int]
+
+
+class Source(NamedTuple):
+    """A public file: where its events are, how they are counted by hand, and what states earn."""
+
+    events: str
+    by_hand: Callable[[Path], Count]
+    rewards: dict[str, float]
+
+
+def records(file: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file, by the standard library."""
+    with file.open(encoding="utf-8", errors="replace", newline="") as opened:
+        yield from csv.DictReader(opened)
+
+
+def count_chicago(file: Path) -> Count:
+    """Visits by place and quarter: the last record of a day counts."""
+    known = {"Pass", "Pass w/ Conditions", "Fail"}
+    by_day = {
+        (row["License #"], row["Inspection Date"]): row["Inspection Type"]
+        for row in records(file)
+        if row["Results"] in known and row["License #"] and float(row["License #"]) > 0
+    }
+    visited: dict[tuple[str, int], bool] = defaultdict(bool)
+    for (place, day), kind in by_day.items():
+        when = datetime.datetime.strptime(day, "%m/%d/%Y")
+        visited[place, when.year * 4 + (when.month - 1) // 3] |= kind.startswith("Canvass")
+    quarters = [quarter for _, quarter in visited]
+    places = {place for place, _ in visited}
+    rows = len(places) * (max(quarters) - min(quarters) + 1)
+    visits = sum(visited.values())
+    return Count(len(by_day), rows, {"none": rows - visits, "visit": visits})
+
+
+def count_heartsteps(folder: Path) -> Count:
+    """Moments by person, with one more row after each person's last."""
+    sent = {"TRUE": "suggestion", "FALSE": "none", "True": "suggestion", "False": "none"}
+    moments: dict[str, set[int]] = defaultdict(set)
+    actions: Counter[str] = Counter()
+    used = 0
+    for row in records(folder / "suggestions.csv"):
+        if row["decision.index.nogap"]:
+            used += 1
+            moments[row["user.index"]].add(int(float(row["decision.index.nogap"])))
+            actions[sent.get(row["send"], "unknown")] += 1
+    rows = sum(max(when) - min(when) + 2 for when in moments.values())
+    inside = sum(max(when) - min(when) + 1 - len(when) for when in moments.values())
+    actions["none"] += inside
+    actions["unknown"] += len(moments)
+    return Count(used, rows, dict(actions))
+
+
+SOURCES = {
+    "chicago": Source("", count_chicago, {"Pass": 1.0, "Pass w/ Conditions": 0.5, "Fail": 0.0}),
+    "heartsteps": Source("suggestions.csv", count_heartsteps, {"walks": 1.0, "sits": 0.0}),
+}
+
+
+def make_log(name: str, place: Path) -> tuple[pm.tables.EventLog, Count]:
+    """The log by the map, and the count by hand; raises if they differ."""
+    source = SOURCES[name]
+    counted = source.by_hand(place)
+    with tempfile.TemporaryDirectory() as folder:
+        # Tables that a map names stand beside it.
+        for table in place.glob("*.csv") if place.is_dir() else ():
+            shutil.copy(table, folder)
+        shutil.copy(MAPS / f"{name}.toml", folder)
+        events = place / source.events if source.events else place
+        made = pm.tables.from_events(events, Path(folder) / f"{name}.toml")
+    found = Count(made.counts.used, made.counts.rows, made.counts.actions)
+    if found != counted:
+        raise SystemExit(f"{name}: the map gives {found}, a plain count {counted}.")
+    return made, counted
+
+
+def main() -> None:
+    """Makes the log, checks its counts, learns from it and writes the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=SOURCES)
+    parser.add_argument("place", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=6000)
+    typed = parser.parse_args()
+    made, counted = make_log(typed.name, typed.place)
+    print(f"{counted.used:,} events, {counted.rows:,} rows, {counted.actions}: counted twice")
+    typed.out.mkdir(parents=True, exist_ok=True)
+    pm.tables.write_table(made.log, typed.out / "log.csv")
+    result = pm.learn(
+        typed.out / "log.csv",
+        passive="none",
+        rewards=SOURCES[typed.name].rewards,
+        steps=typed.steps,
+    )
+    result.report(typed.out / "report")
+    print(f"{result.verdict}: {typed.out / 'report' / 'index.html'}")
+
+
+if __name__ == "__main__":
+    main()
