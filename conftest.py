@@ -26,6 +26,8 @@ os.environ.setdefault(
 # Two test processes with as many threads each as there are cores only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("PJRT_NPROC", "1")
+# Compiled code need not know which lines it came from.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # What one test process has compiled, the other and the commands that tests start need not.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parent / ".pytest_cache" / "jax")
