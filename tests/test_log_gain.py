@@ -7,17 +7,14 @@ import polars as pl
 import pytest
 
 from prefermab.programme.logs import summary
-from prefermab.programme.logs.allocation import Allocation, check_allocation
+from prefermab.programme.logs.allocation import (
+    Allocation,
+    check_allocation,
+    hidden_cause_odds,
+)
 from prefermab.programme.logs.effects import _groups, effects_by_group
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import (
-    Comparison,
-    Gain,
-    Scores,
-    _hidden_cause_odds,
-    _interval,
-    estimate_gain,
-)
+from prefermab.programme.logs.gain import Comparison, Gain, _interval, estimate_gain
 from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
 from prefermab.programme.logs.population import (
     PassiveRule,
@@ -30,6 +27,7 @@ from prefermab.programme.logs.population import (
 )
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.logs.report import gain_picture
+from prefermab.programme.logs.scores import Scores, _weights, compared_rules
 from prefermab.programme.logs.shrinkage import dirichlet
 from prefermab.programme.logs.verdict import (
     Assessment,
@@ -137,21 +135,80 @@ def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
         assert people.mean(own - before) > 0
 
 
+def measured(scores, values=(1.0, 1.0), predicted=0.0):
+    """An order in which everybody weighs the same."""
+    weight, none = np.ones(len(scores)), np.zeros(len(scores))
+    return Scores(
+        {"model": scores, "before": none}, {"model": predicted * weight, "before": none}, weight,
+        list(values), weight, 1.0, 0.0, weight, weight,
+    )  # fmt: skip
+
+
 def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     rng = np.random.default_rng(0)
-    scores, weight = [rng.normal(1.0, 2.0, 400) for _ in range(4)], np.ones(400)
-    piece = Scores({}, weight, [1.0, 1.0], 400, 1.0, 0.0, weight, weight)
-    one = _interval([scores[0]], [piece], 0.5)
+    scores = [rng.normal(1.0, 2.0, 400) for _ in range(4)]
+    one = _interval([measured(scores[0])], "before", 0.5, doubt=0.0, acts=0.0)
+    assert one.estimate == pytest.approx(scores[0].mean())
     assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
     assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
-    several = _interval(scores, [piece] * 4, 0.5)
-    # Half of the variance should come from who was judged; four orders leave a quarter of what
-    # lies half way between that and what is seen between them.
+    several = _interval([measured(each) for each in scores], "before", 0.5, doubt=0.0, acts=0.0)
+    # A sample without replacement of half the people would have half of the variance between
+    # orders, which counts as three orders beside the four seen; four orders leave a quarter of it.
     each = np.mean([own.var(ddof=1) / 400 for own in scores])
-    between = (0.5 + np.var([own.mean() for own in scores], ddof=1) / each) / 2
+    between = (3 * 0.5 + 3 * np.var([own.mean() for own in scores], ddof=1) / each) / 6
     assert several.stderr**2 == pytest.approx(each * (1 - min(between, 0.9) * 0.75))
-    wide = _interval([scores[0]], [dataclasses.replace(piece, values=[1.0, 3.0])], 0.5)
+    wide = _interval([measured(scores[0], [1.0, 3.0])], "before", 0.5, doubt=0.0, acts=0.0)
     assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
+
+
+def test_a_correction_is_taken_in_half_where_acting_matters_unless_it_is_large():
+    scores = np.random.default_rng(0).normal(1.0, 2.0, 400)
+    mean, error = scores.mean(), scores.std(ddof=1) / 20
+
+    def gain(predicted, acts):
+        return _interval([measured(scores, predicted=predicted)], "before", 0.5, 0.02, acts)
+
+    assert gain(predicted=mean - 0.001, acts=1.0).stderr == pytest.approx(
+        error / 2 + 0.01, rel=0.01
+    )
+    assert gain(predicted=mean - 9.0, acts=1.0).estimate == pytest.approx(mean, abs=0.01)
+    as_noisy = gain(predicted=mean - error, acts=1.0)
+    assert as_noisy.estimate == pytest.approx(mean - error / 3)
+    assert gain(predicted=mean - error, acts=0.0).estimate == pytest.approx(mean)
+
+
+def test_few_people_who_carry_the_weight_widen_the_interval():
+    scores = np.random.default_rng(0).normal(1.0, 2.0, 400)
+    even = measured(scores)
+    few = dataclasses.replace(even, acted=np.r_[np.ones(4), np.zeros(396)])
+    wide, narrow = (_interval([one], "before", 0.5, 0.0, 0.0) for one in (few, even))
+    assert wide.stderr == narrow.stderr
+    # Student's t with 3 degrees of freedom against about a normal.
+    assert (wide.high - wide.low) / (narrow.high - narrow.low) == pytest.approx(1.427, abs=0.002)
+
+
+def test_weights_are_halfway_to_those_along_the_predicted_effect():
+    log = scenario_log(0, 0)
+    units, fit = Units.from_transitions(log, log.transitions), fit_log(log, 8)
+    people = units.population(fit.chances(log.profiles), log.spent / log.found.present)
+    rules = compared_rules(units, fit, 0)
+    model, before = (evaluate_rule(people, rules[name], 2) for name in ("model", "before"))
+    been = before.visits > 0
+    # The log against itself is 1 everywhere, but for a budget that is spent to the last.
+    np.testing.assert_allclose(_weights(before, before, units, model)[been], 1.0, atol=0.05)
+    likelier = np.clip(model.visits[been] / before.visits[been], 0, 5)
+    raw = (
+        likelier[:, None]
+        * model.choices[been]
+        / np.broadcast_to(units.propensity, model.choices.shape)[been]
+    )
+    smooth = np.zeros_like(model.choices)
+    smooth[been] = 2 * _weights(model, before, units, model)[been] - raw
+    effect = model.action_value[..., 1] - model.action_value[..., 0]
+    for state in range(3):
+        seen = been[0, :, state]
+        x, y = effect[0, seen, state], smooth[0, seen, state, 1]
+        assert abs(np.corrcoef(x, y)[0, 1]) == pytest.approx(1.0)
 
 
 def test_shuffled_actions_stay_within_states_and_rounds():
@@ -167,12 +224,12 @@ def test_shuffled_actions_stay_within_states_and_rounds():
 def test_a_hidden_cause_undoes_a_gain_at_the_odds_worked_out_by_hand():
     # Two transitions alike in weight, surprises 1 and -1: weights Γ and 1/Γ on the worst give
     # (-Γ + 1/Γ) / (Γ + 1/Γ); with a pull of 2 for 4 rows half of that is lost.
-    piece = Scores({}, np.ones(4), [], 2, 1.0, 0.0, np.ones(2), np.array([1.0, -1.0]))
+    ratio, residual = np.ones(2), np.array([1.0, -1.0])
     gamma = 3.0
     lost = 0.5 * (gamma**2 - 1) / (gamma**2 + 1)
-    assert _hidden_cause_odds(piece, lost) == pytest.approx(gamma, rel=1e-4)
-    assert _hidden_cause_odds(piece, -0.1) is None
-    assert _hidden_cause_odds(piece, 0.6) == 100
+    assert hidden_cause_odds(ratio, residual, 4.0, lost) == pytest.approx(gamma, rel=1e-4)
+    assert hidden_cause_odds(ratio, residual, 4.0, -0.1) is None
+    assert hidden_cause_odds(ratio, residual, 4.0, 0.6) == 100
 
 
 def test_a_log_that_shows_nothing_gives_scores_near_zero():

@@ -139,3 +139,41 @@ def _balance(log: Log, before: np.ndarray) -> pl.DataFrame:
     schema = {"what": pl.String, "acted": pl.Float64, "others": pl.Float64,
               "difference": pl.Float64}  # fmt: skip
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def hidden_cause_odds(
+    ratio: np.ndarray, residual: np.ndarray, weight: float, gain: float
+) -> float | None:
+    """By how many times a hidden cause must change the odds of being acted on to undo a gain: the
+    least Γ of Tan's sensitivity model (2006) at which weights that may be Γ times larger or
+    smaller, put on the worst, remove it.
+
+    Args:
+        ratio: the weight of each transition under an action.
+        residual: what came there beyond the prediction.
+        weight: of all people together.
+        gain: the gain for each of them.
+
+    Returns:
+        Γ, at most 100; None where there is no gain.
+    """
+    if gain <= 0 or not ratio.sum():
+        return None
+    order = np.argsort(residual)
+    ratio, residual = ratio[order], residual[order]
+    mean = ratio @ residual / ratio.sum()
+
+    def lost(gamma: float) -> float:
+        # The worst weights are large up to some place in the order and small beyond it.
+        large, small = np.cumsum(ratio) * gamma, (ratio.sum() - np.cumsum(ratio)) / gamma
+        up, down = np.cumsum(ratio * residual) * gamma, np.cumsum((ratio * residual)[::-1])[::-1]
+        down = np.append(down[1:], 0.0) / gamma
+        return (mean - ((up + down) / (large + small)).min()) * ratio.sum() / weight
+
+    low, high = 1.0, 100.0
+    if lost(high) < gain:
+        return high
+    for _ in range(30):
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if lost(middle) > gain else (middle, high)
+    return float(high)

@@ -16,17 +16,22 @@ What is measured is the rule that the recipe `exact` teaches a network (`populat
 **The estimate for a part** is doubly robust. The fit predicts what the rule earns
 (`population.evaluate_rule`). For every transition of the log, the difference between what came and
 what the fit predicted is added, times a weight: how many times likelier the rule makes that state
-and action than the log did (`_residuals`). Where the fit is wrong this corrects it; where the
-estimated propensities of the log are wrong the fit is right. One of both has to hold.
+and action than the log did (`scores`). Where the fit is wrong this corrects it; where the
+estimated propensities of the log are wrong the fit is right. One of both has to hold. The weights
+are halfway between these and the nearest that are smooth, linear in the predicted effect: few
+transitions carry the first, so that they are noisy; the second do not see every error of the fit.
 
 **Averaging.** The estimate is the mean over several random orders. The variance of one order's
 estimate is known from its people; the part of it that comes from who happened to be measured is
-reduced by averaging (`_interval`). The rules that were learned on the way are not quite the rule
+reduced by averaging (`_corrected`). The rules that were learned on the way are not quite the rule
 that all people teach: the variance of their values, by the fit to everybody, is added.
 
-**Hidden causes.** `_hidden_cause_odds` says how strong a hidden cause would have to be to explain
-the gain away (the Γ of Tan's sensitivity model). `allocation` looks for traces of one, and
-`verdict` puts everything together.
+**How much to correct.** Where the log says that acting matters, the fit's own prediction is less
+noisy than the corrected one. So the correction is taken in half there, and in full where it is
+large or where the fit sees no effect (`_interval`). The standard errors of both count accordingly.
+
+**Hidden causes.** `allocation.hidden_cause_odds` says how strong a hidden cause would have to be to
+explain the gain away. `allocation` looks for traces of one, and `verdict` puts everything together.
 """
 
 import dataclasses
@@ -37,18 +42,11 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
-from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.population import (
-    PassiveRule,
-    Population,
-    RandomRule,
-    Rule,
-    RuleValue,
-    Units,
-    evaluate_rule,
-    learned_rule,
-)
+from prefermab.programme.logs.allocation import hidden_cause_odds
+from prefermab.programme.logs.fitting import Fit, fit_log, transition_tables
+from prefermab.programme.logs.population import Population, Units, evaluate_rule
 from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.scores import DRAWS, Scores, compared_rules, join, measure_part
 
 PARTS, FIRST = 10, 5
 """Parts that people are cut into, and how many of them are only learned from."""
@@ -56,17 +54,12 @@ PARTS, FIRST = 10, 5
 ORDERS, MOST_TRANSITIONS = 10, 2_000_000
 """Random orders that are averaged, and about how many transitions all of them may read together."""
 
-DRAWS = 64
-"""Posterior draws of each fit."""
+MOST_BETWEEN, PRIOR_ORDERS = 0.9, 3
+"""Limit on the share of an order's variance that averaging may remove; and how many orders the
+share counts for that a random sample of people would have, beside what is seen."""
 
-RAREST = 0.01
-"""Lower limit of the log's propensities, so that no transition counts for more than a hundred."""
-
-MOST_LIKELIER = 5.0
-"""Limit on how many times likelier a rule makes a state than the log did."""
-
-MOST_BETWEEN = 0.9
-"""Limit on the share of an order's variance that averaging may remove."""
+PREDICTIONS = 32
+"""Posterior draws that say how certain the fit is of the gain that it predicts."""
 
 LEVEL = 0.90
 POWER = 0.8
@@ -137,6 +130,7 @@ def estimate_gain(
     parts = min(PARTS, len(people))
     fit = fit_log(log, DRAWS, seed, units.transitions)
     everybody = units.population(fit.chances(log.profiles), budget)
+    doubt = _prediction_errors(units, everybody, fit, rounds, seed)
     found = []
     for order in range(orders):
         rng = np.random.default_rng([seed, order])
@@ -144,185 +138,89 @@ def estimate_gain(
         part[rng.permutation(people)] = np.arange(len(people)) % parts
         scores = []
         for last in range(min(FIRST, parts - 1), parts):
-            scores.append(_measure_part(units, everybody, part, last, rounds, seed))
+            scores.append(measure_part(units, everybody, part, last, rounds, seed))
             if progress is not None:
                 done = order + (last + 1 - FIRST) / (parts - FIRST)
                 progress(done / orders, "judging")
-        found.append(_join(scores))
-    return _average(found, len(people), rounds, budget)
+        found.append(join(scores))
+    return _average(found, doubt, fit.acts, len(people), rounds, budget)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Scores:
-    """Measured people: `scores` by rule, one for each person, and the weight of each; `values` of
-    the learned rules by the fit to everybody; how many were acted on; what the model spends, in all
-    and where the log almost never acted; and for each transition under an action its weight
-    (`ratio`) and what came beyond the prediction (`residual`)."""
-
-    scores: Mapping[str, np.ndarray]
-    weight: np.ndarray
-    values: list[float]
-    acted: int
-    spent: float
-    unseen: float
-    ratio: np.ndarray
-    residual: np.ndarray
-
-
-def _measure_part(
-    units: Units, everybody: Population, part: np.ndarray, last: int, rounds: int, seed: int
-) -> Scores:
-    """The rule learned from the parts before `last`, measured on the people of that part."""
-    log, moves = units.log, units.transitions
-    fit = fit_log(log, DRAWS, seed, moves.where(part[moves.person] < last))
-    chances, labels = fit.chances(log.profiles), log.labels
-    model = learned_rule(fit, log.profiles, labels.rewards, labels.costs, seed)
-    model.action = model.action[units.profile]
-    shares = np.bincount(moves.action, minlength=log.shape[1]) / max(len(moves), 1)
-    rules: dict[str, Rule] = {
-        "model": model,
-        "before": RandomRule(units.propensity),
-        "random": RandomRule(np.broadcast_to(shares, units.propensity.shape)),
-        "none": PassiveRule(),
-    }
-    population = dataclasses.replace(everybody, chances=chances[units.profile])
-    values = {name: evaluate_rule(population, rule, rounds) for name, rule in rules.items()}
-    spent = float(labels.costs[moves.action].mean())
-    logged = evaluate_rule(dataclasses.replace(population, budget=spent), rules["before"], rounds)
-    scores = _score(units, values, logged, np.flatnonzero(part[units.person] == last))
-    value = float(everybody.mean(evaluate_rule(everybody, model, rounds).earned()))
-    return dataclasses.replace(scores, values=[value])
+def _prediction_errors(
+    units: Units, everybody: Population, fit: Fit, rounds: int, seed: int
+) -> dict[str, float]:
+    """By the other rule: the posterior standard deviation of the gain that the fit predicts."""
+    rules, known = compared_rules(units, fit, seed), fit.terms(units.log.profiles)
+    earned: dict[str, list[float]] = {name: [] for name in rules}
+    for draw in fit.draws[:PREDICTIONS]:
+        chances = transition_tables(draw, known)[units.profile]
+        population = dataclasses.replace(everybody, chances=chances)
+        for name, rule in rules.items():
+            value = population.mean(evaluate_rule(population, rule, rounds).earned())
+            earned[name].append(float(value))
+    gains = {name: np.subtract(earned["model"], each) for name, each in earned.items()}
+    return {name: float(gain.std()) for name, gain in gains.items()}
 
 
-def _score(
-    units: Units, values: Mapping[str, RuleValue], logged: RuleValue, chosen: np.ndarray
-) -> Scores:
-    """The scores of the people of these units."""
-    in_part = np.isin(units.unit, chosen)
-    moves, unit = units.transitions.where(in_part), units.unit[in_part]
-    people, place = np.unique(units.person[chosen], return_inverse=True)
-    where = np.full(len(units.person), -1)
-    where[chosen] = place
-    scores, residuals = {}, {}
-    for name, rule in values.items():
-        ratio, residual = residuals[name] = _residuals(rule, logged, units, moves, unit)
-        own = np.bincount(where[unit], (ratio * residual).sum(axis=0), len(people))
-        own += np.bincount(place, (units.weight * rule.earned())[chosen], len(people))
-        scores[name] = own
-    ratio, residual = residuals["model"]
-    costs, model = units.log.labels.costs, values["model"]
-    spending = (model.visits[..., None] * model.choices * costs)[:, chosen]
-    spending = spending.sum(axis=0) * units.weight[chosen, None, None]
-    rare = units.propensity[chosen] < RAREST
-    acted, total = moves.action > 0, ratio.sum(axis=0)
-    return Scores(
-        scores,
-        np.bincount(place, units.weight[chosen], len(people)),
-        [],
-        len(np.unique(moves.person[acted])),
-        float(spending.sum()),
-        float(spending[rare].sum()),
-        total[acted],
-        ((ratio * residual).sum(axis=0) / np.maximum(total, 1e-12))[acted],
-    )
-
-
-def _residuals(
-    rule: RuleValue, logged: RuleValue, units: Units, moves: Transitions, unit: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """(round, transition): how many times likelier a rule makes a transition's state and action
-    than the log did, and what came beyond the prediction."""
-    at, rewards = (unit, moves.state), units.log.labels.rewards
-    propensity = np.maximum(units.propensity, RAREST)
-    likelier = rule.visits / np.maximum(logged.visits, 1e-9)
-    likelier = np.clip(likelier, 0, MOST_LIKELIER)[:, *at]
-    ratio = likelier * rule.choices[:, *at, moves.action] / propensity[*at, moves.action]
-    came = rewards[moves.following] + rule.value[1:][:, unit, moves.following]
-    return ratio, came - rule.action_value[:, *at, moves.action]
-
-
-def _join(parts: list[Scores]) -> Scores:
-    """All parts of an order."""
-    together = lambda name: np.concatenate([getattr(part, name) for part in parts])  # noqa: E731
-    return Scores(
-        {name: np.concatenate([part.scores[name] for part in parts]) for name in parts[0].scores},
-        together("weight"),
-        [value for part in parts for value in part.values],
-        sum(part.acted for part in parts),
-        sum(part.spent for part in parts),
-        sum(part.unseen for part in parts),
-        together("ratio"),
-        together("residual"),
-    )
-
-
-def _average(found: list[Scores], people: int, rounds: int, budget: float) -> Comparison:
+def _average(
+    found: list[Scores],
+    doubt: Mapping[str, float],
+    acts: float,
+    people: int,
+    rounds: int,
+    budget: float,
+) -> Comparison:
     """The gains over all orders."""
-    share = len(found[0].weight) / people
+    measured = len(found[0].weight)
     gains = {
-        name: _interval([one.scores["model"] - one.scores[name] for one in found], found, share)
+        name: _interval(found, name, measured / people, doubt[name], acts)
         for name in ("before", "random", "none")
     }
-    earned = {
-        name: float(np.mean([one.scores[name].sum() / one.weight.sum() for one in found]))
-        for name in found[0].scores
-    }
+    model = float(np.mean([one.scores["model"].sum() / one.weight.sum() for one in found]))
+    earned = {"model": model, **{name: model - gain.estimate for name, gain in gains.items()}}
     spent, unseen = (sum(getattr(one, name) for one in found) for name in ("spent", "unseen"))
+    first, gain = found[0], gains["before"].estimate
+    odds = hidden_cause_odds(first.ratio, first.residual, first.weight.sum(), gain)
     return Comparison(
-        rounds,
-        budget,
-        len(found[0].weight),
-        gains,
-        earned,
-        unseen / spent if spent else 0.0,
-        _hidden_cause_odds(found[0], gains["before"].estimate),
+        rounds, budget, measured, gains, earned, unseen / spent if spent else 0.0, odds
     )
 
 
-def _interval(differences: list[np.ndarray], found: list[Scores], share: float) -> Gain:
-    """The mean over orders, each of which measures a `share` of all people, and its interval."""
+def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: float) -> Gain:
+    """The gain over a rule, and its interval, where each order measures a `share` of all people,
+    the fit predicts the gain with the standard error `doubt` and says that acting matters with the
+    probability `acts`."""
+    predicted = np.mean(
+        [(one.predicted["model"] - one.predicted[over]).sum() / one.weight.sum() for one in found]
+    )
+    corrected, variance = _corrected(found, over, share)
+    choosing = float(np.var([value for one in found for value in one.values]))
+    error, doubt = np.sqrt(variance + choosing), np.sqrt(doubt**2 + choosing)
+    correction = corrected - predicted
+    # Half of a correction that is small beside its error, all of one that is large.
+    kept = 1 - acts * error**2 / max(2 * error**2 + correction**2, 1e-12)
+    estimate, stderr = float(predicted + kept * correction), kept * error + (1 - kept) * doubt
+    # Kish's effective number of people: a few of those acted on carry most of the weight.
+    effective = [one.acted.sum() ** 2 / max((one.acted**2).sum(), 1e-12) for one in found]
+    degrees = max(float(np.mean(effective)) - 1, 1)
+    reach = float(student.ppf((1 + LEVEL) / 2, degrees) * stderr)
+    return Gain(estimate, estimate - reach, estimate + reach, float(stderr))
+
+
+def _corrected(found: list[Scores], over: str, share: float) -> tuple[float, float]:
+    """The mean gain over orders with the whole correction, and its variance."""
     means, variances = [], []
-    for scores, weight in zip(differences, (one.weight for one in found), strict=True):
-        mean = scores.sum() / weight.sum()
-        apart, n = scores - mean * weight, len(scores)
+    for one in found:
+        scores, weight = one.scores["model"] - one.scores[over], one.weight
+        mean, n = scores.sum() / weight.sum(), len(scores)
+        apart = scores - mean * weight
         means.append(mean)
         variances.append((apart**2).sum() * n / max(n - 1, 1) / weight.sum() ** 2)
     people, between = float(np.mean(variances)), 1 - share
-    # An order measures a random share of all people: of the variance of its estimate, as much comes
-    # from who was drawn as in any sample without replacement, and more where orders learn different
-    # rules. What is seen between few orders is noisy: the mean of both.
+    # Of the variance of an order's estimate, as much comes from who was drawn as in any sample
+    # without replacement, and more where orders learn different rules: what is seen between them.
     if len(means) > 1 and people > 0:
-        between = min((between + float(np.var(means, ddof=1)) / people) / 2, MOST_BETWEEN)
-    variance = people * (1 - between * (1 - 1 / len(means)))
-    variance += float(np.var([value for one in found for value in one.values]))
-    stderr, estimate = float(np.sqrt(variance)), float(np.mean(means))
-    degrees = max(int(np.mean([one.acted for one in found])) - 1, 1)
-    reach = float(student.ppf((1 + LEVEL) / 2, degrees)) * stderr
-    return Gain(estimate, estimate - reach, estimate + reach, stderr)
-
-
-def _hidden_cause_odds(scores: Scores, gain: float) -> float | None:
-    """By how many times a hidden cause must change the odds of being acted on to undo a gain: the
-    least Γ of Tan's sensitivity model (2006) at which weights that may be Γ times larger or
-    smaller, put on the worst, remove it."""
-    whole = scores.weight.sum()
-    if gain <= 0 or not scores.ratio.sum():
-        return None
-    order = np.argsort(scores.residual)
-    ratio, residual = scores.ratio[order], scores.residual[order]
-    mean = ratio @ residual / ratio.sum()
-
-    def lost(gamma: float) -> float:
-        # The worst weights are large up to some place in the order and small beyond it.
-        large, small = np.cumsum(ratio) * gamma, (ratio.sum() - np.cumsum(ratio)) / gamma
-        up, down = np.cumsum(ratio * residual) * gamma, np.cumsum((ratio * residual)[::-1])[::-1]
-        down = np.append(down[1:], 0.0) / gamma
-        return (mean - ((up + down) / (large + small)).min()) * ratio.sum() / whole
-
-    low, high = 1.0, 100.0
-    if lost(high) < gain:
-        return high
-    for _ in range(30):
-        middle = np.sqrt(low * high)
-        low, high = (low, middle) if lost(middle) > gain else (middle, high)
-    return float(high)
+        seen, orders = float(np.var(means, ddof=1)) / people, len(means) - 1
+        between = (PRIOR_ORDERS * between + orders * seen) / (PRIOR_ORDERS + orders)
+        between = min(between, MOST_BETWEEN)
+    return float(np.mean(means)), people * (1 - between * (1 - 1 / len(means)))

@@ -34,8 +34,8 @@ PRICES = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 11)])
 FINER = 8
 """Prices that are interpolated between two of them."""
 
-MOST_LOG_ODDS = 12.0
-"""By which the odds of acting are raised or lowered at most."""
+LITTLE_LOG_ODDS, MOST_LOG_ODDS = 0.5, 12.0
+"""By which the odds of acting are raised or lowered: tried first, and at most."""
 
 AT_ONCE = 1 << 15
 """Tables that are computed together."""
@@ -150,12 +150,10 @@ class RandomRule:
             spent = np.einsum("ps,psa,a->p", visits, raised(by), population.costs)
             return float(population.mean(spent)) - population.budget
 
-        if overspent(MOST_LOG_ODDS) <= 0:
-            return raised(MOST_LOG_ODDS)
-        if overspent(-MOST_LOG_ODDS) >= 0:
-            return raised(-MOST_LOG_ODDS)
-        bracket = (-MOST_LOG_ODDS, MOST_LOG_ODDS)
-        return raised(root_scalar(overspent, bracket=bracket, xtol=1e-6).root)
+        for most in (LITTLE_LOG_ODDS, MOST_LOG_ODDS):
+            if overspent(-most) < 0 < overspent(most):
+                return raised(root_scalar(overspent, bracket=(-most, most), xtol=1e-6).root)
+        return raised(MOST_LOG_ODDS if overspent(MOST_LOG_ODDS) <= 0 else -MOST_LOG_ODDS)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ from prefermab.programme.logs.gain import Comparison, Gain, estimate_gain
 from prefermab.programme.logs.reading import Log, Transitions
 from prefermab.programme.logs.warnings import FEW, LogWarning, log_warnings
 from prefermab.programme.tables import format_people
+from prefermab.recipes import Exact
 
 Verdict = Literal["shown", "not shown", "cannot tell"]
 
@@ -23,7 +24,7 @@ UNSEEN = 0.2
 """Share of the model's spending where the log almost never acted above which no gain is
 measured."""
 
-MOST_ROUNDS = 12
+MOST_ROUNDS = Exact().horizon
 """Rounds that a gain is counted over at most, unless given: the horizon of the recipe."""
 
 
