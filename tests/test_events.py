@@ -426,6 +426,10 @@ def test_a_proposed_map_works_and_says_what_it_rests_on():
     assert pm.tables.from_events(many, tomllib.loads(numbers)).counts.used == 300
     flags = many.with_columns(sent=pl.Series(["yes", "no"] * 150)).drop("visit_type")
     assert tomllib.loads(propose_map(flags, "visits.csv"))["action"]["labels"] == {"sent": "sent"}
+    few = many.head(3).select("patient_id", "visit_date", "weight")
+    few = pl.concat([few, few])
+    assert tomllib.loads(propose_map(few, "few.csv"))["state"]["value"] == "weight"
+    assert 'value = "..."' in propose_map(few.drop("weight"), "few.csv")
     with pytest.raises(pm.InputError, match="a column of dates was not found"):
         propose_map(many.drop("visit_date"), "visits.csv")
 

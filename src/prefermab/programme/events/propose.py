@@ -59,7 +59,7 @@ def propose_map(frame: pl.DataFrame, where: str) -> str:
     if action is not None and action.score <= WEAK:
         action = None
     rest = [values for values in rest if action is None or values.name != action.name]
-    state = _best([_state(values) for values in rest], where, "a column for the state")
+    states = [guess for values in rest if (guess := _state(values)).score > 0]
     length, gap = _round(frame, who.name, when.name, where)
     lines = [
         visible(f"# A first map for {where}: check every line."),
@@ -76,7 +76,12 @@ def propose_map(frame: pl.DataFrame, where: str) -> str:
         "# once = [...]    # columns: events in which these are equal count once",
     ]
     lines += _action_lines(frame, action)
-    lines += _state_lines(frame[state.name], state)
+    lines += ["", "[state]"]
+    if states:
+        state = _best(states, where, "a column for the state")
+        lines += _state_lines(frame[state.name], state)
+    else:
+        lines += ["# no column for the state was found: name it here", 'value = "..."']
     return "\n".join(lines) + "\n"
 
 
@@ -136,9 +141,15 @@ def _labels(values: pl.Series, pattern: re.Pattern[str]) -> Guess:
 
 def _state(values: pl.Series) -> Guess:
     labels = _labels(values, STATE)
-    if values.dtype.is_numeric() and values.drop_nulls().n_unique() > MOST_LABELS:
+    if _is_measured(values):
         return Guess(values.name, _named(values.name, STATE) + 0.1, "numbers")
     return labels
+
+
+def _is_measured(values: pl.Series) -> bool:
+    """Whether its numbers are measurements rather than codes."""
+    many = values.drop_nulls().n_unique() > MOST_LABELS
+    return values.dtype.is_float() or (values.dtype.is_numeric() and many)
 
 
 def _round(frame: pl.DataFrame, who: str, when: str, where: str) -> tuple[str, str]:
@@ -181,9 +192,9 @@ def _action_lines(frame: pl.DataFrame, action: Guess | None) -> list[str]:
 
 
 def _state_lines(values: pl.Series, state: Guess) -> list[str]:
-    lines = ["", "[state]", f"# value: {state.why}", f"value = {_quoted(values.name)}"]
+    lines = [visible(f"# value: {state.why}"), f"value = {_quoted(values.name)}"]
     known = as_labels(values).drop_nulls().value_counts(sort=True)
-    if values.dtype.is_numeric() and known.height > MOST_LABELS:
+    if _is_measured(values):
         middle = values.drop_nulls().median()
         return [
             *lines,
