@@ -169,6 +169,18 @@ def test_a_table_that_is_a_trap_is_refused(kind):
     one_sentence(error)
 
 
+def test_a_quotation_mark_that_is_never_closed_is_found(tmp_path):
+    (tmp_path / "a.csv").write_text('id,state\n1,"0\n' + "2,1\n" * 50_000)
+    with pytest.raises(pm.InputError, match="row 2 holds a text without an end"):
+        read_table(tmp_path / "a.csv")
+
+
+def test_a_header_of_many_columns_is_read_whole(tmp_path):
+    names = [f"{number}" + "_" * 300 for number in range(5000)]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    assert read_table(tmp_path / "a.csv").width == 5000
+
+
 def test_a_cell_that_swallowed_the_file_is_found(tmp_path, monkeypatch):
     monkeypatch.setattr(cleaning, "LONGEST", 1000)
     (tmp_path / "a.csv").write_text('id,state\n1,"0\n' + "2,1\n" * 1000 + '"')
@@ -182,6 +194,7 @@ def test_a_cell_that_swallowed_the_file_is_found(tmp_path, monkeypatch):
         ("a.csv", lambda path: path.symlink_to("/dev/zero"), "a device or a pipe"),
         ("a.csv", os.mkfifo, "a device or a pipe"),
         ("a.parquet", lambda path: path.symlink_to("/dev/zero"), "a device or a pipe"),
+        ("a.parquet", pl.DataFrame({"id": [1], "id ": [2]}).write_parquet, "the same name, 'id'"),
         ("a.csv", lambda path: path.symlink_to(path), "cannot be read|no such file"),
         ("a.csv", lambda path: path.write_bytes(b"PAR1" * 9), "Parquet file"),
         ("a.csv", lambda path: path.write_bytes(b"\xd0\xcf\x11\xe0" * 9), "old Excel file"),
@@ -189,6 +202,7 @@ def test_a_cell_that_swallowed_the_file_is_found(tmp_path, monkeypatch):
         ("a.csv", lambda path: path.write_bytes(b"\n\n\n"), "the file is empty"),
         ("a.csv", lambda path: path.write_text("id,state,id\n1,2,3\n"), "same name, 'id'"),
         ("a.csv", lambda path: path.write_text("id,state\n1\n"), "row 2 has 1 field"),
+        ("a.csv", lambda path: path.write_text("x," * 60_000 + "\n"), "it has 60,001 columns"),
         ("a.csv", lambda path: path.write_text("a,b;c\n1,2;3\n"), "comma or semicolon"),
         ("a.xlsx", lambda path: path.write_text("<html><table>"), "not an Excel workbook"),
         ("a.db", lambda path: path.write_bytes(b"SQLite format 3\0" * 9), "cannot be read"),

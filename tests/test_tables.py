@@ -10,6 +10,7 @@ import zipfile
 
 import polars as pl
 import pytest
+import xlsxwriter
 
 import prefermab as pm
 from prefermab.errors import InputWarning
@@ -106,6 +107,24 @@ def test_sheets_are_found_by_name(tmp_path):
         read_table(tmp_path / "two.xlsx")
     with pytest.raises(pm.InputError, match="no sheet 'July'; found May, June"):
         read_table(f"{tmp_path}/two.xlsx#July")
+
+
+def test_the_only_sheet_with_cells_is_taken_and_a_title_above_the_header_is_refused(tmp_path):
+    with xlsxwriter.Workbook(tmp_path / "a.xlsx") as book:
+        book.add_worksheet("Empty")
+        sheet = book.add_worksheet("People")
+        sheet.write_row(0, 0, ["id", "state"])
+        sheet.write_row(1, 0, [7, "good"])
+    assert read_table(tmp_path / "a.xlsx").rows() == [(7, "good")]
+    with xlsxwriter.Workbook(tmp_path / "b.xlsx") as book:
+        sheet = book.add_worksheet("People")
+        sheet.write(0, 0, "People of the north")
+        sheet.write_row(2, 0, ["id", "state", "age"])
+        sheet.write_row(3, 0, [7, "good", 31])
+    with pytest.raises(pm.InputError, match="column 2 has no name in the first row"):
+        read_table(tmp_path / "b.xlsx")
+    with pytest.raises(pm.InputError, match="the sheet is empty"):
+        read_table(f"{tmp_path}/a.xlsx#Empty")
 
 
 def test_cells_of_a_workbook_keep_their_types(tmp_path):

@@ -17,7 +17,7 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.files import check_file, write_atomically
 from prefermab.programme.sources.address import Address, parse_address
-from prefermab.programme.sources.cleaning import check_cells, clean
+from prefermab.programme.sources.cleaning import check_cells, check_names, clean
 from prefermab.programme.sources.databases import read_database
 from prefermab.programme.sources.text import UNKNOWN, read_text
 from prefermab.programme.sources.workbook import read_workbook, write_sheets
@@ -90,7 +90,9 @@ def read_table(
 
 
 def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    frame = clean(pl.read_parquet(address.path, glob=False))
+    frame = pl.read_parquet(address.path, glob=False)
+    check_names(frame.columns, address.shown)
+    frame = clean(frame)
     return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
 
 

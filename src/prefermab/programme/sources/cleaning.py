@@ -2,13 +2,19 @@
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import polars as pl
 
 from prefermab.errors import InputError, brief
 
-LONGEST = 1 << 20
+LONGEST = 1 << 17
 """Characters of the longest cell: more come from a quote that was never closed."""
+
+TEXTS = pl.selectors.string()
+
+MOST_COLUMNS = 50_000
+"""Columns of the widest table; Excel has 16,384."""
 
 PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 DIGITS = r"^[+-]?[0-9]+$"
@@ -28,21 +34,28 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     """
     blanks = "\ufeff \t\r\n\xa0"
     names = {name: unicodedata.normalize("NFC", name).strip(blanks) for name in frame.columns}
-    renamed = frame.rename(names)
-    texts = [name for name, kind in renamed.schema.items() if kind == pl.String]
-    return renamed.with_columns(_clean_text(renamed[name]) for name in texts)
+    # One query for all columns: a table may have very many.
+    frame = frame.rename(names).with_columns(TEXTS.str.strip_chars())
+    size = frame.select(TEXTS.str.len_bytes().sum())
+    letters = frame.select(TEXTS.str.len_chars().sum())
+    accents = [name for name in size.columns if size[name][0] != letters[name][0]]
+    frame = frame.with_columns(pl.col(name).str.normalize("NFC") for name in accents)
+    blank = [pl.col(name) for name in columns_where(frame, TEXTS == "")]
+    return frame.with_columns(pl.when(text != "").then(text) for text in blank)
 
 
-def _clean_text(text: pl.Series) -> pl.Series:
-    stripped = text.str.strip_chars()
-    if stripped.str.len_bytes().sum() != stripped.str.len_chars().sum():
-        stripped = stripped.str.normalize("NFC")
-    empty = stripped == ""
-    return stripped.set(empty, None) if empty.any() else stripped
+def columns_where(frame: pl.DataFrame, condition: pl.Expr, *, all: bool = False) -> list[str]:
+    """The columns in which a condition on their cells holds for any cell, or for all known ones."""
+    found = frame.select(condition.all() if all else condition.any())
+    return [name for name in found.columns if found[name][0]]
 
 
 def check_names(names: Sequence[str], where: str) -> None:
     """Raises if two columns have the same name."""
+    if len(names) > MOST_COLUMNS:
+        raise InputError(
+            f"{where}: it has {len(names):,} columns, and at most {MOST_COLUMNS:,} are read."
+        )
     known: dict[str, int] = {}
     for place, name in enumerate(names, 1):
         key = unicodedata.normalize("NFC", name).strip()
@@ -56,16 +69,12 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 def check_cells(frame: pl.DataFrame, where: str, first_row: int) -> None:
     """Raises if a cell is absurdly long."""
-    for values in frame:
-        if values.dtype != pl.String:
-            continue
-        long = (values.str.len_bytes() > LONGEST).fill_null(False)
-        if long.any():
-            row = int(long.arg_max() or 0)
-            raise InputError(
-                f"{where}: row {row + first_row} of the column '{brief(values.name)}' holds a text "
-                f"of {len(values[row]):,} characters; a quotation mark may be missing."
-            )
+    for name in columns_where(frame, TEXTS.str.len_bytes() > LONGEST):
+        row = int((frame[name].str.len_bytes() > LONGEST).arg_max() or 0)
+        raise InputError(
+            f"{where}: row {row + first_row} of the column '{brief(name)}' holds a text of "
+            f"{len(frame[name][row]):,} characters; a quotation mark may be missing."
+        )
 
 
 def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
@@ -73,23 +82,14 @@ def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
 
     Codes with leading zeros, and numbers too long to be exact, stay texts.
     """
-    numbers = []
-    for values in frame:
-        if values.dtype != pl.String or values.null_count() == len(values):
-            continue
-        if values.head(100).str.contains(PLAIN).any():
-            numbers += _as_numbers(values)
-        elif values.is_in(["true", "false"]).all():
-            numbers.append((values == "true").alias(values.name))
-    return frame.with_columns(numbers)
-
-
-def _as_numbers(values: pl.Series) -> list[pl.Series]:
-    """The column as numbers, if every cell is one."""
-    if not values.str.contains(PLAIN).all() or values.str.contains(ZEROS).any():
-        return []
-    digits = values.str.contains(DIGITS)
-    if digits.all():
-        long = (values.str.len_bytes() > LONGEST_WHOLE).any()
-        return [] if long else [values.cast(pl.Int64)]
-    return [values.cast(pl.Float64)]
+    known = columns_where(frame, TEXTS.is_not_null())
+    texts = frame.select(known)
+    flags = set(columns_where(texts, TEXTS.is_in(["true", "false"]), all=True))
+    numbers = columns_where(texts, TEXTS.str.contains(PLAIN), all=True)
+    texts = texts.select(numbers)
+    codes = {*columns_where(texts, TEXTS.str.contains(ZEROS))}
+    whole = {*columns_where(texts, TEXTS.str.contains(DIGITS), all=True)}
+    codes |= whole & {*columns_where(texts, TEXTS.str.len_bytes() > LONGEST_WHOLE)}
+    numbers = [name for name in numbers if name not in codes]
+    kinds: dict[Any, Any] = {name: pl.Int64 if name in whole else pl.Float64 for name in numbers}
+    return frame.cast(kinds).with_columns((pl.col(name) == "true").alias(name) for name in flags)

@@ -10,7 +10,7 @@ import polars as pl
 from prefermab.errors import InputError, brief, list_names
 from prefermab.files import check_file
 from prefermab.programme.sources.address import Address
-from prefermab.programme.sources.cleaning import clean, plain_numbers
+from prefermab.programme.sources.cleaning import check_names, clean, plain_numbers
 
 TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
@@ -29,6 +29,7 @@ def read_database(address: Address, *, as_text: bool = False) -> pl.DataFrame:
         if address.kind == "sqlite":
             quoted = '"' + table.replace('"', '""') + '"'
         frame = pl.read_database(f"SELECT * FROM {quoted}", connection, infer_schema_length=None)
+    check_names(frame.columns, address.shown)
     frame = clean(frame)
     if as_text:
         return frame.with_columns(pl.selectors.numeric().cast(pl.String))

@@ -5,13 +5,20 @@ import gzip
 import io
 import re
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 
 from prefermab.errors import InputError, brief
 from prefermab.programme.sources.address import SEPARATORS, Address
-from prefermab.programme.sources.cleaning import check_names, clean, plain_numbers
+from prefermab.programme.sources.cleaning import (
+    TEXTS,
+    check_names,
+    clean,
+    columns_where,
+    plain_numbers,
+)
 from prefermab.programme.sources.encodings import decode
 from prefermab.programme.values import is_number_text, number_meaning, parse_numbers
 
@@ -79,10 +86,15 @@ def find_separator(text: str, where: str) -> str:
 def infer_numbers(frame: pl.DataFrame, address: Address) -> pl.DataFrame:
     """Columns of numbers as such, in a file whose decimals may be written with a comma."""
     decimal, numbers = address.decimal, []
-    texts = [column for column in frame if column.dtype == pl.String and is_number_text(column)]
-    found = {column.name: number_meaning(column) for column in texts}
-    if decimal is None and "comma" in found.values():
+    commas = columns_where(frame, TEXTS.str.contains(",", literal=True))
+    texts = [frame[name] for name in commas if is_number_text(frame[name])]
+    if decimal is None and any(number_meaning(column) == "comma" for column in texts):
         decimal = ","
+    if decimal is None:
+        return plain_numbers(frame)
+    dots = columns_where(frame, TEXTS.str.contains(".", literal=True))
+    texts += [frame[n] for n in dots if n not in commas and is_number_text(frame[n])]
+    found = {column.name: number_meaning(column) for column in texts}
     for column in texts:
         meaning = found[column.name]
         if decimal == "," and meaning == "dot or thousands" and not address.decimal:
@@ -93,7 +105,7 @@ def infer_numbers(frame: pl.DataFrame, address: Address) -> pl.DataFrame:
                 "decimals after the file: #decimal=, or #decimal=."
             )
         by_comma = decimal == "," and meaning == "dot or thousands"
-        if decimal is not None and (by_comma or meaning in ("comma", "comma or thousands")):
+        if by_comma or meaning in ("comma", "comma or thousands"):
             numbers.append(parse_numbers(column, address.shown, decimal=decimal))
     return plain_numbers(frame.with_columns(numbers))
 
@@ -130,17 +142,41 @@ def _lines(text: str) -> str:
 
 def _check_rows(text: str, separator: str, where: str) -> None:
     """Raises unless every row has as many fields as the header, whose names differ."""
-    header = next(csv.reader(io.StringIO(text[:1_000_000]), delimiter=separator), [])
+    rows = _rows(text, separator, where)
+    header = next(rows)
     check_names(header, where)
     first = text.partition("\n")[0]
     lines = text.count("\n") + (not text.endswith("\n"))
     # Counting separators is fast and enough where nothing is quoted; else rows are parsed.
     if '"' not in text and text.count(separator) == lines * first.count(separator):
         return
-    for number, fields in enumerate(csv.reader(io.StringIO(text), delimiter=separator), 1):
+    for number, fields in enumerate(rows, 2):
         if fields and len(fields) != len(header):
             few = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
             raise InputError(
                 f"{where}: row {number} has {few}, but the header has {len(header)}; expected as "
                 "many, with quotes around a text that holds the separator."
             )
+
+
+def _rows(text: str, separator: str, where: str) -> Iterator[list[str]]:
+    """The fields of each row."""
+    reader = csv.reader(_each_line(text), delimiter=separator)
+    number = 1
+    try:
+        for fields in reader:
+            yield fields
+            number += 1
+    except csv.Error:
+        raise InputError(
+            f"{where}: row {number} holds a text without an end; a quotation mark may be missing."
+        ) from None
+
+
+def _each_line(text: str) -> Iterator[str]:
+    """Line by line, without a copy of the whole text."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        yield text[start:end]
+        start = end

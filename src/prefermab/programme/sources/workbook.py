@@ -1,15 +1,19 @@
 """Tables in Excel workbooks."""
 
+import logging
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from prefermab.errors import InputError, brief, list_names
 from prefermab.programme.sources.address import Address
 from prefermab.programme.sources.cleaning import check_names, clean, plain_numbers
+
+if TYPE_CHECKING:
+    from fastexcel import ExcelReader
 
 BOOK_OPTIONS = {
     "strings_to_formulas": False,
@@ -19,6 +23,9 @@ BOOK_OPTIONS = {
 }
 """A text such as =1+1 stays a text."""
 
+UNNAMED = "__UNNAMED__"
+"""What fastexcel calls a column without a name, before its number."""
+
 LARGEST_UNPACKED = 1 << 30
 """Bytes that the parts of a workbook may unpack to."""
 
@@ -27,10 +34,12 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads the only sheet of a workbook, or the named one."""
     import fastexcel
 
+    # It logs that an empty column has no type, which is no news to anybody.
+    logging.getLogger("fastexcel").setLevel(logging.ERROR)
     _check_archive(address)
     try:
         book = fastexcel.read_excel(str(address.path))
-        sheet = _choose_sheet(book.sheet_names, address)
+        sheet = _choose_sheet(book, address)
         top = book.load_sheet(sheet, header_row=None, n_rows=1).to_polars()
         names = [str(cell or "") for cell in top.row(0)] if top.height else []
         check_names(names, f"{address.place}#{sheet}")
@@ -45,7 +54,7 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
         raise InputError(
             f"{address.place}#{sheet}: the sheet is empty; expected a header and rows."
         )
-    frame = clean(_without_empty_end(frame))
+    frame = clean(_without_empty_end(_named_columns(frame, f"{address.place}#{sheet}")))
     return frame if as_text else plain_numbers(_whole_numbers(frame))
 
 
@@ -69,8 +78,12 @@ def _check_archive(address: Address) -> None:
         )
 
 
-def _choose_sheet(sheets: list[str], address: Address) -> str:
+def _choose_sheet(book: "ExcelReader", address: Address) -> str:
+    sheets = book.sheet_names
     if address.part is None:
+        filled = [name for name in sheets if book.load_sheet(name, n_rows=1).width]
+        if len(filled) == 1:
+            return filled[0]
         if len(sheets) == 1:
             return sheets[0]
         raise InputError(
@@ -85,6 +98,19 @@ def _choose_sheet(sheets: list[str], address: Address) -> str:
     raise InputError(
         f"{address.place}: there is no sheet '{address.part}'; found {list_names(sheets)}."
     )
+
+
+def _named_columns(frame: pl.DataFrame, where: str) -> pl.DataFrame:
+    """Without empty columns that have no name; a title above the header leaves most without one."""
+    nameless = [name for name in frame.columns if name.startswith(UNNAMED)]
+    empty = [name for name in nameless if frame[name].null_count() == frame.height]
+    if 2 * (len(nameless) - len(empty)) > frame.width - len(empty):
+        place = frame.columns.index(next(name for name in nameless if name not in empty)) + 1
+        raise InputError(
+            f"{where}: column {place} has no name in the first row; delete what stands above the "
+            "header."
+        )
+    return frame.drop(empty)
 
 
 def _without_empty_end(frame: pl.DataFrame) -> pl.DataFrame:
