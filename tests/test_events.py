@@ -278,6 +278,27 @@ def test_numbers_that_may_be_days_of_excel_are_asked_about():
     assert made.log["time"].to_list() == weeks(5, 12)
 
 
+@pytest.mark.parametrize(
+    ("day", "change", "message"),
+    [
+        ([1.5, 2.0], {"round": 1}, "must hold whole numbers, but row 1 does not"),
+        ([True, False], {}, "must hold dates, not Boolean"),
+        (["a", "b"], {"form": "excel"}, "must hold numbers, but row 1 holds 'a'"),
+        ([1.0, 2.0], {"round": 1, "first": datetime.date(2026, 1, 5)}, "first must be a whole"),
+    ],
+)
+def test_times_that_are_none_are_named(day, change, message):
+    events = pl.DataFrame({"mother": [1, 1], "day": day, "kind": "call", "seconds": 5})
+    with pytest.raises(pm.InputError, match=message):
+        pm.tables.from_events(events, MAP | change)
+
+
+def test_numbers_of_eight_digits_and_days_of_a_frame_are_dates():
+    for day in ([20260105, 20260112], weeks(5, 12)):
+        events = pl.DataFrame({"mother": [1, 1], "day": day, "kind": "call", "seconds": 5})
+        assert pm.tables.from_events(events, MAP).log["time"].to_list() == weeks(5, 12)
+
+
 def test_a_date_far_from_all_others_does_not_fill_the_memory():
     far = CALLS.drop_nulls().with_columns(day=pl.Series(["0001-01-01", *["9999-12-31"] * 2]))
     with pytest.raises(pm.InputError, match="a date that is far from all others"):

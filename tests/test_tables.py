@@ -16,7 +16,7 @@ import prefermab as pm
 from prefermab.errors import InputWarning
 from prefermab.programme.columns import as_numbers
 from prefermab.programme.planning.printed import write_list
-from prefermab.programme.sources import text, workbook
+from prefermab.programme.sources import encodings, text, workbook
 from prefermab.programme.sources.encodings import guess_page
 from prefermab.programme.tables import read_table, write_table
 
@@ -163,6 +163,46 @@ def test_databases_that_cannot_be_read(tmp_path):
     with pytest.raises(pm.InputError, match=r"postgresql://me:\*\*\*@.*: no connection") as error:
         read_table("postgresql://me:secret@127.0.0.1:1/none#visits")
     assert "secret" not in str(error.value)
+
+
+def test_several_tables_of_a_database_are_named(tmp_path):
+    with sqlite3.connect(tmp_path / "a.db") as made:
+        made.execute("CREATE TABLE people (id INTEGER, weight REAL)")
+        made.execute("CREATE VIEW heavy AS SELECT * FROM people")
+    made.close()
+    with pytest.raises(
+        pm.InputError, match=r"it has the tables heavy, people; say which .* #heavy"
+    ):
+        read_table(tmp_path / "a.db")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("a.csv#May#June", "after a # stands a sheet or table"),
+        ("a.csv#separator=two", "separator must be comma, semicolon, tab, bar"),
+        ("a.csv#decimal=x", "decimal must be , or ."),
+        ("a.csv#encoding=klingon", "there is no encoding 'klingon'"),
+        ("a.csv#encoding=ascii", "the text is not in ascii: byte 3"),
+    ],
+)
+def test_what_stands_behind_a_name_is_checked(address, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("id,é\n1,2\n")
+    with pytest.raises(pm.InputError, match=message):
+        read_table(address)
+
+
+def test_a_separator_that_was_named_is_taken(tmp_path):
+    (tmp_path / "a.csv").write_text("id,x\n1,2\n")
+    assert read_table(f"{tmp_path}/a.csv#separator=bar").columns == ["id,x"]
+
+
+def test_a_text_in_no_known_encoding_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(encodings, "guess_page", lambda _: None)
+    (tmp_path / "a.csv").write_bytes(b"id\n\xff\x81\n")
+    with pytest.raises(pm.InputError, match="cannot be found out; name it after the file"):
+        read_table(tmp_path / "a.csv")
 
 
 def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):

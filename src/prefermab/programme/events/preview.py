@@ -18,14 +18,15 @@ def preview_lines(made: EventLog, nothing: str) -> list[str]:
     Returns:
         A line for each person; ? is an unknown state.
 
-    >>> import datetime
     >>> import polars as pl
-    >>> from prefermab.programme.events.convert import EventLog
+    >>> import prefermab as pm
     >>> from prefermab.programme.events.preview import preview_lines
-    >>> log = pl.DataFrame({"id": ["7", "7"], "time": [1, 2], "state": ["good", None],
-    ...     "action": ["call", "none"]})
-    >>> preview_lines(EventLog(log, None), "none")
-    ['7  from 1: good + call → ?']
+    >>> calls = pl.DataFrame({"who": [7, 7], "week": [1, 3], "heard": ["well", "badly"]})
+    >>> made = pm.tables.from_events(calls, {"who": "who", "when": "week", "round": 1,
+    ...     "action": {"nothing": "none", "labels": {"call": "week = 1"}},
+    ...     "state": {"value": "heard"}})
+    >>> preview_lines(made, "none")
+    ['7  from 1: well + call → ? → badly']
     """
     log = made.log
     ids = log["id"].unique(maintain_order=True)
