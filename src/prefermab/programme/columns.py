@@ -87,15 +87,27 @@ def as_numbers(values: pl.Series, where: str) -> pl.Series:
             f"{where}: the column '{values.name}' must hold numbers, but {row_in(where, row)} "
             f"holds '{brief(values[row])}'."
         )
-    cast = cast.fill_nan(None)
-    large = (cast.abs() > LARGEST).fill_null(False)
+    infinite = cast.is_infinite().fill_null(False)
+    if infinite.any():
+        row = first_row(infinite)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold finite numbers, but "
+            f"{row_in(where, row)} holds {brief(values[row])}."
+        )
+    return cast.fill_nan(None)
+
+
+def as_measures(values: pl.Series, where: str) -> pl.Series:
+    """Numbers that a model can compute with, null where the value is unknown."""
+    numbers = as_numbers(values, where)
+    large = (numbers.abs() > LARGEST).fill_null(False)
     if large.any():
         row = first_row(large)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold finite numbers of at most "
-            f"{LARGEST:g}, but {row_in(where, row)} holds {brief(values[row])}."
+            f"{where}: the column '{values.name}' must hold numbers of at most {LARGEST:g}, but "
+            f"{row_in(where, row)} holds {brief(values[row])}."
         )
-    return cast
+    return numbers
 
 
 def as_labels(values: pl.Series) -> pl.Series:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_labels, as_numbers, level_feature
+from prefermab.programme.columns import as_labels, as_measures, as_numbers, level_feature
 from prefermab.programme.logs.labels import distinct_labels
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import OPEN_ENDED, is_number_text
@@ -105,7 +105,7 @@ def cast_columns(
     """Feature columns in the order of the rows, as numbers or labels, null where unknown."""
     numeric = {column.name: column.levels is None for column in columns}
     return frame.select(
-        (as_numbers(values, where) if numeric[values.name] else as_labels(values)).gather(order)
+        (as_measures(values, where) if numeric[values.name] else as_labels(values)).gather(order)
         for values in frame.get_columns()
     )
 

@@ -11,6 +11,7 @@ from prefermab.model import Model
 from prefermab.programme.columns import (
     as_flags,
     as_labels,
+    as_measures,
     as_numbers,
     check_ids,
     column,
@@ -100,7 +101,7 @@ def read_features(
             unknown[name] += frame.height
             continue
         if known is None:
-            numbers = as_numbers(frame[name], where)
+            numbers = as_measures(frame[name], where)
             found[:, place[name]] = numbers.to_numpy()
             unknown[name] += numbers.null_count()
             continue
