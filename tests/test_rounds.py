@@ -204,3 +204,34 @@ def test_ids_that_are_numbers_stay_numbers(prefermab):
         "leave calls.db --ids x", 2
     )
     assert "1 person left; 1 take part" in prefermab("leave calls.db --ids 7")
+
+
+def test_a_week_that_does_not_go_as_planned_is_told(begun, prefermab):
+    write("seen.csv", "id,state\n007,motivated\n99,motivated\n98,motivated")
+    told = prefermab("observe calls.db seen.csv", status=2)
+    assert "2 people (99 in row 3, 98 in row 4) are not in the programme" in told
+    told = prefermab("observe calls.db seen.csv --skip-unknown")
+    assert "2 people skipped, not in the programme: 99, 98" in told
+    prefermab("plan calls.db --budget 1 --out list.csv --exclude-ids 13")
+    listed = pl.read_csv("list.csv", schema_overrides={"id": pl.String})
+    called = listed.filter(action="call")["id"].item()
+    write("done.csv", "id,action,why\n13,call,rang_us")
+    told = prefermab("record calls.db done.csv")
+    assert "1 on the list not acted on, 1 acted on who were not on it" in told
+    assert "opted out, excluded or in cooldown, and acted on: 13" in told
+    write("more.csv", f"id,action\n{called},call")
+    assert "(13) would count as not" in prefermab("record calls.db more.csv --correct 1", status=2)
+    told = prefermab("record calls.db more.csv --correct 1 --partial --over-budget")
+    assert "round 1: 2 people acted on" in told
+    assert "on the list not acted on" not in told
+    told = prefermab("plan calls.db --budget 1 --out list.csv")
+    assert "4 people planned for by a state of an earlier round, the oldest of 1 round ago" in told
+    facts = json.loads(prefermab("status calls.db --json"))
+    assert (facts["past"][0]["changed"], facts["past"][0]["corrected"]) == (1, 1)
+    assert (facts["states_from_earlier"], facts["oldest_state"], facts["model_changes"]) == (
+        4,
+        1,
+        [],
+    )
+    prefermab("begin calls.db --model armman-paper --change-model")
+    assert "since round 2 planned by another model" in prefermab("status calls.db")

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg, subcommand
 
 from prefermab.cli.options import Flag, JsonFlag, RequiredAmount, RuleOptions, TableFile, option
+from prefermab.cli.status import (
+    ProgrammeFile,
+    StatusCommand,
+    count_unseen,
+    deviations_text,
+    old_states,
+    open_programme,
+    planned_rounds,
+    print_skipped,
+)
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,9 +25,6 @@ if TYPE_CHECKING:
 
     from prefermab.programme.store import Programme
 
-ProgrammeFile = Annotated[
-    Positional[str], arg(metavar="FILE", help="The programme's file, such as calls.db.")
-]
 RoundNumber = Annotated[
     int | None,
     option("N", "Number of the current round; with it, running the command twice does no harm."),
@@ -90,6 +97,8 @@ class ObserveCommand:
     file: ProgrammeFile
     seen: TableFile
     """Table with id and state; other columns replace what was stored before."""
+    skip_unknown: Flag = False
+    """Leave out people who do not take part, instead of refusing the table."""
 
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
@@ -104,11 +113,12 @@ class ObserveCommand:
                 for given, name in zip(table.columns, names, strict=True)
                 if name in (SINCE_ACTION, SINCE_SEEN)
             ]
-            seen = programme.observe(table.drop(own), where=where)
+            seen = programme.observe(table.drop(own), skip_unknown=self.skip_unknown, where=where)
             for name in own:
                 print(f"the column '{name}' is ignored: the programme counts it by itself")
             roster = programme.roster()
         unseen = count_unseen(roster)
+        print_skipped(table, roster, where)
         print(
             f"{seen:,} states stored; {unseen:,} of {format_people(roster.height)} not observed in "
             "this round"
@@ -140,7 +150,7 @@ class PlanRoundCommand:
         from prefermab.model import Model
         from prefermab.programme.planning.printed import write_list
         from prefermab.programme.store.frames import SINCE_SEEN
-        from prefermab.programme.tables import check_table_path
+        from prefermab.programme.tables import check_table_path, format_people
 
         check_table_path(self.out)
         use_compilation_cache()
@@ -152,12 +162,20 @@ class PlanRoundCommand:
             assert isinstance(programme.model, Model)
             warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)
         write_list(list_order(made.frame), made.facts, self.out)
+        old = old_states(made.inputs)
         if self.json:
-            facts = {"round": made.round, "attempt": made.attempt, **made.facts}
+            facts = {"round": made.round, "attempt": made.attempt, **made.facts, **old}
             print(json.dumps(facts, indent=2))
             return
         print_list(made.frame)
-        print(f"\nround {made.round}: {made.summary}\nwritten to {self.out}")
+        print(f"\nround {made.round}: {made.summary}")
+        if old["states_from_earlier"]:
+            rounds = "1 round" if old["oldest_state"] == 1 else f"{old['oldest_state']} rounds"
+            print(
+                f"{format_people(old['states_from_earlier'])} planned for by a state of an earlier "
+                f"round, the oldest of {rounds} ago"
+            )
+        print(f"written to {self.out}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,10 +185,15 @@ class RecordCommand:
     file: ProgrammeFile
     done: Annotated[Positional[str | None], option("[TABLE]")] = None
     """Table with id and action of all who were acted on. Default: as planned.
-    A column `reached` may say false: the action was tried and reached nobody."""
+    A column `reached` may say false: the action was tried and reached nobody.
+    A column `why` may say why the list was not followed."""
     round: RoundNumber = None
     correct: Annotated[int | None, option("ROUND")] = None
     """A past round that was recorded wrongly: replace its record by the table."""
+    partial: Flag = False
+    """Correct only the people in the table; all others stay as recorded."""
+    yes: Flag = False
+    """Accept a correction in which people who were recorded as acted on have no row."""
     over_budget: Flag = False
     """Accept a record that exceeds the budget."""
 
@@ -190,10 +213,13 @@ class RecordCommand:
                 table,
                 round=self.round if self.correct is None else self.correct,
                 correct=self.correct is not None,
+                partial=self.partial,
+                yes=self.yes,
                 over_budget=self.over_budget,
                 where=where,
             )
             rounds, now = planned_rounds(programme), programme.round
+            deviations, passive = programme.deviations(recorded), programme.model.action_names[0]
         row = rounds.row(by_predicate=pl.col("round") == recorded, named=True)
         not_all = row["reached"] < row["acted_on"]
         reached = f" ({row['reached']:,} of them reached)" if not_all else ""
@@ -202,37 +228,8 @@ class RecordCommand:
             f"{format_number(row['spent'])} spent of {format_number(row['budget'])}; "
             f"current round: {now}"
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class StatusCommand:
-    """Show the current round, participants and past spending."""
-
-    file: ProgrammeFile
-    json: JsonFlag = False
-
-    def run(self) -> None:
-        """Prints where the programme stands."""
-        import polars as pl
-
-        from prefermab.programme.tables import format_people
-
-        with open_programme(self.file) as programme:
-            rounds, now, roster = planned_rounds(programme), programme.round, programme.roster()
-        planned = rounds.filter(pl.col("round") == now).height > 0
-        past = rounds.filter(pl.col("round") < now)
-        unseen = count_unseen(roster)
-        if self.json:
-            facts = {"round": now, "planned": planned, "people": roster.height, "unseen": unseen}
-            print(json.dumps({**facts, "past": past.to_dicts()}, indent=2))
-            return
-        if past.height:
-            print_past(past)
-        print(
-            f"current round: {now}, {'planned' if planned else 'not planned yet'}; "
-            f"{format_people(roster.height)} take part, {unseen:,} of them not observed in this "
-            "round"
-        )
+        if deviations.height:
+            print(deviations_text(deviations, passive))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,49 +274,6 @@ class ProgrammeCommand:
     def run(self) -> None:
         """Runs the command within `programme`."""
         self.action.run()
-
-
-def open_programme(file: str) -> "Programme":
-    """The programme in a file, with its model."""
-    from prefermab.programme.store import Programme
-
-    return Programme.open(file)
-
-
-def planned_rounds(programme: "Programme") -> "pl.DataFrame":
-    """Budget and record of each round that was planned."""
-    import polars as pl
-
-    plans = programme.plans().filter(pl.col("status") != "superseded")
-    return plans.select("round", "budget", "spent", "acted_on", "reached", "closed")
-
-
-def count_unseen(roster: "pl.DataFrame") -> int:
-    """Number of participants without a state in this round."""
-    from prefermab.programme.store.frames import SINCE_SEEN
-
-    return int((roster[SINCE_SEEN] > 0).fill_null(True).sum())
-
-
-def print_past(past: "pl.DataFrame") -> None:
-    """Prints the past rounds, and how many were reached in the last one if not all were."""
-    from rich.console import Console
-
-    from prefermab.cli.terminal import plain_table
-    from prefermab.programme.tables import format_number
-
-    table = plain_table(*(name.replace("_", " ") for name in past.drop("reached").columns))
-    for row in past.iter_rows(named=True):
-        table.add_row(
-            str(row["round"]), format_number(row["budget"]), format_number(row["spent"]),
-            f"{row['acted_on']:,}", row["closed"],
-        )  # fmt: skip
-    Console().print(table)
-    last = past.row(-1, named=True)
-    if last["reached"] != last["acted_on"]:
-        one = last["acted_on"] == 1
-        tried = "1 action was" if one else f"{last['acted_on']:,} actions were"
-        print(f"round {last['round']}: {tried} tried, {last['reached']:,} of them reached somebody")
 
 
 def read_people(programme: "Programme", path: str) -> "pl.DataFrame":

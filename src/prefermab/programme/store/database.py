@@ -17,7 +17,7 @@ from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 APPLICATION = 0x70726D62
 """The application id that marks a SQLite file as a programme."""
 
-VERSION = 2
+VERSION = 3
 """Version of the tables. A file with a lower version is migrated when it is opened; one with a
 higher version was written by a later prefermab."""
 
@@ -71,6 +71,18 @@ CREATE TABLE actions (
     FOREIGN KEY (round, attempt) REFERENCES plans (round, attempt)
 ) WITHOUT ROWID;
 CREATE INDEX actions_of_round ON actions (round);
+"""
+
+DEVIATIONS = """
+CREATE TABLE deviations (
+    round INTEGER NOT NULL,
+    id NOT NULL REFERENCES people (id),
+    planned TEXT NOT NULL,
+    done TEXT NOT NULL,
+    allowed INTEGER NOT NULL CHECK (allowed IN (0, 1)),
+    why TEXT,
+    PRIMARY KEY (round, id)
+) WITHOUT ROWID
 """
 
 
@@ -136,7 +148,7 @@ class Database:
             if known == 0 and version == 0 and tables == 0:
                 if not begin:
                     raise self._no_programme()
-                for statement in TABLES.split(";\n"):
+                for statement in [*TABLES.split(";\n"), DEVIATIONS]:
                     sql.execute(statement)
                 sql.execute(f"PRAGMA application_id = {APPLICATION}")
                 sql.execute(f"PRAGMA user_version = {VERSION}")
@@ -207,6 +219,13 @@ def _add_reached(sql: sqlite3.Connection) -> None:
     sql.execute("UPDATE meta SET value = ? WHERE key = 'corrections'", (json.dumps(corrections),))
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_add_reached,)
+def _add_deviations(sql: sqlite3.Connection) -> None:
+    """From version 2 to 3: adds who was not treated as planned; of past rounds that is unknown."""
+    sql.execute(DEVIATIONS)
+    last = sql.execute("SELECT max(round) FROM plans WHERE status = 'recorded'").fetchone()[0]
+    sql.execute("INSERT INTO meta VALUES ('deviations_from', ?)", (json.dumps(1 + (last or 0)),))
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_add_reached, _add_deviations)
 """The first goes from version 1 to 2, and so on. They run in the transaction that opens the file:
 if the process is killed meanwhile, the file stays as it was."""

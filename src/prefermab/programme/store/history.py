@@ -1,6 +1,7 @@
 """Everything that a programme stores, as frames."""
 
 import dataclasses
+from collections import Counter
 from sqlite3 import Connection
 from typing import Any
 
@@ -26,6 +27,8 @@ PLANS = {
     "spent": pl.Float64,
     "acted_on": pl.Int64,
     "reached": pl.Int64,
+    "changed": pl.Int64,
+    "corrected": pl.Int64,
     "model": pl.String,
     "made": pl.String,
     "closed": pl.String,
@@ -47,8 +50,9 @@ class History:
     states: pl.DataFrame
     """round, id, state."""
     plans: pl.DataFrame
-    """A row for each plan, superseded ones included; `spent`, `acted_on` and `reached` are what was
-    recorded: the costs, how many people were acted on, and how many of them were reached."""
+    """A row for each plan, superseded ones included; `spent`, `acted_on`, `reached` and `changed`
+    are what was recorded: the costs, how many people were acted on, how many of them were reached,
+    and how many were not treated as planned. `corrected` is how often the record was corrected."""
     actions: pl.DataFrame
     """round, id, action, cost, reached; the passive action is not stored."""
     corrections: pl.DataFrame
@@ -134,11 +138,36 @@ def read_plans(sql: Connection) -> pl.DataFrame:
     """Every plan, and what was recorded for it."""
     plans = sql.execute(
         "SELECT round, attempt, status, json_extract(asked, '$.budget'), total(a.cost), "
-        "count(a.id), coalesce(sum(a.reached), 0), model, made, closed "
+        "count(a.id), coalesce(sum(a.reached), 0), "
+        "(SELECT count(*) FROM deviations d WHERE d.round = p.round), 0, model, made, closed "
         "FROM plans p LEFT JOIN actions a USING (round, attempt) "
         "GROUP BY round, attempt ORDER BY round, attempt"
     ).fetchall()
-    return pl.DataFrame(plans, schema=PLANS, orient="row")
+    frame = pl.DataFrame(plans, schema=PLANS, orient="row")
+    # Files of earlier versions do not say who was treated otherwise in their first rounds.
+    known = pl.col("round") >= (get_meta(sql, "deviations_from") or 1)
+    times = Counter(old["round"] for old in get_meta(sql, "corrections") or [])
+    recorded = pl.col("status") == "recorded"
+    return frame.with_columns(
+        changed=pl.when(recorded & known).then("changed"),
+        corrected=pl.when(recorded).then(
+            pl.col("round").replace_strict(times, default=0, return_dtype=pl.Int64)
+        ),
+    )
+
+
+def read_deviations(sql: Connection, round: int | None = None) -> pl.DataFrame:
+    """Who was not treated as planned, in one round or in all."""
+    rows = sql.execute(
+        "SELECT round, id, planned, done, allowed, why FROM deviations "
+        "WHERE ?1 IS NULL OR round = ?1 ORDER BY round, id",
+        (round,),
+    ).fetchall()
+    texts = dict.fromkeys(("planned", "done"), pl.String)
+    schema = {"round": pl.Int64, "id": id_type(sql), **texts, "allowed": pl.Int64, "why": pl.String}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(
+        pl.col("allowed").cast(pl.Boolean)
+    )
 
 
 def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame:

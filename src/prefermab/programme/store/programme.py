@@ -13,11 +13,16 @@ from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.frames import as_ids, read_details, read_ids, split_last_action
-from prefermab.programme.store.history import History, read_history, read_plans
+from prefermab.programme.store.history import (
+    History,
+    read_deviations,
+    read_history,
+    read_plans,
+)
 from prefermab.programme.store.models import check_model, load_stored, model_hash
 from prefermab.programme.store.queries import Planned
 from prefermab.programme.store.request import PlanRequest, check_replay, plan_round
-from prefermab.programme.tables import as_frame, first_row, row_in
+from prefermab.programme.tables import as_frame
 
 MODEL_PLACE = "model_place"
 
@@ -147,14 +152,12 @@ class Programme:
             now, ids = queries.current_round(sql), read_ids(frame, where)
             known = queries.is_member(sql, ids, where)
             if known.any():
-                row = first_row(known)
-                raise InputError(
-                    f"{where}: {row_in(where, row)}: {ids[row]} is in the programme already."
-                )
+                named = queries.name_rows(ids, known, where)
+                raise InputError(f"{where}: {named} in the programme already.")
             if not len(ids):
                 return 0
             frame, last = split_last_action(frame, ids, now, where)
-            details = self._details(sql, frame, ids, where)
+            details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
             queries.put_details(sql, ids, pl.DataFrame([*details.get_columns(), *last]), where)
             queries.start_stays(sql, ids, now)
             if any(name.strip().lower() == "state" for name in frame.columns):
@@ -172,13 +175,13 @@ class Programme:
         """
         gone = as_ids(ids, "leave")
         with self._database.writing() as sql:
-            row = _first_stranger(sql, gone, "leave")
-            if row is not None:
-                raise InputError(f"leave: {gone[row]} is not in the programme.")
+            queries.check_members(sql, gone, "leave")
             queries.end_stays(sql, gone, queries.current_round(sql))
         return len(gone)
 
-    def observe(self, frame: pl.DataFrame | Any, *, where: str = "observe") -> int:
+    def observe(
+        self, frame: pl.DataFrame | Any, *, skip_unknown: bool = False, where: str = "observe"
+    ) -> int:
         """Stores the states that were seen in the current round.
 
         People who are not observed count as in the state last seen; the column `rounds_since_seen`
@@ -187,6 +190,7 @@ class Programme:
         Args:
             frame: A polars or pandas frame with `id` and `state`; an empty state is not stored.
                 Other columns replace the stored details of these people.
+            skip_unknown: Leave out people who do not take part, instead of refusing the frame.
             where: What error messages call the frame.
 
         Returns:
@@ -195,13 +199,9 @@ class Programme:
         frame = as_frame(frame)
         with self._database.writing() as sql:
             now, ids = queries.current_round(sql), read_ids(frame, where)
-            row = _first_stranger(sql, ids, where)
-            if row is not None:
-                raise InputError(
-                    f"{where}: {row_in(where, row)}: {ids[row]} is not in the programme: leave the "
-                    "row out, or let them join first."
-                )
-            details = self._details(sql, frame, ids, where)
+            known = ~queries.strangers(sql, ids, where, skip=skip_unknown)
+            frame, ids = frame.filter(known), ids.filter(known)
+            details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
             seen = self._put_states(sql, frame, ids, now, where)
             if details.width and len(ids):
                 queries.put_details(sql, ids, details, where)
@@ -245,19 +245,25 @@ class Programme:
         *,
         round: int | None = None,
         correct: bool = False,
+        partial: bool = False,
+        yes: bool = False,
         over_budget: bool = False,
         where: str = "record",
     ) -> int:
         """Stores what was done in the current round, and closes it.
 
-        Recording a round again with the same actions changes nothing.
+        Recording a round again with the same actions changes nothing. `deviations` has what
+        differs from the plan.
 
         Args:
             actions: A frame with `id` and `action`: everything that was done; people who are not in
                 it got the passive action. Its column `reached`, if there is one, is false if an
-                action was tried and did not reach the person. None if all was done as planned.
+                action was tried and did not reach the person; its column `why` may say why the
+                list was not followed. None if all was done as planned.
             round: The round that is meant, so that a script may run twice; the current one if None.
             correct: Replace what was recorded for `round`; `history` has both.
+            partial: Correct only the people in the frame; all others stay as recorded.
+            yes: Accept a correction in which people who were recorded as acted on have no row.
             over_budget: Accept a record that exceeds the budget.
             where: What error messages call the frame.
 
@@ -266,11 +272,13 @@ class Programme:
         """
         if correct and round is None:
             raise InputError("record: name the round that is to be corrected, such as round=3.")
+        if partial and not (correct and actions is not None):
+            raise InputError("record: partial goes with correct and a table of people.")
         with self._database.writing() as sql:
             which = queries.current_round(sql) if round is None else count(round, "round")
             recording.record(
                 sql, self.model, actions, which,
-                correct=correct, over_budget=over_budget, where=where,
+                correct=correct, partial=partial, yes=yes, over_budget=over_budget, where=where,
             )  # fmt: skip
         return which
 
@@ -286,14 +294,7 @@ class Programme:
         """
         with self._database.reading() as sql:
             which = queries.current_round(sql) if round is None else count(round, "round")
-            found = queries.get_plan(sql, which, attempt)
-        if found is None:
-            raise InputError(
-                f"round {which} is not planned yet."
-                if attempt is None
-                else f"round {which} has no plan with the number {attempt}."
-            )
-        return found
+            return queries.find_plan(sql, which, attempt)
 
     def replay(self, round: int, attempt: int | None = None) -> Planned:
         """Makes a plan again from what is stored; raises unless every bit of it is the same.
@@ -306,12 +307,7 @@ class Programme:
             The stored plan.
         """
         old = self.planned(round, attempt)
-        if old.model != self.hash:
-            raise InputError(
-                f"the plan of round {round} was made by the model {old.model[:12]}, but this one "
-                f"is {self.hash[:12]}: open the programme with that model to replay it."
-            )
-        check_replay(old, *PlanRequest(old.asked).make(self.model, old.inputs))
+        check_replay(old, self.model, self.hash)
         return old
 
     def roster(self) -> pl.DataFrame:
@@ -324,15 +320,23 @@ class Programme:
         with self._database.reading() as sql:
             return read_plans(sql)
 
+    def deviations(self, round: int | None = None) -> pl.DataFrame:
+        """Who was not treated as planned.
+
+        Args:
+            round: One round; all of them if None.
+
+        Returns:
+            A row for each: round, id, what was `planned` and `done`, whether the rules `allowed`
+            the person to be acted on, and `why`, where the record says so.
+        """
+        with self._database.reading() as sql:
+            return read_deviations(sql, None if round is None else count(round, "round"))
+
     def history(self) -> History:
         """Everything that is stored, as frames; its `log` is a table to learn a model from."""
         with self._database.reading() as sql:
             return read_history(sql, self.model)
-
-    def _details(
-        self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, where: str
-    ) -> pl.DataFrame:
-        return read_details(self.model, frame, ids, where, queries.known_kinds(sql))
 
     def _put_states(
         self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
@@ -341,9 +345,3 @@ class Programme:
         states = state_numbers(self.model, column(frame, "state", where), ids, where)
         queries.put_states(sql, ids, states, now)
         return len(states) - states.null_count()
-
-
-def _first_stranger(sql: Connection, ids: pl.Series, where: str) -> int | None:
-    """The row of the first person who is not in the programme, or None."""
-    known = queries.is_member(sql, ids, where)
-    return None if known.all() else first_row(~known)

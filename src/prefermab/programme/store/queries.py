@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from polars.datatypes import DataTypeClass
 
-from prefermab.errors import InputError, StorageError
+from prefermab.errors import InputError, StorageError, brief, list_names
 from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.plan import Summary
 from prefermab.programme.planning.printed import write_list
@@ -26,6 +26,7 @@ from prefermab.programme.store.frames import (
     unpack,
 )
 from prefermab.programme.store.models import Planner
+from prefermab.programme.tables import row_in
 
 MEMBERS = """
 SELECT p.id, s.state, s.round, (SELECT max(round) FROM actions WHERE id = p.id), p.details
@@ -113,6 +114,36 @@ def is_member(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
     return ids.is_in(pl.Series(members, dtype=ids.dtype).implode())
 
 
+def strangers(sql: Connection, ids: pl.Series, where: str, *, skip: bool = False) -> pl.Series:
+    """Which of these people do not take part now; raises, and names them, unless they are to be
+    skipped."""
+    unknown = ~is_member(sql, ids, where)
+    if unknown.any() and not skip:
+        raise InputError(
+            f"{where}: {name_rows(ids, unknown, where)} not in the programme: leave out, let them "
+            "join first, or add skip_unknown=True (--skip-unknown)."
+        )
+    return unknown
+
+
+def check_members(sql: Connection, ids: pl.Series, where: str) -> None:
+    """Raises, and names them, if some of these people do not take part now."""
+    unknown = ids.filter(~is_member(sql, ids, where))
+    if len(unknown):
+        verb = "is" if len(unknown) == 1 else "are"
+        names = list_names(map(str, unknown))
+        raise InputError(f"{where}: {names} {verb} not in the programme.")
+
+
+def name_rows(ids: pl.Series, which: pl.Series, where: str) -> str:
+    """These people and their rows, with a verb: `row 2: 17 is`, `3 people (17 in row 2, …) are`."""
+    rows = which.arg_true().to_list()
+    if len(rows) == 1:
+        return f"{row_in(where, rows[0])}: {brief(ids[rows[0]])} is"
+    named = list_names(f"{brief(ids[row])} in {row_in(where, row)}" for row in rows)
+    return f"{len(rows):,} people ({named}) are"
+
+
 def known_kinds(sql: Connection) -> dict[str, str]:
     """The stored columns and their kinds."""
     return dict(sql.execute("SELECT name, kind FROM columns ORDER BY number").fetchall())
@@ -193,6 +224,18 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
     return Planned(round, number, status, model, asked, used, facts, *frames)
 
 
+def find_plan(sql: Connection, round: int, attempt: int | None) -> Planned:
+    """The same; raises if there is none."""
+    found = get_plan(sql, round, attempt)
+    if found is None:
+        raise InputError(
+            f"round {round} is not planned yet."
+            if attempt is None
+            else f"round {round} has no plan with the number {attempt}."
+        )
+    return found
+
+
 def recorded_inputs(sql: Connection) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame]]:
     """For each recorded round: its number, what was asked, and the people of its plan."""
     rows = sql.execute(
@@ -230,12 +273,6 @@ def put_plan(sql: Connection, plan: Planned) -> None:
     )
 
 
-def get_actions(sql: Connection, round: int) -> dict[Any, tuple[str, bool]]:
-    """Who was acted on in a round: the action, and whether it reached the person."""
-    rows = sql.execute("SELECT id, action, reached FROM actions WHERE round = ?", (round,))
-    return {who: (action, bool(reached)) for who, action, reached in rows}
-
-
 def start_stays(sql: Connection, ids: pl.Series, round: int) -> None:
     """People take part from this round on; whoever left in the same round counts as not gone."""
     sql.executemany(
@@ -250,35 +287,6 @@ def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
         "UPDATE stays SET gone = ? WHERE id = ? AND gone IS NULL",
         ((round, who) for who in ids.to_list()),
     )
-
-
-def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
-    """Stores what was done in the round of a plan, and replaces what was stored before."""
-    sql.execute("DELETE FROM actions WHERE round = ?", (plan.round,))
-    rows = done.select("id", "action", "cost", pl.col("reached").cast(pl.Int64)).rows()
-    sql.executemany(
-        "INSERT INTO actions (id, round, attempt, action, cost, reached) VALUES (?, ?, ?, ?, ?, ?)",
-        ((who, plan.round, plan.attempt, *done) for who, *done in rows),
-    )
-
-
-def close_round(sql: Connection, plan: Planned) -> None:
-    """Closes the round of a plan; the next one becomes current."""
-    sql.execute(
-        "UPDATE plans SET status = 'recorded', closed = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') "
-        "WHERE round = ? AND attempt = ?",
-        (plan.round, plan.attempt),
-    )
-
-
-def keep_old_actions(sql: Connection, round: int) -> None:
-    """Copies what was recorded for a round to the corrections, before it is replaced."""
-    at = sql.execute("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')").fetchone()[0]
-    rows = sql.execute(
-        "SELECT id, action, cost, reached FROM actions WHERE round = ? ORDER BY id", (round,)
-    ).fetchall()
-    old = {"round": round, "corrected": at, "actions": rows}
-    set_meta(sql, "corrections", [*(get_meta(sql, "corrections") or []), old])
 
 
 def count_attempts(sql: Connection, round: int) -> int:

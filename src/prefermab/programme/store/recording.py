@@ -6,15 +6,16 @@ from typing import Any
 import polars as pl
 
 from prefermab.amounts import fits, total
-from prefermab.errors import InputError, unknown
+from prefermab.errors import InputError, list_names, unknown
 from prefermab.programme.columns import as_flags, as_labels, column
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import read_ids
 from prefermab.programme.store.models import Planner
 from prefermab.programme.store.queries import Planned
-from prefermab.programme.tables import as_frame, first_row, row_in
+from prefermab.programme.store.request import PlanRequest
+from prefermab.programme.tables import as_frame, first_row, format_people, row_in
 
-REACHED = "reached"
+REACHED, WHY = "reached", "why"
 NOT_REACHED = (
     r"\b(no ?(answer|reply|response|contact|show)|(not|un|never) ?(answer|reach|home|at home)|"
     r"(missed|busy|failed|voice ?mail)\b)"
@@ -29,6 +30,8 @@ def record(
     which: int,
     *,
     correct: bool,
+    partial: bool,
+    yes: bool,
     over_budget: bool,
     where: str,
 ) -> None:
@@ -42,11 +45,15 @@ def record(
     if which == now:
         if correct:
             raise InputError(f"record: round {which} is not recorded yet: nothing to correct.")
-        queries.put_actions(sql, plan, read_done(model, actions, plan, over_budget, where))
-        queries.close_round(sql, plan)
+        done = read_done(model, actions, plan, where)
+        _check_budget(done, plan, over_budget, where)
+        _store(sql, model, plan, done)
+        close_round(sql, plan)
         return
-    done = read_done(model, actions, plan, over_budget or not correct, where)
-    differs = _difference(done, queries.get_actions(sql, which))
+    done, stored = read_done(model, actions, plan, where), get_actions(sql, which)
+    if partial:
+        done = _with_the_rest(sql, model, plan, done, stored)
+    differs = _difference(done.filter(pl.col("action") != model.action_names[0]), stored)
     if differs is None:
         return
     if not correct:
@@ -54,8 +61,51 @@ def record(
             f"record: round {which} is recorded already, with {differs}; add correct=True "
             "(--correct) to put these in their place."
         )
-    queries.keep_old_actions(sql, which)
-    queries.put_actions(sql, plan, done)
+    _check_budget(done, plan, over_budget, where)
+    left_out = [who for who in stored if who not in set(done["id"].to_list())]
+    if left_out and actions is not None and not yes:
+        raise InputError(
+            f"{where}: {format_people(len(left_out))} recorded as acted on in round {which} "
+            f"({list_names(map(str, left_out))}) would count as not acted on, for want of a row; "
+            "add partial=True (--partial) to change only those in the table, or yes=True (--yes) "
+            "if that is what happened."
+        )
+    keep_old_actions(sql, which)
+    _store(sql, model, plan, done)
+
+
+def _store(sql: Connection, model: Planner, plan: Planned, done: pl.DataFrame) -> None:
+    """Stores what was done, and who was not treated as planned."""
+    passive = model.action_names[0]
+    put_actions(sql, plan, done.filter(pl.col("action") != passive))
+    rows = plan.frame.select("id", planned="action")
+    allowed = PlanRequest(plan.asked).selectable(plan.inputs, f"round {plan.round}")
+    may = pl.DataFrame([plan.inputs["id"], allowed.cast(pl.Int64).alias("allowed")])
+    rows = rows.join(done.select("id", "action", WHY), on="id", how="left").join(may, on="id")
+    rows = rows.with_columns(done=pl.col("action").fill_null(passive))
+    rows = rows.filter(pl.col("done") != pl.col("planned"))
+    put_deviations(sql, plan.round, rows.select("id", "planned", "done", "allowed", WHY))
+
+
+def _with_the_rest(
+    sql: Connection,
+    model: Planner,
+    plan: Planned,
+    done: pl.DataFrame,
+    stored: dict[Any, tuple[str, bool]],
+) -> pl.DataFrame:
+    """A correction of some people, with the others as they were recorded."""
+    rest = {who: stored[who] for who in stored if who not in set(done["id"].to_list())}
+    whys = get_whys(sql, plan.round)
+    kept = pl.DataFrame(
+        [
+            pl.Series("id", list(rest), dtype=plan.frame["id"].dtype),
+            pl.Series("action", [action for action, _ in rest.values()], dtype=pl.String),
+            pl.Series(REACHED, [reached for _, reached in rest.values()], dtype=pl.Boolean),
+            pl.Series(WHY, [whys.get(who) for who in rest], dtype=pl.String),
+        ]
+    )
+    return pl.concat([done, _with_costs(model, plan, kept).select(done.columns)])
 
 
 def _difference(done: pl.DataFrame, stored: dict[Any, tuple[str, bool]]) -> str | None:
@@ -73,37 +123,51 @@ def _earlier(which: int, now: int) -> str:
     return f"; name round={now - 1} (--round {now - 1}) if that one is meant"
 
 
-def read_done(
-    model: Planner, actions: Any, plan: Planned, over_budget: bool, where: str = "record"
-) -> pl.DataFrame:
-    """Who was acted on: id, action, cost and `reached`, in the order of the plan."""
-    passive = model.action_names[0]
+def read_done(model: Planner, actions: Any, plan: Planned, where: str = "record") -> pl.DataFrame:
+    """What a table says of its people: id, action, cost, `reached` and `why`, in the order of the
+    plan; without a table, everybody as planned."""
     if actions is None:
-        done = plan.frame.with_columns(pl.lit(True).alias(REACHED))
-    else:
-        given = as_frame(actions, "actions")
-        ids = read_ids(given, where)
-        names = read_actions(model, given, ids, where)
-        reached = read_reached(given, names, passive, ids, where)
-        strange = ~ids.is_in(plan.frame["id"].cast(ids.dtype, strict=False).implode())
-        if len(ids) and (strange.any() or ids.dtype != plan.frame["id"].dtype):
-            row = first_row(strange)
-            raise InputError(
-                f"{where}: {row_in(where, row)}: {ids[row]} is not in the plan of round "
-                f"{plan.round}."
-            )
-        ids = ids.cast(plan.frame["id"].dtype)
-        done = _with_costs(model, plan, pl.DataFrame([ids, names, reached]))
-    done = done.filter(pl.col("action") != passive)
-    done = done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED)
-    budget = plan.asked["budget"]
-    if not fits(done["cost"], budget) and not over_budget:
-        spent = total(done["cost"])
-        raise InputError(
-            f"{where}: these actions cost {spent:g}, more than the budget of {budget:g} of round "
-            f"{plan.round}; add over_budget=True (--over-budget) if that is what happened."
+        done = plan.frame.with_columns(
+            pl.lit(True).alias(REACHED), pl.lit(None, pl.String).alias(WHY)
         )
-    return done
+        return _known(done)
+    given = as_frame(actions, "actions")
+    ids = read_ids(given, where)
+    names = read_actions(model, given, ids, where)
+    reached = read_reached(given, names, model.action_names[0], ids, where)
+    strange = ~ids.is_in(plan.frame["id"].cast(ids.dtype, strict=False).implode())
+    if len(ids) and ids.dtype != plan.frame["id"].dtype:
+        strange = pl.repeat(True, len(ids), eager=True)
+    if strange.any():
+        raise InputError(
+            f"{where}: {queries.name_rows(ids, strange, where)} not in the plan of round "
+            f"{plan.round}."
+        )
+    ids = ids.cast(plan.frame["id"].dtype)
+    return _known(_with_costs(model, plan, pl.DataFrame([ids, names, reached, _whys(given)])))
+
+
+def _known(done: pl.DataFrame) -> pl.DataFrame:
+    return done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED, WHY)
+
+
+def _whys(frame: pl.DataFrame) -> pl.Series:
+    """Why staff did what they did: the column `why`, if there is one."""
+    names = [name for name in frame.columns if name.strip().lower() == WHY]
+    if not names:
+        return pl.repeat(None, frame.height, dtype=pl.String, eager=True).alias(WHY)
+    return frame[names[0]].cast(pl.String).str.strip_chars().alias(WHY)
+
+
+def _check_budget(done: pl.DataFrame, plan: Planned, over_budget: bool, where: str) -> None:
+    """Raises if what was done exceeds the budget, unless that is said."""
+    budget = plan.asked["budget"]
+    if not over_budget and not fits(done["cost"], budget):
+        raise InputError(
+            f"{where}: these actions cost {total(done['cost']):g}, more than the budget of "
+            f"{budget:g} of round {plan.round}; add over_budget=True (--over-budget) if that is "
+            "what happened."
+        )
 
 
 def read_actions(model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str) -> pl.Series:
@@ -162,3 +226,54 @@ def _with_costs(model: Planner, plan: Planned, done: pl.DataFrame) -> pl.DataFra
             here = pl.col(own).cast(pl.Float64).fill_null(usual)
         cost = cost.when(pl.col("action") == name).then(here)
     return rows.with_columns(cost=cost)
+
+
+def get_actions(sql: Connection, round: int) -> dict[Any, tuple[str, bool]]:
+    """Who was acted on in a round: the action, and whether it reached the person."""
+    rows = sql.execute("SELECT id, action, reached FROM actions WHERE round = ?", (round,))
+    return {who: (action, bool(reached)) for who, action, reached in rows}
+
+
+def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
+    """Stores what was done in the round of a plan, and replaces what was stored before."""
+    sql.execute("DELETE FROM actions WHERE round = ?", (plan.round,))
+    sql.execute("DELETE FROM deviations WHERE round = ?", (plan.round,))
+    rows = done.select("id", "action", "cost", pl.col("reached").cast(pl.Int64)).rows()
+    sql.executemany(
+        "INSERT INTO actions (id, round, attempt, action, cost, reached) VALUES (?, ?, ?, ?, ?, ?)",
+        ((who, plan.round, plan.attempt, *done) for who, *done in rows),
+    )
+
+
+def put_deviations(sql: Connection, round: int, deviations: pl.DataFrame) -> None:
+    """Stores who was not treated as planned: id, planned, done, allowed and why."""
+    sql.executemany(
+        "INSERT INTO deviations VALUES (?, ?, ?, ?, ?, ?)",
+        ((round, *row) for row in deviations.rows()),
+    )
+
+
+def get_whys(sql: Connection, round: int) -> dict[Any, str]:
+    """The reasons that were given for deviations of a round, by person."""
+    return dict(
+        sql.execute("SELECT id, why FROM deviations WHERE round = ? AND why <> ''", (round,))
+    )
+
+
+def close_round(sql: Connection, plan: Planned) -> None:
+    """Closes the round of a plan; the next one becomes current."""
+    sql.execute(
+        "UPDATE plans SET status = 'recorded', closed = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') "
+        "WHERE round = ? AND attempt = ?",
+        (plan.round, plan.attempt),
+    )
+
+
+def keep_old_actions(sql: Connection, round: int) -> None:
+    """Copies what was recorded for a round to the corrections, before it is replaced."""
+    at = sql.execute("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')").fetchone()[0]
+    rows = sql.execute(
+        "SELECT id, action, cost, reached FROM actions WHERE round = ? ORDER BY id", (round,)
+    ).fetchall()
+    old = {"round": round, "corrected": at, "actions": rows}
+    queries.set_meta(sql, "corrections", [*(queries.get_meta(sql, "corrections") or []), old])

@@ -196,8 +196,14 @@ def _change_since(
     return request.changed_from(PlanRequest(old.asked)) or _people_change(old.inputs, people)
 
 
-def check_replay(old: Planned, frame: pl.DataFrame, facts: dict[str, Any]) -> None:
-    """Raises unless a plan that was made again equals the stored one to the last bit."""
+def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
+    """Makes a plan again; raises unless it equals the stored one to the last bit."""
+    if old.model != model_hash:
+        raise InputError(
+            f"the plan of round {old.round} was made by the model {old.model[:12]}, but this one "
+            f"is {model_hash[:12]}: open the programme with that model to replay it."
+        )
+    frame, facts = PlanRequest(old.asked).make(model, old.inputs)
     differs = difference(old.frame, frame)
     if differs is None and json.dumps(facts) != json.dumps(old.facts):
         differs = "its summary is another"

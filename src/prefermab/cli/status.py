@@ -1,0 +1,158 @@
+"""Where a programme stands: the command `programme status`, and what other commands say of it."""
+
+import dataclasses
+import itertools
+import json
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from prefermab.cli.options import JsonFlag
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from prefermab.programme.store import Programme
+
+ProgrammeFile = Annotated[
+    Positional[str], arg(metavar="FILE", help="The programme's file, such as calls.db.")
+]
+COUNTED = ("changed", "corrected")
+"""People who were not treated as planned, and corrections of the record; None where unknown."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StatusCommand:
+    """Show the current round, participants and past spending."""
+
+    file: ProgrammeFile
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Prints where the programme stands."""
+        import polars as pl
+
+        from prefermab.programme.tables import format_people
+
+        with open_programme(self.file) as programme:
+            rounds, now, roster = planned_rounds(programme), programme.round, programme.roster()
+            changes = model_changes(programme)
+        planned = rounds.filter(pl.col("round") == now).height > 0
+        past = rounds.filter(pl.col("round") < now)
+        unseen = count_unseen(roster)
+        if self.json:
+            facts = {"round": now, "planned": planned, "people": roster.height, "unseen": unseen}
+            changed = [{"round": round, "model": model} for round, model in changes]
+            facts |= {"model_changes": changed, **old_states(roster)}
+            print(json.dumps({**facts, "past": past.to_dicts()}, indent=2))
+            return
+        if past.height:
+            print_past(past)
+        print(
+            f"current round: {now}, {'planned' if planned else 'not planned yet'}; "
+            f"{format_people(roster.height)} take part, {unseen:,} of them not observed in this "
+            "round"
+        )
+        for round, model in changes:
+            print(f"since round {round} planned by another model, {model[:12]}")
+
+
+def open_programme(file: str) -> "Programme":
+    """The programme in a file, with its model."""
+    from prefermab.programme.store import Programme
+
+    return Programme.open(file)
+
+
+def planned_rounds(programme: "Programme") -> "pl.DataFrame":
+    """Budget and record of each round that was planned."""
+    import polars as pl
+
+    plans = programme.plans().filter(pl.col("status") != "superseded")
+    names = ("round", "budget", "spent", "acted_on", "reached", "changed", "corrected", "closed")
+    return plans.select(names)
+
+
+def count_unseen(roster: "pl.DataFrame") -> int:
+    """Number of participants without a state in this round."""
+    from prefermab.programme.store.frames import SINCE_SEEN
+
+    return int((roster[SINCE_SEEN] > 0).fill_null(True).sum())
+
+
+def print_past(past: "pl.DataFrame") -> None:
+    """Prints the past rounds, and how many were reached in the last one if not all were."""
+    from rich.console import Console
+
+    from prefermab.cli.terminal import plain_table
+    from prefermab.programme.tables import format_number
+
+    table = plain_table(*(name.replace("_", " ") for name in past.drop("reached").columns))
+    for row in past.iter_rows(named=True):
+        table.add_row(
+            str(row["round"]), format_number(row["budget"]), format_number(row["spent"]),
+            f"{row['acted_on']:,}", *("?" if row[n] is None else f"{row[n]:,}" for n in COUNTED),
+            row["closed"],
+        )  # fmt: skip
+    Console().print(table)
+    last = past.row(-1, named=True)
+    if last["reached"] != last["acted_on"]:
+        one = last["acted_on"] == 1
+        tried = "1 action was" if one else f"{last['acted_on']:,} actions were"
+        print(f"round {last['round']}: {tried} tried, {last['reached']:,} of them reached somebody")
+
+
+def old_states(people: "pl.DataFrame") -> dict[str, int]:
+    """How many people have a state of an earlier round, and how many rounds ago the oldest is."""
+    from prefermab.programme.store.frames import SINCE_SEEN
+
+    since = people[SINCE_SEEN].drop_nulls()
+    oldest = int(since.max() or 0)  # type: ignore[arg-type]
+    return {"states_from_earlier": int((since > 0).sum()), "oldest_state": oldest}
+
+
+def print_skipped(table: "pl.DataFrame", roster: "pl.DataFrame", where: str) -> None:
+    """Names the people of a table who do not take part."""
+    from prefermab.errors import list_names
+    from prefermab.programme.columns import column
+    from prefermab.programme.tables import format_people
+
+    if not table.height:
+        return
+    ids = column(table, "id", where)
+    skipped = ids.filter(~ids.is_in(roster["id"].cast(ids.dtype, strict=False).implode()))
+    if len(skipped):
+        print(
+            f"{format_people(len(skipped))} skipped, not in the programme: "
+            f"{list_names(map(str, skipped))}"
+        )
+
+
+def deviations_text(deviations: "pl.DataFrame", passive: str) -> str:
+    """What was done otherwise than planned, in a sentence."""
+    import polars as pl
+
+    from prefermab.errors import list_names
+
+    left, added = pl.col("done") == passive, pl.col("planned") == passive
+    counts = {
+        "on the list not acted on": left,
+        "acted on who were not on it": added,
+        "with another action": ~left & ~added,
+    }
+    found = {what: deviations.filter(which) for what, which in counts.items()}
+    text = ", ".join(f"{rows.height:,} {what}" for what, rows in found.items() if rows.height)
+    barred = deviations.filter(~left & ~pl.col("allowed"))["id"]
+    if len(barred):
+        text += (
+            f"; opted out, excluded or in cooldown, and acted on: {list_names(map(str, barred))}"
+        )
+    return f"otherwise than planned: {text}"
+
+
+def model_changes(programme: "Programme") -> list[tuple[int, str]]:
+    """The rounds from which on another model planned, with its hash."""
+    plans = programme.plans()
+    made = [*zip(plans["round"], plans["model"], strict=True), (programme.round, programme.hash)]
+    pairs = itertools.pairwise(made)
+    return [(round, model) for (_, before), (round, model) in pairs if model != before]
