@@ -206,7 +206,8 @@ def test_ids_that_are_numbers_stay_numbers(prefermab):
     assert "1 person left; 1 take part" in prefermab("leave calls.db --ids 7")
 
 
-def test_a_week_that_does_not_go_as_planned_is_told(begun, prefermab):
+@pytest.mark.usefixtures("begun")
+def test_a_week_that_does_not_go_as_planned_is_told(prefermab):
     write("seen.csv", "id,state\n007,motivated\n99,motivated\n98,motivated")
     told = prefermab("observe calls.db seen.csv", status=2)
     assert "2 people (99 in row 3, 98 in row 4) are not in the programme" in told
