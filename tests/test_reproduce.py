@@ -12,7 +12,19 @@ import pytest
 from prefermab import cli, domains, errors, pages, policies
 from prefermab.evaluation import evaluate
 from prefermab.features import FeatureMap
-from prefermab.paper import claims, report, results, runner, tables, tasks
+from prefermab.paper import (
+    cells,
+    claims,
+    prices,
+    propositions,
+    report,
+    results,
+    runner,
+    tables,
+    tasks,
+    topline,
+    tuning,
+)
 from prefermab.paper.runner import Scale, Store
 from prefermab.paper.tables import Figure, Setting
 from prefermab.recipes import Paper
@@ -21,7 +33,7 @@ from studies.uncertainty import IDENTITY, ByBayes, blurred
 CELLS = {
     "table1": 15, "table2": 30, "table3": 30, "table4": 30, "table5": 8, "table6": 30,
     "table7": 48, "table9": 45, "table10": 45, "table11": 45, "table12": 6, "table13": 48,
-    "table14": 48, "table15": 48, "table16": 15, "prop1": 0,
+    "table14": 48, "table15": 48, "table16": 15, "prop1": 0, "pools": 0,
 }  # fmt: skip
 """Counted in the paper; the n/a of the topline left out."""
 
@@ -64,7 +76,7 @@ def test_published_figures(table, section, row, column, mean, sd):
 def test_settings_are_what_section_column_and_row_say_together():
     row = tables.published_tables()["table1"].sections[0].rows[2]
     assert row.settings[1] == Setting(
-        "synthetic", 21, 7, test=(("shift", 0.05),), masked=(2, 3), unique_arms=33
+        "synthetic", 21, 7, test=(("shift", 0.05),), own_maps=True, masked=(2, 3), unique_arms=33
     )
     shifted = tables.published_tables()["table3"].sections[0].rows[2].settings[0]
     trained, tried = shifted.trained_on(), shifted.tried_on()
@@ -97,10 +109,14 @@ def test_recipe_paper_has_the_published_hyperparameters():
 
 def test_better_same_and_worse():
     """The published standard error is .14/√50 = .0198; ours .01; two of both together .044."""
-    published = Figure(4.0, 0.14)
-    marks = [results.Mean(value, 0.01).against(published) for value in (4.05, 4.04, 3.96, 3.95)]
-    assert marks == ["better", "same", "same", "worse"]
-    assert results.Mean(3.95, 0.01).against(published, bound=3.99) == "beyond"
+    pairs = [
+        cells.pair_of(Figure(4.0, 0.14), results.Mean(value, 0.01))
+        for value in (4.05, 4.04, 3.96, 3.95)
+    ]
+    assert [pair.mark(1.0) for pair in pairs] == ["better", "same", "same", "worse"]
+    assert pairs[-1].mark(1.0, bound=3.99) == "beyond"
+    # With twice the published error two of both together are .081.
+    assert {pair.mark(2.0) for pair in pairs} == {"same"}
 
 
 def test_the_error_of_a_mean_counts_seeds_and_trials():
@@ -127,14 +143,14 @@ def test_t_interval_by_hand():
 
 def test_samples_that_are_never_enough_are_not_hidden():
     pairs = np.array([[np.inf, 100.0]] * 4)
-    found = claims.trend("c", "m", pairs, 0.125, below=True, of=claims._share_of_samples)
+    found = claims.trend("c", "m", pairs, 0.125, below=True, of=tuning.share_of_samples)
     assert found.estimate == np.inf
     assert found.verdict == claims.FAILS
 
 
 def test_slope_of_a_power_law():
     sizes = np.array([21.0, 63.0, 189.0])
-    assert claims.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
+    assert propositions.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
 
 
 def test_a_pool_has_its_arms_and_no_others():
@@ -271,10 +287,15 @@ class MadeUp(Store):
         if isinstance(task, tasks.Bounds):
             bounded = task.scale.bounded_trials_of(task.setting)
             return {"bound": 0.2 + rewards(bounded), "informed": 0.1 + rewards(bounded)}
-        if isinstance(task, tasks.TrainTopline):
+        if isinstance(task, topline.TrainTopline):
             return {"best": rewards(seeds, trials), "last": rewards(seeds, trials)}
-        if isinstance(task, tasks.Curves):
-            return {"samples": np.arange(5) * 20, "reward": rewards(seeds, 5)}
+        if isinstance(task, topline.Curves):
+            curve = {"samples": np.arange(5) * 20, "reward": rewards(seeds, 5)}
+            return curve | {"random": rewards(seeds) - 1}
+        if isinstance(task, tasks.Train):
+            return {"price": rewards(seeds, 12) - 5}
+        if isinstance(task, prices.BestPrice):
+            return {"price": rewards(3) - 5}
         return {"reward": rewards(seeds, trials)}
 
 
@@ -283,10 +304,12 @@ def test_every_part_is_in_both_pages(tmp_path, quick):
     """All tables, figures and claims, in full size and in the quick version."""
     found = results.Results(MadeUp(tmp_path), Scale(3, 20, quick), ("paper", "sweep", "exact"))
     findings = report.collect_findings(report.REPORT_PARTS, found)
-    assert {cell.recipe for cell in findings.judged} == {"paper", "sweep", "exact"}
-    assert {cell.table.name for cell in findings.judged} == {*CELLS} - {"table12", "prop1"}
+    assert {cell.who for cell in findings.models} == {"paper", "sweep", "exact"}
+    own = {*CELLS} - {"prop1", "pools"}
+    assert {cell.table.name for cell in findings.judged} == own
+    assert {cell.table.name for cell in findings.models} == own - {"table12"}
     if not quick:
-        assert all(findings.trends[name] for name in CELLS if name not in ("table6", "table11"))
+        assert all(findings.trends[name] for name in [*CELLS, "figure1", "prop3"])
     blocks = report.paper_report_blocks(report.REPORT_PARTS, found, findings, "the command")
     pages.write_pages(tmp_path, report.TITLE, blocks)
     page, marked = (tmp_path / "index.html").read_text(), (tmp_path / "README.md").read_text()
@@ -295,7 +318,7 @@ def test_every_part_is_in_both_pages(tmp_path, quick):
         assert f'id="{part}"' in marked
     # Names of SVG itself are no addresses that anything is fetched from.
     assert "http" not in page.replace("http://www.w3.org", "")
-    for picture in ("figure1", "figure2", "figure3", "figure4", "prop1"):
+    for picture in ("figure1", "figure2", "figure3", "figure4", "prop1", "pools", "prop3"):
         assert "<svg" in (tmp_path / "figures" / f"{picture}.svg").read_text()
 
 
@@ -316,16 +339,20 @@ def test_training_on_a_few_arms(tmp_path):
 
 def test_quick_report(tmp_path, monkeypatch, capsys):
     """Every kind of task by the command, in processes of its own; then again from what is kept."""
-    words = ["reproduce", "--quick", "--json", "--only", "table13", "figure1"]
+    words = ["reproduce", "--quick", "--json", "--recipe", "paper"]
+    words += ["--only", "table13", "figure1", "prop3"]
     words += ["--out", str(tmp_path / "report"), "--cache", str(tmp_path / "kept")]
     command = [sys.executable, "-m", "prefermab", *words]
     first = subprocess.run(command, capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stderr
     data = json.loads(first.stdout)
-    assert {cell["recipe"] for cell in data["cells"]} == {"paper", "sweep", "exact"}
+    models = {cell["recipe"] for cell in data["cells"] if cell["policy"] == "prefermab"}
+    assert models == {"paper"}
+    others = {cell["policy"] for cell in data["cells"]} - {"prefermab"}
+    assert others == {"none", "random", "ddlpo"}
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()}
     kinds = {path.name.partition("-")[0] for path in kept}
-    assert kinds == {"train", "play", "bounds", "traintopline", "zeroshot", "curves"}
+    assert kinds == {"train", "play", "bounds", "traintopline", "zeroshot", "curves", "bestprice"}
     monkeypatch.setattr(sys, "argv", ["prefermab", *words])
     cli.main()
     assert json.loads(capsys.readouterr().out) == data

@@ -99,8 +99,10 @@ def finetune(
 @dataclasses.dataclass(frozen=True, eq=False)
 class Topline:
     """DDLPO's policies for the arms it was trained on, and their rewards along the way. The best
-    epoch is chosen on the trials it is judged by, as in the paper; the last one is not."""
+    epoch is chosen on the trials it is judged by, as in the paper; the last one is not. `start` is
+    the policy before any training."""
 
+    start: Policy
     best: Policy
     last: Policy
     history: pl.DataFrame
@@ -140,6 +142,7 @@ def ddlpo(
     n_arms, n_trials = number_of_arms(arms), count(trials, "trials")
     key = jax.random.key(count(seed, "seed", at_least=0))
     learner = own_networks.start(recipe, domain, arms, n_arms, with_features, key)
+    start = recipe.policy(learner.network)
     networks = recipe.learn_on(domain, money, learner, key, progress)
     policies = recipe.policy(networks)
     tests = everyone_in(seed + CURVE_SEED, n_trials, n_arms, arms)
@@ -149,7 +152,7 @@ def ddlpo(
         {"epoch": epochs, "samples_per_arm": epochs * recipe.rounds, "mean": earned}
     )
     best, last = int(earned.argmax()), recipe.epochs - 1
-    return Topline(at_place(policies, best), at_place(policies, last), history)
+    return Topline(start, at_place(policies, best), at_place(policies, last), history)
 
 
 @eqx.filter_jit

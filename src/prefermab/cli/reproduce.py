@@ -28,7 +28,7 @@ class ReproduceCommand:
     out: Path = Path("report")
     """Folder to write the report to: index.html, README.md, cells.json and the figures."""
     only: Names = ()
-    """Parts of it: table1 to table16, figure1 to figure4, prop1."""
+    """Parts of it: table1 to table16, figure1 to figure4, prop1, pools, prop3."""
     recipe: str = "all"
     """paper, paper-literal, sweep, exact; papers (the first two), both (paper and sweep), all
     (paper, sweep and exact) or every (all four)."""
@@ -62,6 +62,7 @@ class ReproduceCommand:
         from prefermab.files import use_compilation_cache
         from prefermab.pages import write_pages
         from prefermab.paper import report
+        from prefermab.paper.data import findings_as_data
         from prefermab.paper.results import Results
         from prefermab.paper.runner import Store
         from prefermab.paper.tables import selected_parts
@@ -77,7 +78,7 @@ class ReproduceCommand:
         self.compute(results, parts)
         findings = report.collect_findings(parts, results)
         blocks = report.paper_report_blocks(parts, results, findings, same_command(self))
-        data = json.dumps(report.findings_as_data(findings), indent=1)
+        data = json.dumps(findings_as_data(findings), indent=1)
         write_pages(self.out, report.TITLE, blocks, {"cells.json": data})
         if self.json:
             print(data)

@@ -1,11 +1,12 @@
 """The figures of the report, as SVG."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from prefermab import plots
 from prefermab.paper.claims import interquartile_mean
+from prefermab.paper.propositions import Gaps
 from prefermab.plots import BLUE, GREY, INK, svg_of
 from prefermab.shaping import shaped
 
@@ -15,6 +16,7 @@ COLOURS = {
     "sweep": BLUE,
     "exact": "#1a7f37",
     "DDLPO": GREY,
+    "DDLPO with features": "#3d4650",
 }
 
 
@@ -65,29 +67,48 @@ def draw_tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> s
     return svg_of(figure, "curves")
 
 
-def draw_generalization(sizes: np.ndarray, errors: Mapping[str, np.ndarray]) -> str:
-    """Error against the number of training arms, both on logarithmic scales, beside 1/√arms."""
+def draw_gaps(gaps: Sequence[Gaps], counted: str) -> str:
+    """Gap to Whittle against the number of arms, beside 1/√arms; a gap that is not above noise is
+    drawn hollow."""
     figure = plots.blank(6.5, 3.6)
     panel = figure.subplots()
-    for name, each in errors.items():
-        mean = each.mean(axis=0)
-        low, high = np.quantile(each, [0.25, 0.75], axis=0)
-        panel.plot(sizes, mean, color=COLOURS[name], marker="o", ms=4, lw=1.6, label=name)
-        panel.fill_between(
-            sizes, np.maximum(low, 1e-4), np.maximum(high, 1e-4), color=COLOURS[name], alpha=0.15,
-            lw=0,
-        )  # fmt: skip
-    start = max(each.mean(axis=0)[0] for each in errors.values())
-    panel.plot(sizes, start * np.sqrt(sizes[0] / sizes), color=INK, ls="--", lw=1, label="1/√arms")
+    for it in gaps:
+        mean, colour = it.by_seed.mean(axis=0), COLOURS[it.recipe]
+        panel.errorbar(it.sizes, mean, 2 * it.stderr, color=colour, lw=1.4, label=it.recipe)
+        clear = it.above_noise
+        panel.plot(it.sizes[clear], mean[clear], "o", color=colour, ms=5)
+        panel.plot(it.sizes[~clear], mean[~clear], "o", color=colour, ms=5, mfc="white")
+    sizes, start = gaps[0].sizes, max(it.by_seed.mean(axis=0)[0] for it in gaps)
+    falling = start * np.sqrt(sizes[0] / sizes)
+    panel.plot(sizes, falling, color=INK, ls="--", lw=1, label="1/√arms")
+    panel.axhline(0, color=INK, lw=0.8)
     panel.set_xscale("log")
-    panel.set_yscale("log")
     panel.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
     panel.minorticks_off()
-    panel.set_xlabel("unique training arms", fontsize=9)
+    panel.set_xlabel(counted, fontsize=9)
     panel.set_ylabel("reward per arm below Whittle", fontsize=9)
     plots.tidy_panel(panel)
     panel.legend(fontsize=8, frameon=False)
-    return svg_of(figure, "generalization")
+    return svg_of(figure, "gaps")
+
+
+def draw_prices(traces: Mapping[str, Mapping[str, np.ndarray]], best: Mapping[str, float]) -> str:
+    """The price in each epoch of training, beside the best: where, recipe, (seed, epoch)."""
+    figure = plots.blank(3.2 * len(traces), 3.0)
+    panels = figure.subplots(1, len(traces), squeeze=False)[0]
+    for panel, (where, each) in zip(panels, traces.items(), strict=True):
+        for recipe, prices in each.items():
+            epochs, colour = 1 + np.arange(prices.shape[1]), COLOURS[recipe]
+            low, high = prices.min(axis=0), prices.max(axis=0)
+            panel.plot(epochs, prices.mean(axis=0), color=colour, lw=1.4, label=recipe)
+            panel.fill_between(epochs, low, high, color=colour, alpha=0.15, lw=0)
+        panel.axhline(best[where], color=INK, lw=1, ls="--", label="best price")
+        panel.set_title(where, fontsize=8)
+        panel.set_xlabel("epoch", fontsize=9)
+        plots.tidy_panel(panel)
+    panels[0].set_ylabel("price", fontsize=9)
+    panels[0].legend(fontsize=8, frameon=False)
+    return svg_of(figure, "prices")
 
 
 def draw_state_shaping() -> str:

@@ -3,27 +3,24 @@
 import dataclasses
 import platform
 from collections.abc import Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 import prefermab
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
-from prefermab.paper import claims
+from prefermab.paper import propositions, tuning, verdicts
+from prefermab.paper.cells import CellComparison, compare_cells, fit_noise
 from prefermab.paper.claims import Trend
-from prefermab.paper.parts import (
-    CellComparison,
-    claim_grid,
-    compare_cells,
-    part_blocks,
-    report_table,
-)
+from prefermab.paper.grids import claim_grid, noise_grid
+from prefermab.paper.noise import Noise
+from prefermab.paper.parts import part_blocks, report_table
 from prefermab.paper.results import Results
 from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Task
 from prefermab.paper.tables import PAPER_EXCEPTIONS
 
-REPORT_PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)), "prop1")
+REPORT_PARTS = (*(f"table{i}" for i in range(1, 17)), *(f"figure{i}" for i in range(1, 5)))
+REPORT_PARTS = (*REPORT_PARTS, "prop1", "pools", "prop3")
 TITLE = "PreFeRMAB: published figures and ours"
 RECIPE_GROUPS = {
     "both": ("paper", "sweep"),
@@ -35,8 +32,9 @@ COUNTED = {
     "better": "better ▲",
     "same": "within noise ●",
     "worse": "worse ▼",
-    "beyond": "published above the bound ◇",
+    "beyond": "below a figure above the bound ◇",
 }
+LIFT_COUNTED = {mark: COUNTED[mark] for mark in ("better", "same", "worse")}
 
 
 def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
@@ -45,6 +43,8 @@ def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
     for part in parts:
         if part in ("figure1", "figure3"):
             found += results.tuning_tasks()
+        elif part == "prop3":
+            found += results.price_tasks()
         elif (table := report_table(part, results)) is not None:
             found += results.tasks_of(table)
     return found
@@ -52,54 +52,72 @@ def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
 
 @dataclasses.dataclass(frozen=True)
 class PaperFindings:
-    """Every cell compared with the published one, and the claims of each part."""
+    """Every cell compared with the published one, the claims of each part, the noise of published
+    figures, and the samples that fine-tuning needs."""
 
     judged: list[CellComparison]
     trends: dict[str, list[Trend]]
+    noise: Noise
+    samples: dict[str, dict[str, np.ndarray]]
+
+    @property
+    def models(self) -> list[CellComparison]:
+        """The cells of PreFeRMAB."""
+        return [cell for cell in self.judged if cell.policy == "prefermab"]
 
 
 def collect_findings(parts: Sequence[str], results: Results) -> PaperFindings:
     """Reads the results that these parts need."""
     shown = [table for part in parts if (table := report_table(part, results)) is not None]
-    judged = [cell for table in shown for cell in compare_cells(table, results)]
-    trends = {table.name: claims.trends_of(results, table) for table in shown}
+    noise = fit_noise(shown, results)
+    judged = [cell for table in shown for cell in compare_cells(table, results, noise)]
+    trends = {table.name: verdicts.trends_of(results, table) for table in shown}
+    samples = {}
     if {"figure1", "figure3"} & set(parts):
-        trends["figure1"] = claims.tuning_trends(results)
-    return PaperFindings(judged, trends)
+        trends["figure1"] = tuning.tuning_trends(results)
+        samples = tuning.samples_needed(results)
+    if "prop3" in parts:
+        trends["prop3"] = propositions.price_trends(results)
+    return PaperFindings(judged, trends, noise, samples)
 
 
 def paper_report_blocks(
     parts: Sequence[str], results: Results, findings: PaperFindings, command: str
 ) -> list[Block]:
     """The whole report."""
-    judged, trends = findings.judged, findings.trends
-    blocks = summary_blocks(parts, results, command, judged, trends)
+    blocks = summary_blocks(parts, results, command, findings)
     for part in parts:
-        blocks += part_blocks(part, results, [c for c in judged if c.table.name == part], trends)
+        own = [cell for cell in findings.judged if cell.table.name == part]
+        blocks += part_blocks(part, results, own, findings.trends, findings.noise)
     return blocks
 
 
 LEGEND = (
     "▲ better than published, ● within noise (two standard errors of the difference), ▼ "
     "worse, ◇ worse than a published figure above the bound, which no policy can reach in "
-    "expectation: its test arms were lucky. Published figures rest on one trained model and 50 "
-    "trials; where a printed one was divided by fewer arms than were in, the corrected one "
-    "stands in brackets and ours is compared with it. After ± stands a standard error "
-    "over seeds and trials, or the published standard deviation over trials. No policy "
-    "earns more than the bound in expectation; Whittle and Lagrangian know everyone's true "
-    "dynamics, the models see features only."
+    "expectation. Published figures rest on one trained model and 50 trials that share about 130 "
+    "arms; their standard error is the printed deviation over √50 times a factor that is fitted to "
+    "the baselines of each domain ([below](#noise)). Where a printed figure was divided by fewer "
+    "arms than were in, the corrected one stands in brackets and ours is compared with it. After ± "
+    "stands a standard error over seeds and trials, or the published standard deviation over "
+    "trials. *Over No Action* is what is earned more than No Action earns in the same column. "
+    "Whittle and Lagrangian know everyone's true dynamics, the models see features only."
+)
+
+NOISE = (
+    "No Action and Random learn nothing, so what they earn here and in the paper differs by noise "
+    "only, and by what we may have read differently. For each domain the printed error of a "
+    "published figure is multiplied by the factor at which the differences of its baselines, in "
+    "standard errors, have a mean square of one (at least 1). The same for what is earned over No "
+    "Action, by Random. A model adds the luck of one training, which no factor here includes."
 )
 
 
 def summary_blocks(
-    parts: Sequence[str],
-    results: Results,
-    command: str,
-    judged: list[CellComparison],
-    trends: dict[str, list[Trend]],
+    parts: Sequence[str], results: Results, command: str, findings: PaperFindings
 ) -> list[Block]:
     """The summary at the top of the report."""
-    scale = results.scale
+    scale, models = results.scale, findings.models
     small = " **Everything is made small here: figures mean nothing.**" if scale.quick else ""
     blocks: list[Block] = [
         Text(
@@ -112,12 +130,21 @@ def summary_blocks(
         Heading("Summary", name="summary"),
         Grid(
             ["recipe", "cells", *COUNTED.values(), "share of the bound"],
-            [summary_row(recipe, judged) for recipe in results.recipes],
+            [summary_row(recipe, models) for recipe in results.recipes],
         ),
+        Heading("By what is earned over No Action", 3),
+        Grid(
+            ["recipe", "cells", *LIFT_COUNTED.values(), "below, noise or not"],
+            [lift_row(recipe, models) for recipe in results.recipes],
+        ),
+        *above_bound_blocks(models),
     ]
     for recipe in results.recipes:
-        blocks += shortfalls(recipe, [cell for cell in judged if cell.recipe == recipe])
-    every = [(name, trend) for name, found in trends.items() for trend in found]
+        blocks += shortfalls(recipe, [cell for cell in models if cell.who == recipe])
+    if findings.noise.level:
+        title = Heading("The noise of published figures", 3, "noise")
+        blocks += [title, Text(NOISE), noise_grid(findings.noise)]
+    every = [(name, trend) for name, found in findings.trends.items() for trend in found]
     if every:
         blocks += [
             Heading("The paper's claims", 3),
@@ -165,13 +192,31 @@ def shortfall_sentence(cells: list[CellComparison]) -> str:
     return f"It does not in: {listed}."
 
 
-def summary_row(recipe: str, judged: list[CellComparison]) -> list[Cell]:
+def summary_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
     """How often a recipe is better, within noise and worse."""
-    own = [cell for cell in judged if cell.recipe == recipe]
+    own = [cell for cell in models if cell.who == recipe]
     counts = [sum(cell.mark == mark for cell in own) for mark in COUNTED]
     shares = [cell.of_bound for cell in own]
     span = f"{min(shares):.1%} to {max(shares):.1%}" if shares else ""
     return [Cell(f"`{recipe}`"), Cell(str(len(own))), *(Cell(str(c)) for c in counts), Cell(span)]
+
+
+def lift_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
+    """The same by what is earned over No Action, and how often that is less than published."""
+    own = [cell.lift for cell in models if cell.who == recipe and cell.lift is not None]
+    counts = [sum(lift.mark == mark for lift in own) for mark in LIFT_COUNTED]
+    below = sum(lift.pair.ours < lift.pair.published for lift in own)
+    return [Cell(f"`{recipe}`"), *(Cell(str(c)) for c in (len(own), *counts, below))]
+
+
+def above_bound_blocks(models: list[CellComparison]) -> list[Block]:
+    """The published cells that no policy can reach in expectation, whatever ours earn there."""
+    cells = {(cell.table.name, cell.where): cell for cell in models}
+    above = [f"[{t}](#{t}) {where}" for (t, where), cell in cells.items() if cell.above_bound]
+    if not above:
+        return []
+    said = f"Of {len(cells)} published cells {len(above)} are above the bound, which no policy can "
+    return [Text(f"{said}reach in expectation: {'; '.join(above)}.")]
 
 
 def method_blocks(results: Results, command: str) -> list[Block]:
@@ -193,30 +238,3 @@ def method_blocks(results: Results, command: str) -> list[Block]:
             ]
         ),
     ]
-
-
-def findings_as_data(findings: PaperFindings) -> dict[str, Any]:
-    """Every cell and every claim, for other programs."""
-    cells = [
-        {
-            "table": cell.table.name,
-            "cell": cell.where,
-            "recipe": cell.recipe,
-            "published": cell.published.mean,
-            "corrected": cell.published.corrected,
-            "published_sd": cell.published.sd,
-            "mean": cell.ours.value,
-            "stderr": cell.ours.stderr,
-            "mark": cell.mark,
-            "of_bound": cell.of_bound,
-            "of_informed": cell.of_informed,
-            "bound": cell.bound,
-        }
-        for cell in findings.judged
-    ]
-    found = [
-        {"part": part, **dataclasses.asdict(trend)}
-        for part, trends in findings.trends.items()
-        for trend in trends
-    ]
-    return {"cells": cells, "claims": found}

@@ -5,9 +5,11 @@ import dataclasses
 
 import numpy as np
 
+from prefermab.paper.prices import BestPrice
 from prefermab.paper.runner import PAPER_RECIPES, Scale, Store, Task
 from prefermab.paper.tables import Figure, Row, Setting, Table
-from prefermab.paper.tasks import Bounds, Curves, Play, TrainTopline, ZeroShot
+from prefermab.paper.tasks import Bounds, Play, Train
+from prefermab.paper.topline import Curves, TrainTopline, ZeroShot
 
 WHERE_TUNED = (
     ("Synthetic, N = 21, B = 7", Setting("synthetic", 21, 7)),
@@ -32,15 +34,6 @@ class Mean:
         """Of rewards (seed, trial): the variances over seeds and over trials are added."""
         error = sum(_spread(rewards.mean(axis=axis)) ** 2 for axis in (0, 1))
         return cls(float(rewards.mean()), float(np.sqrt(error)))
-
-    def against(self, published: Figure, bound: float = np.inf) -> str:
-        """better, same (within two standard errors of the difference), worse, or beyond: worse
-        than a published figure that lies above the bound, which no policy can reach."""
-        noise = 2 * np.hypot(self.stderr, published.stderr)
-        gap = self.value - published.corrected
-        if abs(gap) <= noise:
-            return "same"
-        return "better" if gap > 0 else "beyond" if published.corrected > bound else "worse"
 
 
 def _spread(values: np.ndarray) -> float:
@@ -82,11 +75,20 @@ class Results:
 
     def zero_shot_task(self, recipe: str, setting: Setting) -> ZeroShot:
         """The task of a recipe on the topline's arms."""
-        return ZeroShot(recipe, TrainTopline.of(setting, self.scale).setting, self.scale)
+        there = TrainTopline.of(setting, self.scale).setting
+        return ZeroShot(recipe, dataclasses.replace(there, features=True), self.scale)
 
     def curve(self, recipe: str | None, setting: Setting) -> dict[str, np.ndarray]:
-        """`samples` (point) and `reward` (seed, point)."""
-        return self.store.get(Curves(recipe, setting, self.scale))
+        """`samples` (point) and `reward` (seed, point); for DDLPO also `random` (seed)."""
+        return self.store.get(Curves.of(recipe, setting, self.scale))
+
+    def prices(self, recipe: str, setting: Setting) -> np.ndarray:
+        """(seed, epoch) of the price in training."""
+        return self.store.get(Train.of(recipe, setting, self.scale))["price"]
+
+    def best_prices(self, setting: Setting) -> np.ndarray:
+        """The best price of each of some draws of arms."""
+        return self.store.get(BestPrice.of(setting, self.scale))["price"]
 
     def tasks_of(self, table: Table) -> list[Task]:
         """The tasks that a table needs."""
@@ -101,8 +103,20 @@ class Results:
         """The tasks that the comparison of fine-tuning and DDLPO needs."""
         who = [None, *(recipe for recipe in self.recipes if recipe in LEARN_BY_SAMPLES)]
         return [
-            Curves(recipe, setting, self.scale) for _, setting in self.where() for recipe in who
+            Curves.of(recipe, at, self.scale)
+            for _, setting in self.where()
+            for at in both_toplines(setting)
+            for recipe in who
         ]
+
+    def price_tasks(self) -> list[Task]:
+        """The tasks that the convergence of the price needs."""
+        recipes = [recipe for recipe in self.recipes if recipe in PAPER_RECIPES]
+        found: list[Task] = []
+        for _, setting in self.where() if recipes else ():
+            found += [Train.of(recipe, setting, self.scale) for recipe in recipes]
+            found.append(BestPrice.of(setting, self.scale))
+        return found
 
     def where(self) -> list[tuple[str, Setting]]:
         """The settings of fine-tuning, one small one for a quick report."""
@@ -119,10 +133,22 @@ class Results:
             return [*plays, Bounds.of(setting, self.scale)]
         if published is None:
             return []
-        found: list[Task] = [TrainTopline.of(setting, self.scale)]
-        if setting.features and setting.map == "linear":
+        found: list[Task] = [TrainTopline.of(at, self.scale) for at in topline_settings(setting)]
+        if setting.map == "linear":
             found += [self.zero_shot_task(recipe, setting) for recipe in self.recipes]
         return found
+
+
+def both_toplines(setting: Setting) -> tuple[Setting, Setting]:
+    """A setting for DDLPO without features, as in the paper, and with them."""
+    without, seen = (dataclasses.replace(setting, features=sees) for sees in (False, True))
+    return without, seen
+
+
+def topline_settings(setting: Setting) -> tuple[Setting, ...]:
+    """What is shown for a cell of the topline: without features and with them. With identity
+    features (table 12) each has a row of its own."""
+    return (setting,) if setting.map == "identity" else both_toplines(setting)
 
 
 def quick_table(table: Table) -> Table:

@@ -43,6 +43,8 @@ class Setting:
     test: tuple[tuple[str, Any], ...] = ()
     """The settings in which the test domain differs."""
     map: str = "linear"
+    own_maps: bool = False
+    """Whether every training seed has a projection matrix of its own."""
     masked: tuple[int, ...] = ()
     unique_arms: int | None = None
     """Train on this many different arms only."""
@@ -57,16 +59,16 @@ class Setting:
         object.__setattr__(self, "budget", float(self.budget))
         object.__setattr__(self, "opt_in", float(self.opt_in))
 
-    def trained_on(self) -> Domain:
-        """The domain to train on, all its arms."""
-        return self._domain(dict(self.train))
+    def trained_on(self, seed: int = 0) -> Domain:
+        """The domain that a training seed trains on, all its arms."""
+        return self._domain(dict(self.train), seed)
 
-    def tried_on(self) -> Domain:
-        """The domain of the test arms."""
-        return self._domain({**dict(self.train), **dict(self.test)})
+    def tried_on(self, seed: int = 0) -> Domain:
+        """The domain of the test arms, as that seed sees them."""
+        return self._domain({**dict(self.train), **dict(self.test)}, seed)
 
-    def _domain(self, options: dict[str, Any]) -> Domain:
-        given = FeatureMap(self.map, 0, self.masked)
+    def _domain(self, options: dict[str, Any], seed: int) -> Domain:
+        given = FeatureMap(self.map, seed if self.own_maps else 0, self.masked)
         made = domains.get(self.domain, **options, feature_map=given)
         # Numbers as arrays: domains that differ in them alone then share compiled code.
         made = jax.tree.map(lambda x: jnp.float32(x) if isinstance(x, float) else x, made)
@@ -157,7 +159,8 @@ class Table:
 
 @cache
 def published_tables() -> dict[str, Table]:
-    """All tables of results, in the paper's order, then what Proposition 1 asks for.
+    """All tables of results, in the paper's order, then what Proposition 1 asks for: by the arms
+    of an instance, and by the number of different arms.
 
     >>> from prefermab.paper.tables import published_tables
     >>> table = published_tables()["table13"]
@@ -165,10 +168,8 @@ def published_tables() -> dict[str, Table]:
     Figure(mean=4.61, sd=0.1, inflation=1.0)
     """
     folder = resources.files("prefermab.paper") / "published"
-    names = [f"table{i}" for i in range(1, 17) if i != 8]
-    return {n: _table(n, tomllib.loads((folder / f"{n}.toml").read_text())) for n in names} | {
-        "prop1": _table("prop1", tomllib.loads((folder / "prop1.toml").read_text()))
-    }
+    names = [*(f"table{i}" for i in range(1, 17) if i != 8), "prop1", "pools"]
+    return {n: _table(n, tomllib.loads((folder / f"{n}.toml").read_text())) for n in names}
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The tasks behind the report: trainings, plays, bounds, the topline and fine-tuning."""
+"""The tasks behind the report: trainings, plays and bounds."""
 
 import dataclasses
 from typing import Any
@@ -12,24 +12,19 @@ from prefermab import domains, policies
 from prefermab.arms import Arm, Arms, Key
 from prefermab.domains import Domain
 from prefermab.evaluation import (
-    everyone_in,
-    play_trials,
     trial_batches,
     trial_bounds,
     trial_keys,
     trial_rewards,
 )
-from prefermab.finetuning import CURVE_SEED, ddlpo, finetune
 from prefermab.model import Model
 from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Scale, Store, Task, TaskResult
 from prefermab.paper.tables import Setting
 from prefermab.policies import Policy
-from prefermab.rollout import reward_per_arm
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
-ARMS_SEED, POOL_SEED = 1000, 2000
-CURVE_TRIALS = 200
+POOL_SEED = 2000
 LARGEST_POOL = 567
 
 
@@ -84,28 +79,37 @@ class Train(Task):
     @property
     def cost(self) -> float:
         states = dict(self.setting.train).get("population", 150) if self.setting.epidemic else 1
-        each = {"paper": self.setting.n_arms / 21 + states / 20, "sweep": 5 + states / 5}
+        paper = self.setting.n_arms / 21 + states / 20
+        each = {"paper": paper, "paper-literal": 15 * paper, "sweep": 5 + states / 5}
         return 15 + self.scale.seeds * each.get(self.recipe, 3 + states / 50)
 
     def work(self, store: Store) -> TaskResult:
         """Trains and saves the models; the result only says that they are there."""
         hyper = self.scale.hyperparameters(self.recipe, self.setting)
         hyper |= {"n_arms": self.setting.n_arms, "budget": self.setting.budget}
-        seeds, domain = range(self.scale.seeds), self.setting.trained_on()
-        if self.setting.unique_arms is None:
-            models = pretrain_seeds(domain, seeds, self.recipe, keep_collapsed=True, **hyper)
+        seeds, keep = range(self.scale.seeds), True
+        if self.setting.unique_arms is None and not self.setting.own_maps:
+            models = pretrain_seeds(
+                self.setting.trained_on(), seeds, self.recipe, keep_collapsed=keep, **hyper
+            )
         else:
-            # Every seed has arms of its own: most of the variance is in which arms they are.
-            pools = [arm_pool(domain, self.setting.unique_arms, seed) for seed in seeds]
+            worlds = [self._own_world(seed) for seed in seeds]
             models = [
-                pretrain_seeds(pool, [seed], self.recipe, keep_collapsed=True, **hyper)[0]
-                for seed, pool in zip(seeds, pools, strict=True)
+                pretrain_seeds(world, [seed], self.recipe, keep_collapsed=keep, **hyper)[0]
+                for seed, world in zip(seeds, worlds, strict=True)
             ]
         for model in models:
             # The domain holds arrays in place of numbers, which a model's file does not keep.
             nameless = dataclasses.replace(model, domain=None, history=None)
             nameless.save(self._folder(store) / f"seed-{model.config.seed}")
-        return {"seeds": np.array(seeds)}
+        return {"seeds": np.array(seeds), **followed(models)}
+
+    def _own_world(self, seed: int) -> Domain:
+        """What one seed trains on, where that differs between seeds: most of the variance is in
+        which arms and which projection they are."""
+        domain = self.setting.trained_on(seed)
+        pool = self.setting.unique_arms
+        return domain if pool is None else arm_pool(domain, pool, seed)
 
     def models(self, store: Store) -> list[Model]:
         """The trained models."""
@@ -148,7 +152,10 @@ class Play(Task):
 
     def work(self, store: Store) -> TaskResult:
         players = policies_named(self.policy, self.setting, self.scale, store)
-        rewards = [rewards_in_trials(player, self.setting, self.scale) for player in players]
+        rewards = [
+            rewards_in_trials(player, self.setting, self.scale, seed=seed)
+            for seed, player in enumerate(players)
+        ]
         return {"reward": np.stack(rewards)}
 
 
@@ -184,116 +191,14 @@ class Bounds(Task):
         return {"bound": limits, "informed": informed}
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainTopline(Task):
-    """DDLPO on a set of arms for each seed: what its best and its last epoch earn there."""
-
-    setting: Setting
-    scale: Scale
-
-    @classmethod
-    def of(cls, setting: Setting, scale: Scale) -> "TrainTopline":
-        """The topline is trained and tried on the same arms, everyone in."""
-        plain = dataclasses.replace(untrained(setting), opt_in=1.0)
-        return cls(dataclasses.replace(plain, map=setting.map, features=setting.features), scale)
-
-    @property
-    def title(self) -> str:
-        return f"topline of {self.setting.domain}, {self.setting.n_arms} arms"
-
-    @property
-    def cost(self) -> float:
-        return 20 + self.scale.seeds * self.setting.n_arms * (0.4 if self.setting.epidemic else 0.1)
-
-    def work(self, store: Store) -> TaskResult:
-        domain, found = self.setting.tried_on(), {"best": [], "last": []}
-        for seed in range(self.scale.seeds):
-            arms = topline_arms(domain, self.setting, seed)
-            topline = ddlpo(
-                domain, arms, budget=self.setting.budget, with_features=self.setting.features,
-                seed=seed,                **self.scale.hyperparameters("paper", self.setting),
-            )  # fmt: skip
-            found["best"].append(rewards_in_trials(topline.best, self.setting, self.scale, arms))
-            found["last"].append(rewards_in_trials(topline.last, self.setting, self.scale, arms))
-        return {name: np.stack(rewards) for name, rewards in found.items()}
-
-
-@dataclasses.dataclass(frozen=True)
-class ZeroShot(Task):
-    """What a recipe's models earn on the arms that the topline was trained on: (seed, trial)."""
-
-    recipe: str
-    setting: Setting
-    scale: Scale
-
-    @property
-    def title(self) -> str:
-        return f"{self.recipe} on the topline's arms of {self.setting.domain}"
-
-    @property
-    def cost(self) -> float:
-        return 5 + self.scale.seeds * self.setting.n_arms / 42
-
-    def needs(self) -> tuple[Task, ...]:
-        return (Train.of(self.recipe, self.setting, self.scale),)
-
-    def work(self, store: Store) -> TaskResult:
-        domain = self.setting.tried_on()
-        players = policies_named(self.recipe, self.setting, self.scale, store)
-        rewards = [
-            rewards_in_trials(
-                player, self.setting, self.scale, topline_arms(domain, self.setting, seed)
-            )
-            for seed, player in enumerate(players)
-        ]
-        return {"reward": np.stack(rewards)}
-
-
-@dataclasses.dataclass(frozen=True)
-class Curves(Task):
-    """Reward against samples of each arm, on the same arms and trials: fine-tuning a recipe's
-    models (`recipe`), or DDLPO from scratch (None). (seed, point), the first without samples."""
-
-    recipe: str | None
-    setting: Setting
-    scale: Scale
-
-    @property
-    def title(self) -> str:
-        what = "DDLPO from scratch" if self.recipe is None else f"fine-tuning {self.recipe}"
-        return f"{what} on {self.setting.domain}"
-
-    @property
-    def cost(self) -> float:
-        return 20 + self.scale.seeds * (8 if self.recipe is None else 2)
-
-    def needs(self) -> "tuple[Train, ...]":
-        return () if self.recipe is None else (Train.of(self.recipe, self.setting, self.scale),)
-
-    def work(self, store: Store) -> TaskResult:
-        domain, setting = self.setting.tried_on(), self.setting
-        trials = min(CURVE_TRIALS, self.scale.trials)
-        models = [model for need in self.needs() for model in need.models(store)]
-        curves, samples = [], np.zeros(0)
-        for seed in range(self.scale.seeds):
-            arms = topline_arms(domain, setting, seed)
-            if self.recipe is None:
-                hyper = self.scale.hyperparameters("paper", setting)
-                history = ddlpo(
-                    domain, arms, budget=setting.budget, trials=trials, seed=seed, **hyper
-                ).history
-                start = np.nan
-            else:
-                tuned = finetune(
-                    models[seed], domain, arms=arms, budget=setting.budget, trials=trials,
-                    seed=seed, epochs=2 if self.scale.quick else 10,
-                )  # fmt: skip
-                history = tuned.history
-                assert history is not None
-                start = on_curve_trials(models[seed].policy, domain, arms, setting, trials, seed)
-            samples = np.concatenate([[0], history["samples_per_arm"].to_numpy()])
-            curves.append(np.concatenate([[start], history["mean"].to_numpy()]))
-        return {"samples": samples, "reward": np.stack(curves)}
+def followed(models: list[Model]) -> TaskResult:
+    """The price and the spending of every epoch of training, (seed, epoch), where there is one."""
+    history = [model.history for model in models if model.history is not None]
+    return {
+        name: np.stack([one[name].to_numpy() for one in history])
+        for name in ("price", "spending")
+        if history and all(name in one.columns for one in history)
+    }
 
 
 def untrained(setting: Setting) -> Setting:
@@ -319,11 +224,6 @@ def arm_pool(domain: Domain, size: int, seed: int) -> ArmPool:
     )
 
 
-def topline_arms(domain: Domain, setting: Setting, seed: int) -> Arms:
-    """The arms on which the topline of a seed is trained and tested."""
-    return domain.draw_arms(jax.random.key(ARMS_SEED + seed), setting.n_arms)
-
-
 def policies_named(policy: str, setting: Setting, scale: Scale, store: Store) -> list[Policy]:
     """The policy of that name, or the models of the recipe of that name."""
     if policy in policies.BY_NAME:
@@ -332,19 +232,11 @@ def policies_named(policy: str, setting: Setting, scale: Scale, store: Store) ->
 
 
 def rewards_in_trials(
-    policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = None
+    policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = None, seed: int = 0
 ) -> np.ndarray:
-    """Reward per opted-in arm in every trial of a setting, on new arms or on `arms`."""
-    domain, trials = setting.tried_on(), scale.trials_of(setting)
+    """Reward per opted-in arm in every trial of a setting, on new arms or on `arms`, as the models
+    of a training seed see them."""
+    domain, trials = setting.tried_on(seed), scale.trials_of(setting)
     keys = trial_keys(EVALUATION_SEED, trials)
     batches = trial_batches(domain, setting.n_arms, setting.opt_in, keys, arms=arms)
     return trial_rewards(policy, domain, batches, jnp.float32(setting.budget), trials)
-
-
-def on_curve_trials(
-    policy: Policy, domain: Domain, arms: Arms, setting: Setting, trials: int, seed: int
-) -> float:
-    """Mean reward on the trials on which fine-tuning and DDLPO draw their curves."""
-    tests = everyone_in(seed + CURVE_SEED, trials, setting.n_arms, arms)
-    played = play_trials(policy, domain, tests, jnp.float32(setting.budget))
-    return float(reward_per_arm(played).mean())

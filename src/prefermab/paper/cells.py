@@ -1,0 +1,168 @@
+"""Every published cell beside ours: baselines, models and the topline."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from prefermab.paper.noise import Noise, Pair, fit_factor
+from prefermab.paper.results import Mean, Results, topline_settings
+from prefermab.paper.tables import Figure, Row, Section, Setting, Table
+from prefermab.paper.tasks import untrained
+
+BASELINES = ("none", "random")
+EPOCHS_SHOWN = ("best", "last")
+
+
+@dataclasses.dataclass(frozen=True)
+class Lift:
+    """What is earned over No Action, published and here, and how the two compare."""
+
+    pair: Pair
+    mark: str
+
+
+@dataclasses.dataclass(frozen=True)
+class CellComparison:
+    """One published cell and ours. `who` is the recipe, the baseline, or the epoch of DDLPO."""
+
+    table: Table
+    where: str
+    policy: str
+    who: str
+    published: Figure
+    ours: Mean
+    mark: str
+    lift: Lift | None = None
+    of_bound: float = math.nan
+    of_informed: float = math.nan
+    bound: float = math.inf
+
+    @property
+    def above_bound(self) -> bool:
+        """Whether the published figure is above what any policy can reach in expectation."""
+        return self.published.corrected > self.bound
+
+    @property
+    def reaches(self) -> bool:
+        """Whether ours is at least the published figure or, where that is above the bound, 99 % of
+        what the informed policy earns."""
+        if self.above_bound:
+            return self.of_informed >= 0.99
+        return self.ours.value >= self.published.corrected
+
+
+def compare_cells(table: Table, results: Results, noise: Noise) -> list[CellComparison]:
+    """Every published cell of a table, for every recipe and every epoch of DDLPO shown."""
+    found = []
+    for section, row, i in _published(table):
+        setting, published = row.settings[i], row.published[i]
+        assert published is not None
+        factor = noise.of_level(setting.domain)
+        for who, rewards in rewards_of(row, setting, results).items():
+            cell = CellComparison(
+                table, _where(section, row, table.columns[i]), row.policy, who, published,
+                ours := Mean.of(rewards), pair_of(published, ours).mark(factor),
+            )  # fmt: skip
+            if row.policy != "ddlpo":
+                lift = lift_of(results, section, i, published, rewards, noise)
+                cell = dataclasses.replace(cell, lift=lift)
+            found.append(_bounded(cell, setting, results, factor))
+    return found
+
+
+def rewards_of(row: Row, setting: Setting, results: Results) -> dict[str, np.ndarray]:
+    """Who plays in a row, and what they earn: (seed, trial)."""
+    if row.policy == "ddlpo":
+        both = {}
+        for at in topline_settings(setting):
+            seen = "with features" if at.features else "without features"
+            rewards = results.topline(at)
+            both |= {f"{seen}, {epoch} epoch": rewards[epoch] for epoch in EPOCHS_SHOWN}
+        return both
+    who = results.recipes if row.policy == "prefermab" else (row.policy,)
+    return {name: results.rewards(name, setting) for name in who}
+
+
+def pair_of(published: Figure, ours: Mean) -> Pair:
+    """The two means with their errors."""
+    return Pair(published.corrected, published.stderr, ours.value, ours.stderr)
+
+
+def lift_of(
+    results: Results,
+    section: Section,
+    column: int,
+    published: Figure,
+    rewards: np.ndarray,
+    noise: Noise,
+) -> Lift | None:
+    """The lift over No Action in the same column; ours on the same trials."""
+    idle = next((row for row in section.rows if row.policy == "none"), None)
+    theirs = None if idle is None else idle.published[column]
+    if idle is None or theirs is None:
+        return None
+    setting = idle.settings[column]
+    ours = Mean.of(rewards - results.rewards("none", setting))
+    gain = published.corrected - theirs.corrected
+    pair = Pair(gain, math.hypot(published.stderr, theirs.stderr), ours.value, ours.stderr)
+    return Lift(pair, pair.mark(noise.of_lift(setting.domain)))
+
+
+def fit_noise(tables: Sequence[Table], results: Results) -> Noise:
+    """The factors from all baseline cells of these tables, each setting once."""
+    level: dict[tuple[object, ...], tuple[str, Pair]] = {}
+    lift: dict[tuple[object, ...], tuple[str, Pair]] = {}
+    for table in tables:
+        for section, row, i in _published(table):
+            setting, published = row.settings[i], row.published[i]
+            if row.policy not in BASELINES or published is None:
+                continue
+            name = row.policy, untrained(setting), published
+            rewards = results.rewards(row.policy, setting)
+            level[name] = setting.domain, pair_of(published, Mean.of(rewards))
+            gained = lift_of(results, section, i, published, rewards, Noise())
+            if row.policy == "random" and gained is not None:
+                lift[name] = setting.domain, gained.pair
+    return Noise(_by_domain(level.values()), _by_domain(lift.values()))
+
+
+def _by_domain(found: Iterable[tuple[str, Pair]]):
+    listed = list(found)
+    domains = dict.fromkeys(domain for domain, _ in listed)
+    return {name: fit_factor([pair for at, pair in listed if at == name]) for name in domains}
+
+
+def _bounded(
+    cell: CellComparison, setting: Setting, results: Results, factor: float
+) -> CellComparison:
+    """The cell of a model with its shares of the bound and of the informed policy."""
+    if cell.policy != "prefermab":
+        return cell
+    bound, informed = results.bound(setting), results.informed(setting)
+    limit = float(bound.mean())
+    return dataclasses.replace(
+        cell,
+        mark=pair_of(cell.published, cell.ours).mark(factor, limit),
+        of_bound=results.share(cell.who, setting, bound),
+        of_informed=results.share(cell.who, setting, informed),
+        bound=limit,
+    )
+
+
+def _published(table: Table) -> Iterator[tuple[Section, Row, int]]:
+    """Every cell that has a published figure: its section, row and column."""
+    for section in table.sections:
+        for row in section.rows:
+            for i, figure in enumerate(row.published):
+                if figure is not None:
+                    yield section, row, i
+
+
+def _where(section: Section, row: Row, column: str) -> str:
+    if row.policy in BASELINES:
+        return f"{section.title}, {column}"
+    variant = row.title.removeprefix("PreFeRMAB").removeprefix("DDLPO").removeprefix(", ")
+    variant = variant.strip() if variant.strip() != "(topline)" else ""
+    return ", ".join(part for part in (section.title, variant, column) if part)
