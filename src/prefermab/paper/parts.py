@@ -95,7 +95,7 @@ def summary_sentence(judged: list[CellComparison], trends: list[Trend]) -> str:
         level = "all" if fine == len(own) else f"{fine} of"
         told.append(
             f"`{recipe}` is level with the published figures or better in {level} {len(own)} cells"
-            + (f" ({beyond} more are below a figure above the bound)" if beyond else "")
+            + (f" ({beyond} are below a figure above the bound)" if beyond else "")
             + f" and earns {low:.1%} to {high:.1%} of the bound"
         )
     said = "; ".join(told) + "." if told else ""
@@ -138,8 +138,8 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
         caption = (
             "Samples of each arm until DDLPO's best reward is reached, by DDLPO from scratch "
             "(without features, as in the paper, and with them) and by fine-tuning a pretrained "
-            "model with 1,000 samples at most: interquartile means over seeds, each with arms of "
-            "its own. Zero where the pretrained model earns as much before it is tuned."
+            "model with 1,000 samples or a few more: interquartile means over seeds, each with "
+            "arms of its own. Zero where the pretrained model earns as much before it is tuned."
         )
         title = "Figure 1: samples to reach the topline's best"
         blocks = _pictured(part, title, figures.draw_samples_needed(needed), caption)
