@@ -262,6 +262,7 @@ def test_blurred_features_are_hidden_and_noisy():
         (["--recipe", "best"], "best"),
         (["--seeds", "1"], "seeds"),
         (["--trials", "3"], "trials"),
+        (["--workers", "0"], "workers"),
         (["--quick", "--seeds", "4"], "--quick"),
         (["--out", __file__], "it is a file"),
     ],

@@ -44,7 +44,7 @@ class ReproduceCommand:
     engine: str = "local"
     """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
     workers: Whole = None
-    """For the engine ray: number of cores to use. Default: all."""
+    """Number of tasks at once. Default: 2, or all cores of a Ray cluster."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -70,7 +70,7 @@ class ReproduceCommand:
         use_compilation_cache()
         parts = selected_parts(self.only, report.REPORT_PARTS)
         recipes, scale = chosen_recipes(self.recipe), chosen_scale(self)
-        engines.check_engine(self.engine, self.workers)
+        engines.check_engine(self.engine, self.cluster_workers())
         plots.blank(1, 1)
         check_out(self.out)
         cache = self.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
@@ -94,13 +94,14 @@ class ReproduceCommand:
 
         tasks = report.tasks_of(parts, results)
         try:
-            with progress() as bar, engines.engine(self.engine, self.workers) as engine:
+            with progress() as bar, engines.engine(self.engine, self.cluster_workers()) as engine:
                 if isinstance(engine, engines.Ray):
                     hire = functools.partial(RayWorker, engine)
                     run_all(tasks, results.store, engine.size, bar, hire)
                 else:
                     # Two tasks at once: much of a training runs on one core.
-                    run_all(tasks, results.store, min(2, os.cpu_count() or 1), bar)
+                    at_once = self.workers or min(2, os.cpu_count() or 1)
+                    run_all(tasks, results.store, at_once, bar)
         except KeyboardInterrupt:
             print(
                 f"What is done is kept in {results.store.folder}: run the same command again to "
@@ -108,6 +109,12 @@ class ReproduceCommand:
                 file=sys.stderr,
             )
             raise
+
+    def cluster_workers(self) -> int | None:
+        """The number of workers where it is for a cluster; on this machine they are processes."""
+        if self.workers is not None:
+            count(self.workers, "workers")
+        return self.workers if self.engine == "ray" else None
 
 
 def chosen_recipes(name: str) -> tuple[str, ...]:
