@@ -80,7 +80,7 @@ class Train(Task):
     def cost(self) -> float:
         states = dict(self.setting.train).get("population", 150) if self.setting.epidemic else 1
         paper = self.setting.n_arms / 21 + states / 20
-        each = {"paper": paper, "paper-literal": 15 * paper, "sweep": 5 + states / 5}
+        each = {"paper": paper, "paper-literal": 4 * paper, "sweep": 5 + states / 5}
         return 15 + self.scale.seeds * each.get(self.recipe, 3 + states / 50)
 
     def work(self, store: Store) -> TaskResult:
