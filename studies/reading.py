@@ -154,16 +154,19 @@ def printed_like(printed: str, value: float | str) -> str:
 
 
 def with_new_figures(page: str, data: dict[str, Any]) -> str:
-    """The page with every figure as the data now have it, in its paragraph and its comment."""
+    """The page with every figure as the data now have it, in its paragraph and its comment. Where a
+    paragraph prints a figure twice, its lines are taken in the order of the text."""
 
     def renewed(found: re.Match[str]) -> str:
-        whole = found[0]
-        for line in _note(found["text"], found["lines"]).lines:
+        text, lines, whole, at = found["text"], found["lines"], found[0], 0
+        for line in _note(text, lines).lines:
             now = printed_like(line.printed, worked_out(line.how, data))
             exact = re.compile(rf"(?<![\w.]){re.escape(line.printed)}(?![\w.]*\d)")
-            if now != line.printed:
-                whole = exact.sub(now.replace("\\", r"\\"), whole)
-        return whole
+            if place := exact.search(text, at):
+                text = text[: place.start()] + now + text[place.end() :]
+                at = place.start() + len(now)
+            lines = lines.replace(f"{line.printed} = {line.how}\n", f"{now} = {line.how}\n")
+        return whole.replace(found["text"], text, 1).replace(found["lines"], lines, 1)
 
     return COMMENT.sub(renewed, page)
 

@@ -84,6 +84,13 @@ def test_new_figures_are_put_in_with_as_many_digits():
     assert reading.printed_like("5,550", 8025.4) == "8,025"
 
 
+def test_a_figure_that_is_printed_twice_may_become_two():
+    page = "It is 4.0 and 4.0.\n\n<!-- figures\n"
+    page += "4.0 = max mean in cells: cell=b; recipe=paper\n"
+    page += "4.0 = min mean in cells: cell~30 %\n-->\n"
+    assert "It is 4.2 and 4.0." in reading.with_new_figures(page, DATA)
+
+
 def test_counts_conditions_and_mistakes():
     assert reading.worked_out("count in cells: recipe=paper; mean>corrected", DATA) == 1
     assert reading.worked_out("count in cells: cell~30 %|b", DATA) == 3
