@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import textwrap
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -278,9 +279,10 @@ def page(found: Sequence[Sequence[LogOutcome]], verdicts: dict[str, list[str]]) 
 
 def picture(found: Sequence[Sequence[LogOutcome]]) -> str:
     """Estimates and intervals beside the truth."""
-    figure = plots.blank(9, 4.6)
+    figure = plots.blank(9, 5.2)
     panels = figure.subplots(2, 4, sharex=True, sharey=True).ravel()
     panels[-1].set_axis_off()
+    panels[3].tick_params(labelbottom=True)
     for panel, scenario, each in zip(panels, SCENARIOS, found, strict=False):
         for place, one in enumerate(sorted(each[:40], key=lambda one: one.estimate)):
             colour = plots.BLUE if one.low > 0 else plots.GREY
@@ -289,7 +291,7 @@ def picture(found: Sequence[Sequence[LogOutcome]]) -> str:
         truth = float(np.mean([one.truth for one in each]))
         panel.axvline(0, color=plots.GREY, lw=0.8, ls="--")
         panel.plot(truth, -3, "x", color=plots.INK, ms=7)
-        panel.set_title(scenario.name, fontsize=8, color=plots.INK)
+        panel.set_title(textwrap.fill(scenario.name, 30), fontsize=8, color=plots.INK)
         panel.set_yticks([])
         plots.tidy_panel(panel)
     figure.supxlabel("gain per person", fontsize=9)
