@@ -13,6 +13,7 @@ import prefermab as pm
 from prefermab.amounts import DecimalUnits, fits
 from prefermab.engines import Local
 from prefermab.errors import StorageError
+from prefermab.familiarity import draw_features
 from prefermab.programme.bulk import driver
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.bulk.passes import _models
@@ -25,12 +26,16 @@ MODEL_FOLDER = shipped_models()["armman"]
 LARGE = 70_000
 """More than go through the network together, so that the price is found on a sample."""
 
+DRAWN = draw_features(pm.domains.Armman())
+"""Features of arms like those that the model was trained on."""
+
 COLUMNS = ["id", "action", "cost", "score"]
 
 
 def people(size: int, seed: int = 0) -> pl.DataFrame:
     rng = np.random.default_rng(seed)
-    features = rng.normal(size=(size, len(MODEL.feature_names))).astype(np.float32)
+    features = DRAWN[rng.integers(0, len(DRAWN), size)]
+    features += rng.normal(0, 1e-3, features.shape).astype(np.float32)
     return pl.DataFrame(
         {
             "id": [f"p{i}" for i in range(size)],
@@ -119,7 +124,7 @@ def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, bud
     chosen = plan.filter(pl.col("list") == "chosen")
     assert first.chosen == chosen.height == (plan["action"] == "call").sum()
     assert (plan["list"] == "waiting").sum() == (20 if budget < 10**9 else 0)
-    assert plan.columns[6:] == [name for name in table.columns if name != "id"]
+    assert plan.columns[7:] == [name for name in table.columns if name != "id"]
 
 
 @pytest.mark.computes_much

@@ -77,6 +77,10 @@ class InputWarning(UserWarning):
         return visible(super().__str__())
 
 
+class UnlikeTrainingWarning(InputWarning):
+    """A model is asked about arms unlike those that it was trained on."""
+
+
 class BusyError(PrefermabError):
     """Another process holds the file. Nothing was changed, so the caller can try again later."""
 

@@ -1,6 +1,7 @@
 """A trained model: what was learned, what it was learned on, and how to ask it."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, number, reals
+from prefermab.familiarity import Familiar, Judged, draw_features, warn_of_arms, warn_of_domain
 from prefermab.features import FeatureMap
 from prefermab.modelfile import Stored, named_arrays, write_folder
 from prefermab.networks import Network
@@ -41,7 +43,7 @@ class Model:
     >>> model = pm.load("armman")
     >>> model.state_names
     ('motivated', 'persuadable', 'lost cause')
-    >>> features = np.zeros((4, 6))
+    >>> features = np.full((4, 6), np.nan)                   # nothing is known of them
     >>> int(model.act([0, 1, 2, 1], features, budget=2).sum())
     2
     """
@@ -61,6 +63,8 @@ class Model:
     tuned: Tuned | None = None
     history: pl.DataFrame | None = None
     """Metrics of the training it comes from, an epoch a row; no part of what it decides by."""
+    seen: Familiar | None = None
+    """The features of its training, where its file has them; `familiar` has them in any case."""
 
     def __repr__(self) -> str:
         states = f"{len(self.state_names)} states"
@@ -80,6 +84,39 @@ class Model:
     def policy(self) -> Learned:
         """The model as a policy for the evaluator."""
         return self.config.policy(self.network)
+
+    @functools.cached_property
+    def familiar(self) -> Familiar | None:
+        """The features of its training: from its file, else as its domain draws them, else guessed
+        from what the network knows of their spread; None where nothing is known."""
+        if self.seen is not None:
+            return self.seen
+        perception = self.network.perception
+        if self.domain is None:
+            return Familiar.guess(perception)
+        return Familiar.of(self.domain, perception)
+
+    def judge_cautiously(self, features: np.ndarray) -> Judged:
+        """Features (arm, feature) as the network is to see them: those that lie outside of what it
+        was trained on are moved inside; see `prefermab.familiarity`.
+
+        >>> import numpy as np
+        >>> import prefermab as pm
+        >>> judged = pm.load("armman").judge_cautiously(np.full((1, 6), 100.0))
+        >>> bool(np.isnan(judged.features).all()), judged.unlike
+        (True, array([ True]))
+        """
+        if self.familiar is None or not len(self.feature_names):
+            size = len(features)
+            return Judged(features, np.zeros(features.shape, bool), np.zeros(size, bool))
+        return self.familiar.judge(features, self.network.perception)
+
+    def warn_if_unlike(self, domain: Domain, name: str) -> None:
+        """Warns if more than one in a hundred arms of a domain are unlike those of the training."""
+        if self.domain is domain or eqx.tree_equal(self.domain, domain) is True:
+            return
+        judged = self.judge_cautiously(draw_features(domain))
+        warn_of_domain(judged, self.feature_names, domain.name, name)
 
     def check_fits(self, domain: Domain) -> None:
         """Raises `InputError` if the domain has other numbers of states, actions or features."""
@@ -107,7 +144,8 @@ class Model:
 
         `states` are numbers (arm,), `features` (arm, feature) with NaN for unknown ones, `opt_in`
         (arm,) of true and false, everyone if left out. `costs` are the model's own if left out:
-        (action,) or (arm, action).
+        (action,) or (arm, action). Arms unlike those of the training are judged cautiously, as in a
+        plan, with a warning.
         """
         state = self._states(states)
         n_arms = len(state)
@@ -119,11 +157,13 @@ class Model:
         if n_arms == 0:
             return np.zeros(0, np.int32)
         limit = number(budget, "budget")
+        judged = self.judge_cautiously(seen)
+        warn_of_arms(judged, self.feature_names, present.astype(bool))
         with everywhere():
             actions = _decide(
                 self.policy,
                 jnp.asarray(state),
-                jnp.asarray(seen, jnp.float32),
+                jnp.asarray(judged.features, jnp.float32),
                 jnp.asarray(present.astype(bool)),
                 jnp.asarray(paid, jnp.float32),
                 jnp.asarray(limit, jnp.float32),
@@ -183,7 +223,10 @@ class Model:
         """
         card = self.card or self._default_card()
         arrays = named_arrays(self.network)
-        write_folder(Path(path), Stored(self.describe(), arrays, card, self.history))
+        familiar = None if self.familiar is None else self.familiar.as_json()
+        # Not in `describe`, on which the fingerprint rests: models of older versions keep theirs.
+        config = {**self.describe(), **({} if familiar is None else {"seen": familiar})}
+        write_folder(Path(path), Stored(config, arrays, card, self.history))
 
     def describe(self) -> dict[str, Any]:
         """Everything about the model but its arrays, as JSON can hold it."""

@@ -69,6 +69,15 @@ class TunedSchema(msgspec.Struct):
     kept: bool
 
 
+class SeenSchema(msgspec.Struct):
+    """The features of the training: the range of each, null where it was never known, and how far
+    they lay from the mean together."""
+
+    low: list[float | None]
+    high: list[float | None]
+    radius: NotNegative | None
+
+
 class ConfigSchema(msgspec.Struct):
     """What `config.json` holds; types and ranges are checked when it is read."""
 
@@ -87,6 +96,7 @@ class ConfigSchema(msgspec.Struct):
     weights_sha256: str
     checksum: str
     tuned: TunedSchema | None = None
+    seen: SeenSchema | None = None
 
 
 class Stored(NamedTuple):
@@ -224,6 +234,10 @@ def check_counts(config: dict[str, Any]) -> None:
     shape = config["shape"]
     wanted = {"action_names": shape["actions"], "feature_names": shape["features"]}
     wanted["costs"] = shape["actions"]
+    if config.get("seen"):
+        for end in ("low", "high"):
+            wanted[end] = shape["features"]
+            config = {**config, end: config["seen"][end]}
     if not shape["continuous"]:
         wanted["state_names"] = shape["cells"]
     for name, size in wanted.items():

@@ -10,6 +10,7 @@ import jax
 from prefermab import domains
 from prefermab.domains import Domain
 from prefermab.errors import InputError, unknown
+from prefermab.familiarity import Familiar
 from prefermab.features import FeatureMap
 from prefermab.model import Model
 from prefermab.modelfile import (
@@ -127,6 +128,7 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
         tuned=Tuned(**config["tuned"]) if config.get("tuned") else None,
         card=stored.card,
         history=stored.history,
+        seen=Familiar.from_json(config["seen"]) if config.get("seen") else None,
     )
 
 

@@ -121,6 +121,8 @@ def as_policy(given: Any, name: str, domain: Domain | None = None) -> Policy:
     """
     if domain is not None and hasattr(given, "check_fits"):
         given.check_fits(domain)
+    if domain is not None and hasattr(given, "warn_if_unlike"):
+        given.warn_if_unlike(domain, name)
     given = getattr(given, "policy", given)
     if isinstance(given, Policy):
         return given

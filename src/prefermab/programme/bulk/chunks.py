@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ import polars as pl
 from prefermab.amounts import DecimalUnits
 from prefermab.engines import Engine
 from prefermab.errors import InputError
+from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.programme.columns import column, source_columns
 from prefermab.programme.planning.rules import Rules
@@ -204,3 +205,20 @@ def save_array(path: Path, array: np.ndarray) -> None:
     """Writes an array, under whatever name."""
     with path.open("wb") as file:
         np.save(file, array)
+
+
+def keep_ids(job: Job, chunk: Chunk, ids: pl.Series) -> None:
+    """Leaves the checksums of a chunk's ids, in order."""
+    sums = np.sort(hashes(ids))
+    write_atomically(job.ids(chunk), functools.partial(save_array, array=sums))
+
+
+def union(labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """The labels of all chunks, in order."""
+    return tuple(sorted({label for own in labels for label in own}))
+
+
+def recoded(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
+    """Numbers of a chunk's own labels as numbers of all labels; -1 stays -1."""
+    places = np.array([*(labels.index(label) for label in own), -1])
+    return places[codes]

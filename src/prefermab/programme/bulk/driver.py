@@ -141,7 +141,7 @@ def given_or_made(
 def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
     """A plan for few people: made as one table, then written in chunks."""
     for chunk in chunks:
-        passes.keep_ids(job, chunk, passes.look(job, chunk)[0])
+        passes.keep_ids(job, chunk, passes.look(job, chunk)[0].ids)
     refuse_duplicate_ids(job, chunks, Local())
     tables = [chunk.read() for chunk in chunks]
     try:
@@ -267,6 +267,9 @@ class Driver:
             incomplete=total("incomplete"),
             unknown=dict(sum((Counter(report.unknown) for report in reports), Counter())),
             rules={},
+            outside_training=total("outside_training"),
+            outside=dict(sum((Counter(report.outside) for report in reports), Counter())),
+            states_read={k: v for report in reports for k, v in report.states_read.items()},
         )  # fmt: skip
 
 

@@ -177,7 +177,8 @@ def checksum(inputs: object) -> str:
 def summary_of(file: Path) -> Summary:
     """The summary that a file holds."""
     kept = json.loads(file.read_text())
-    return Summary(**{field.name: kept[field.name] for field in dataclasses.fields(Summary)})
+    named = (field.name for field in dataclasses.fields(Summary))
+    return Summary(**{name: kept[name] for name in named if name in kept})
 
 
 def _stamp(file: str) -> list[int]:

@@ -20,7 +20,15 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.policies.learned import sample
-from prefermab.programme.bulk.chunks import Chunk, Job, hashes, needed, save_array
+from prefermab.programme.bulk.chunks import (
+    Chunk,
+    Job,
+    keep_ids,
+    needed,
+    recoded,
+    save_array,
+    union,
+)
 from prefermab.programme.columns import column
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.increments import Cut, Increments
@@ -62,6 +70,9 @@ class Report:
     """Ids of the rules that are found here."""
     groups: list[str]
     workers: list[str]
+    outside_training: int = 0
+    outside: dict[str, int] = dataclasses.field(default_factory=dict)
+    states_read: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 _models: dict[str, Model] = {}
@@ -130,6 +141,7 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
         "raw": raw,
         "standing": limits.standing.astype(np.int8),
         "locked": locked.astype(np.int8),
+        "outside": roster.outside.astype(np.int16),
         "costs": roster.costs[:1] if (roster.costs == roster.costs[:1]).all() else roster.costs,
     }
     if job.rules.about_groups:
@@ -145,8 +157,11 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
         named=named,
         groups=list(limits.group_names),
         workers=list(limits.worker_names),
+        outside_training=roster.n_unlike,
+        outside=roster.unlike,
+        states_read=roster.states_read,
     )
-    keep_ids(job, chunk, roster)
+    keep_ids(job, chunk, roster.ids)
     packed = pack(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
         metadata={"report": json.dumps(dataclasses.asdict(report))},
@@ -228,6 +243,7 @@ def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) ->
             "cost": paid(actions, kept["costs"]),
             "score": kept["raw"][each, best].astype(float),
             "list": pl.Series(["", "chosen", "waiting"]).gather(listed),
+            "outside": kept["outside"].astype(int),
             "reason": listed_reasons(job, chunk, table, kept, price, best, listed > 0),
         }
     )
@@ -287,12 +303,6 @@ def actions_of(
     return [np.where(locked > 0, locked, increments.chosen(cut)) for cut in cuts if cut is not None]
 
 
-def keep_ids(job: Job, chunk: Chunk, roster: Roster) -> None:
-    """Leaves the checksums of a chunk's ids, in order."""
-    ids = np.sort(hashes(roster.ids))
-    write_atomically(job.ids(chunk), functools.partial(save_array, array=ids))
-
-
 Each = Callable[[str, Callable[[Chunk], Any]], list[Any]]
 
 
@@ -301,7 +311,8 @@ def choose_together(
 ) -> tuple[Cut, float]:
     """Writes down everyone's action; who waits, and what one more unit of budget would gain."""
     parts = each("choosing", functools.partial(candidates, job))
-    groups, workers = union(reports, "groups"), union(reports, "workers")
+    groups = union(report.groups for report in reports)
+    workers = union(report.workers for report in reports)
     for part, report in zip(parts, reports, strict=True):
         part["group"] = recoded(part["group"], report.groups, groups)
         part["worker"] = recoded(part["worker"], report.workers, workers)
@@ -337,14 +348,3 @@ def shared_limits(
         worker_names=workers,
         **limits_by_label(job.rules, groups, workers),
     )
-
-
-def union(reports: Sequence[Report], kind: str) -> tuple[str, ...]:
-    """The labels of all chunks, in order."""
-    return tuple(sorted({label for report in reports for label in getattr(report, kind)}))
-
-
-def recoded(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
-    """Numbers of a chunk's own labels as numbers of all labels; -1 stays -1."""
-    places = np.array([*(labels.index(label) for label in own), -1])
-    return places[codes]

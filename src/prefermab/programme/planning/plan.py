@@ -4,8 +4,7 @@
 """
 
 import dataclasses
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,75 +38,8 @@ from prefermab.programme.planning.scoring import (
     score,
     settle,
 )
-from prefermab.programme.tables import as_frame, format_number, format_people
-
-
-@dataclasses.dataclass(frozen=True)
-class Summary:
-    """What a plan does, in numbers. Gains are in expected reward, None where a recipe has none."""
-
-    people: int
-    chosen: int
-    by_action: Mapping[str, int]
-    budget: float
-    spent: float
-    left: float
-    price: float
-    gain: float | None
-    bound: float | None
-    """No plan that keeps the budget and the rules gains more."""
-    one_more: float | None
-    """What one more unit of budget would gain."""
-    opted_out: int
-    excluded: int
-    resting: int
-    locked: int
-    incomplete: int
-    """People of whom some feature is unknown."""
-    unknown: Mapping[str, int]
-    """How many cells of each column are missing or say what the model does not know."""
-    rules: Mapping[str, float | None]
-    """What each rule costs: what would be gained more without it, all others kept."""
-
-    def __str__(self) -> str:
-        bought = (
-            ", ".join(f"{number:,} {name}" for name, number in self.by_action.items()) or "nobody"
-        )
-        lines = [
-            f"{self.chosen:,} of {format_people(self.people)} ({bought}); "
-            f"{format_number(self.spent)} spent, {format_number(self.left)} left of "
-            f"{format_number(self.budget)}; price {self.price:.3g}"
-        ]
-        if self.gain is not None and self.one_more is not None:
-            lines.append(
-                f"expected gain {format_number(self.gain)}, at best {format_number(self.bound)} "
-                f"under the same rules; one more unit of budget would gain {self.one_more:.3g}"
-            )
-        apart = {
-            "opted out": self.opted_out,
-            "excluded": self.excluded,
-            "in cooldown": self.resting,
-            "locked in": self.locked,
-            "with unknown features": self.incomplete,
-        }
-        lines.append(", ".join(f"{number:,} {what}" for what, number in apart.items()))
-        nowhere = [name for name, number in self.unknown.items() if number == self.people]
-        some = {name: number for name, number in self.unknown.items() if number < self.people}
-        if some:
-            cells = ", ".join(f"{name} of {number:,}" for name, number in some.items())
-            lines.append(f"unknown: {cells}")
-        if nowhere:
-            lines.append(
-                f"the model uses {' and '.join(nowhere)}, which is missing for everyone here: "
-                "check the names of the columns"
-            )
-        for rule, cost in self.rules.items():
-            lines.append(f"the rule {rule} costs {'?' if cost is None else format_number(cost)}")
-        return "\n".join(lines)
-
-    def as_json(self) -> str:
-        """The numbers as JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=2)
+from prefermab.programme.planning.summary import Summary, unusual_share
+from prefermab.programme.tables import as_frame
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,6 +220,7 @@ def explain(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
             "score": scores,
             "price": pl.Series([None] * size, dtype=pl.Float64) if prices is None else prices,
             "list": pl.Series(listed, dtype=pl.String),
+            "outside": roster.outside,
             "reason": reasons(
                 draft.model, roster, draft.limits.standing, draft.table, price, best, gains,
                 draft.locked > 0,
@@ -340,4 +273,8 @@ def summarise(draft: Draft, actions: np.ndarray) -> Summary:
         incomplete=roster.incomplete,
         unknown=roster.unknown,
         rules=costs,
+        outside_training=roster.n_unlike,
+        outside=roster.unlike,
+        states_read=roster.states_read,
+        usual_share=unusual_share(draft.model, draft.budget, roster.size),
     )

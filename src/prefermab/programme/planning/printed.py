@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from xlsxwriter.workbook import Workbook
     from xlsxwriter.worksheet import Worksheet
 
-PLANNED = ("id", "action", "cost", "rank", "score", "price", "list", "reason")
+PLANNED = ("id", "action", "cost", "rank", "score", "price", "list", "outside", "reason")
 """Columns that a plan adds to those of the table."""
 
 MOST_GIVEN = 5
@@ -43,6 +43,7 @@ MEANINGS = {
     "resting": "in cooldown",
     "locked": "locked in",
     "incomplete": "with unknown features",
+    "outside_training": "unlike those that the model was trained on",
 }
 """Rows of the summary, by the names of its facts."""
 
@@ -186,6 +187,7 @@ def _write_summary(book: "Workbook", sheet: "Worksheet", facts: Mapping[str, Any
     ]
     rows += [(f"action: {name}", times) for name, times in facts.get("by_action", {}).items()]
     rows += [(f"unknown: {name}", times) for name, times in facts.get("unknown", {}).items()]
+    rows += [(f"outside of training: {name}", n) for name, n in facts.get("outside", {}).items()]
     rows += [(f"cost of the rule: {name}", cost) for name, cost in facts.get("rules", {}).items()]
     sheet.write_string(0, 0, "what", bold)
     sheet.write_string(0, 1, "number", bold)

@@ -46,11 +46,23 @@ class Roster(Participants):
     costs: np.ndarray
     unknown: dict[str, int]
     """How often a cell of each column is empty or holds what the model does not know."""
+    outside: np.ndarray
+    """How many features of each person lie outside of the training's range; at least 1 for those
+    whose features are unusual together."""
+    unlike: dict[str, int]
+    """How many people's cells of each column lie outside."""
+    states_read: dict[str, str]
+    """The names of states that were given as numbers."""
 
     @property
     def incomplete(self) -> int:
-        """People of whom some feature is unknown."""
+        """People of whom some feature is unknown, or as good as unknown."""
         return int(np.isnan(self.features).any(axis=1).sum())
+
+    @property
+    def n_unlike(self) -> int:
+        """People who are unlike those that the model was trained on."""
+        return int((self.outside > 0).sum())
 
 
 def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
@@ -66,7 +78,24 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     features = read_features(model, frame, where, unknown)
     states = read_states(model, column(frame, "state", where), ids, present, where)
     costs = read_costs(model, frame, where, unknown)
-    return Roster(ids, present, states, features, costs, dict(unknown))
+    judged = model.judge_cautiously(features)
+    outside = np.maximum(judged.outside.sum(axis=1), judged.unlike)
+    unlike, meant = judged.counts(model.feature_names), states_by_number(model, frame["state"])
+    return Roster(
+        ids, present, states, judged.features, costs, dict(unknown), outside, unlike, meant
+    )
+
+
+def states_by_number(model: Model, given: pl.Series) -> dict[str, str]:
+    """What the numbers in a column of states are read as; empty where states are given by name, or
+    have no other names."""
+    if is_continuous(model):
+        return {}
+    names = {str(place): name for place, name in enumerate(model.state_names)}
+    if set(names) & {name.lower() for name in model.state_names}:
+        return {}
+    cells = as_labels(given).unique()
+    return {number: name for number, name in names.items() if number in cells}
 
 
 def read_states(

@@ -197,13 +197,16 @@ def _change_since(
 
 
 def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
-    """Makes a plan again; raises unless it equals the stored one to the last bit."""
+    """Makes a plan again; raises unless it equals the stored one to the last bit.
+    Columns and facts that later versions added are not compared."""
     if old.model != model_hash:
         raise InputError(
             f"the plan of round {old.round} was made by the model {old.model[:12]}, but this one "
             f"is {model_hash[:12]}: open the programme with that model to replay it."
         )
     frame, facts = PlanRequest(old.asked).make(model, old.inputs)
+    frame = frame.select(name for name in frame.columns if name in old.frame.columns)
+    facts = {name: value for name, value in facts.items() if name in old.facts}
     differs = difference(old.frame, frame)
     if differs is None and json.dumps(facts) != json.dumps(old.facts):
         differs = "its summary is another"
