@@ -21,7 +21,7 @@ def people(n: int, rng: random.Random) -> pl.DataFrame:
         {
             "id": [f"person {i}" for i in range(n)],
             "state": [rng.choice(STATES) for _ in range(n)],
-            "feature_0": [rng.random() for _ in range(n)],  # the others are unknown
+            "feature_0": [rng.uniform(0.0, 0.3) for _ in range(n)],  # the others are unknown
         }
     )
 
