@@ -1,13 +1,4 @@
-"""Tables of people, from files, databases and data frames, read and written.
-
->>> import pathlib, tempfile
->>> import polars as pl
->>> import prefermab as pm
->>> file = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
->>> pm.tables.write_table(pl.DataFrame({"id": [7, 8], "state": ["good", "bad"]}), file)
->>> pm.tables.read_table(file)["state"].to_list()
-['good', 'bad']
-"""
+"""Tables of people, from files, databases and data frames, read and written."""
 
 from pathlib import Path
 from typing import Any
