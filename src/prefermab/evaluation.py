@@ -195,7 +195,7 @@ def _first(batches: list[Trials], n_trials: int) -> list[Trials]:
 
 def table_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
     """Size of the transition tables of one trial."""
-    return 4 * opt_in.shape[2] * domain.n_cells**2 * domain.n_actions
+    return 4 * opt_in.shape[2] * domain.table_size
 
 
 def trial_bounds(

@@ -315,6 +315,9 @@ class Model:
 
 def domain_settings(domain: Domain | None) -> dict[str, Any] | None:
     """What rebuilds a domain from its name, or None for a domain of the user's own."""
+    if isinstance(domain, domains.Unseen):
+        inner, own = domain_settings(domain.domain), domain.own_settings
+        return inner and {**inner, **{name: getattr(domain, name) for name in own}}
     if domain is None or domains.BY_NAME.get(domain.name) is not type(domain):
         return None
     return {**_told(domain), "feature_map": _told(domain.feature_map)}

@@ -14,12 +14,16 @@ from prefermab.domains.loading import class_in_file, in_a_file, spelling
 from prefermab.domains.sis import SIS, ContinuousSIS
 from prefermab.domains.synthetic import ContinuousSynthetic, Synthetic
 from prefermab.domains.tabular import Tabular
+from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check
 from prefermab.errors import InputError, unknown
 
 BY_NAME: dict[str, type[Domain]] = {
     domain.name: domain for domain in (Synthetic, Armman, SIS, ContinuousSynthetic, ContinuousSIS)
 }
+
+UNSEEN = "-unseen"
+"""What the name of a domain ends in whose states are not always seen."""
 
 
 def get(name: str, **settings: Any) -> Domain:
@@ -28,8 +32,8 @@ def get(name: str, **settings: Any) -> Domain:
     Args:
         name: A shipped domain such as "armman", or a class in a file of your own such as
             "presses.py:Presses"; without a class, the only one in the file. The file is executed:
-            name only files that you trust.
-        settings: Settings of the domain, such as `population`.
+            name only files that you trust. "armman-unseen" is `Unseen` of "armman".
+        settings: Settings of the domain, such as `population`; of `Unseen` as well.
 
     Returns:
         The domain.
@@ -42,6 +46,9 @@ def get(name: str, **settings: Any) -> Domain:
         kind = class_in_file(str(name))
     elif name in BY_NAME:
         kind = BY_NAME[name]
+    elif str(name).removesuffix(UNSEEN) in BY_NAME:
+        own = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
+        return Unseen(_finite(get(str(name).removesuffix(UNSEEN), **settings)), **own)
     else:
         raise unknown("domain", str(name), BY_NAME)
     taken = [field.name for field in dataclasses.fields(kind) if field.init]
@@ -55,6 +62,12 @@ def get(name: str, **settings: Any) -> Domain:
         raise InputError(f"the domain '{name}' cannot be made{made}: {error}.") from None
 
 
+def _finite(domain: Domain) -> FiniteDomain:
+    if not isinstance(domain, FiniteDomain):
+        raise InputError(f"Unseen needs finitely many states, and '{domain.name}' has others.")
+    return domain
+
+
 __all__ = [
     "BY_NAME",
     "SIS",
@@ -66,6 +79,7 @@ __all__ = [
     "FiniteDomain",
     "Synthetic",
     "Tabular",
+    "Unseen",
     "check",
     "get",
     "in_a_file",

@@ -103,6 +103,18 @@ class Domain(eqx.Module):
         """How many states there are, or points of the grid."""
         return self.cells.shape[0]
 
+    @property
+    def targets(self) -> Int[Array, "state act next"] | None:
+        """The few cells that an action may lead to from each cell, the same ones for all arms;
+        None where it may be any cell. `successors` are their probabilities."""
+        return None
+
+    @property
+    def table_size(self) -> int:
+        """How many numbers an arm's transitions are."""
+        few = self.targets
+        return self.n_cells**2 * self.n_actions if few is None else few.size
+
     def draw_arms(self, key: Key, n_arms: int) -> Arms:
         """Draws `n_arms` arms independently."""
         return jax.vmap(self.draw)(jax.random.split(key, n_arms))
@@ -121,6 +133,10 @@ class Domain(eqx.Module):
         cells, actions = jnp.arange(self.n_cells), jnp.arange(self.n_actions)
         over_actions = jax.vmap(self.row, in_axes=(None, None, 0))
         return jax.vmap(over_actions, in_axes=(None, 0, None))(arm, cells, actions)
+
+    def successors(self, arm: Arm) -> Float[Array, "state act next"]:
+        """The probability of each of `targets`; of every cell where these are None."""
+        return self.transitions(arm)
 
     def rewards(self, arm: Arm) -> Float[Array, "state"]:
         """The reward of every cell."""
@@ -197,6 +213,15 @@ class ContinuousDomain(Domain):
 
     def encode(self, state: State) -> Float[Array, "code"]:
         return state[None]
+
+
+def scattered(
+    chances: Float[Array, "state act next"], targets: Int[Array, "state act next"]
+) -> Float[Array, "state act state"]:
+    """One arm's probabilities of every next state, from those of few of them."""
+    state, action = jnp.indices(targets.shape[:2])
+    empty = jnp.zeros((*targets.shape[:2], targets.shape[0]), chances.dtype)
+    return empty.at[state[..., None], action[..., None], targets].add(chances)
 
 
 def uniform_in_subinterval(

@@ -5,13 +5,36 @@ Both take many arms at once, at given prices of spending (the Q-function of Eq. 
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from prefermab.arms import Costs
+from prefermab.domains.base import scattered
 
-Transitions = Float[Array, "arm state act state"]
+
+class Sparse(eqx.Module):
+    """Transitions to few of many states: `chances` of going to each of `targets`, which are the
+    same states for all arms.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.oracles.dynamic_programming import Sparse
+    >>> stay = Sparse(jnp.ones((1, 2, 1, 1)), jnp.array([[[0]], [[1]]]))
+    >>> stay.dense()[0, :, 0]
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
+
+    chances: Float[Array, "arm state act next"]
+    targets: Int[Array, "state act next"]
+
+    def dense(self) -> Float[Array, "arm state act state"]:
+        """The same with a probability for every next state."""
+        return jax.vmap(scattered, in_axes=(0, None))(self.chances, self.targets)
+
+
+Transitions = Float[Array, "arm state act state"] | Sparse
 Rewards = Float[Array, "arm state"]
 
 FEW_STATES = 8
@@ -24,6 +47,10 @@ def expectation(
     transitions: Transitions,
 ) -> Callable[[Float[Array, "state arm"]], Float[Array, "state act arm"]]:
     """A linear function from values of states to expected values of the next state."""
+    if isinstance(transitions, Sparse):
+        few, targets = jnp.moveaxis(transitions.chances, 0, -1), transitions.targets
+        each = range(targets.shape[-1])
+        return lambda values: sum(few[:, :, k] * values[targets[:, :, k]] for k in each)  # pyright: ignore[reportReturnType]
     n_states = transitions.shape[1]
     if n_states > FEW_STATES:
         return lambda values: jnp.moveaxis(jnp.einsum("isat,it->isa", transitions, values.T), 0, 2)

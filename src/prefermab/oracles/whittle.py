@@ -17,8 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from prefermab.domains.base import scattered
 from prefermab.domains.tabular import check_transitions
 from prefermab.errors import InputError, number, reals
+from prefermab.oracles.dynamic_programming import Sparse, Transitions
 
 FEW_STATES, CACHED_NUMBERS = 8, 1 << 15
 """With at most FEW_STATES states all arms are computed together; with more, as many arms at a time
@@ -73,6 +75,18 @@ def indices_of_arm(
     )
     (_, _, _, found, indexable), _ = jax.lax.scan(one_state, start, None, length=n_states)
     return found, indexable
+
+
+def indices_of_arms(
+    transitions: Transitions, rewards: Float[Array, "arm state 2"], discount: float
+) -> Float[Array, "arm state"]:
+    """Whittle indices of arms; works under jit and vmap. Tables of few next states are filled in
+    one arm at a time."""
+    if not isinstance(transitions, Sparse):
+        return jax.vmap(lambda p, r: indices_of_arm(p, r, discount)[0])(transitions, rewards)
+    targets = transitions.targets
+    one = lambda arm: indices_of_arm(scattered(arm[0], targets), arm[1], discount)[0]  # noqa: E731
+    return jax.lax.map(one, (transitions.chances, rewards))
 
 
 @jax.jit

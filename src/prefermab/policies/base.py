@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, PyTree
 from prefermab.arms import Actions, Arms, Costs, Key, Observation, States
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
-from prefermab.oracles.dynamic_programming import Rewards, Transitions
+from prefermab.oracles.dynamic_programming import Rewards, Sparse, Transitions
 
 Memory = PyTree
 
@@ -37,8 +37,11 @@ class Problem(eqx.Module):
     prices: Float[Array, "round"] | None = None
 
     def transitions(self) -> Transitions:
-        """Probabilities (arm, cell, action, next cell)."""
-        return jax.vmap(self.domain.transitions)(self.arms)
+        """Probabilities (arm, cell, action, next cell), of few next cells where others are
+        impossible."""
+        chances = jax.vmap(self.domain.successors)(self.arms)
+        targets = self.domain.targets
+        return chances if targets is None else Sparse(chances, targets)
 
     def rewards(self) -> Rewards:
         """Rewards (arm, cell)."""

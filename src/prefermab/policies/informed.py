@@ -10,9 +10,14 @@ from prefermab.arms import Actions, Costs, Key, Observation
 from prefermab.budget import by_price
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError, number
-from prefermab.oracles.dynamic_programming import Rewards, Transitions, backward_induction
+from prefermab.oracles.dynamic_programming import (
+    Rewards,
+    Transitions,
+    backward_induction,
+    expectation,
+)
 from prefermab.oracles.lagrangian import Prices, relax
-from prefermab.oracles.whittle import indices_of_arm
+from prefermab.oracles.whittle import indices_of_arms
 from prefermab.policies.base import Memory, Policy, Problem
 
 
@@ -49,7 +54,8 @@ class Myopic(Informed):
     """
 
     def prepare(self, problem: Problem) -> Policy:
-        expected = jnp.einsum("isat,it->isa", problem.transitions(), problem.rewards())
+        expected = expectation(problem.transitions())(problem.rewards().T)
+        expected = jnp.moveaxis(expected, -1, 0)
         return ByTable(problem.domain, (expected - expected[..., :1])[None])
 
 
@@ -82,8 +88,7 @@ class Whittle(Informed):
             )
         rewards = problem.rewards()
         twice = jnp.stack([rewards, rewards], axis=-1)
-        arms = jax.vmap(indices_of_arm, in_axes=(0, 0, None))
-        indices, _ = arms(problem.transitions(), twice, self.discount)
+        indices = indices_of_arms(problem.transitions(), twice, self.discount)
         gains = jnp.stack([jnp.zeros_like(indices), indices], axis=-1)
         return ByTable(problem.domain, gains[None])
 

@@ -123,23 +123,30 @@ class Exact(Regression):
     ) -> Float[Array, "price state act"]:
         """What every action is worth in every state of one arm at each price, before its own
         cost."""
-        return self.worths(domain.transitions(arm), domain.rewards(arm), domain.costs(arm), prices)
+        chances, rewards = domain.successors(arm), domain.rewards(arm)
+        return self.worths(chances, rewards, domain.costs(arm), prices, domain.targets)
 
     def worths(
         self,
-        table: Float[Array, "state act state"],
+        table: Float[Array, "state act next"],
         reward: Float[Array, "state"],
         cost: Float[Array, "act"],
         prices: Float[Array, "price"],
+        targets: Int[Array, "state act next"] | None = None,
     ) -> Float[Array, "price state act"]:
-        """The same by an arm's transitions, rewards and costs: backward induction."""
+        """The same by an arm's transitions (to `targets`, or to all states), rewards and costs:
+        backward induction."""
+
+        def expected(ahead: Float[Array, "price state"]) -> Float[Array, "price state act"]:
+            if targets is None:
+                return jnp.einsum("sat,pt->psa", table, ahead)
+            return jnp.sum(table * ahead[:, targets], axis=-1)
 
         def one_round(worth, _):
             value = jnp.max(worth - prices[:, None, None] * cost, axis=2)
-            ahead = reward + self.discount * value
-            return jnp.einsum("sat,pt->psa", table, ahead), None
+            return expected(reward + self.discount * value), None
 
-        last = jnp.broadcast_to(table @ reward, (prices.shape[0], *table.shape[:2]))
+        last = expected(jnp.broadcast_to(reward, (prices.shape[0], *reward.shape)))
         return jax.lax.scan(one_round, last, None, length=self.horizon - 1)[0]
 
     def samples_per_round(self, domain: Domain) -> int:
@@ -149,4 +156,4 @@ class Exact(Regression):
 
 def fresh_arms(domain: Domain) -> int:
     """How many arms are worked out in a step."""
-    return max(1, min(FRESH, TABLE // (domain.n_cells**2 * domain.n_actions)))
+    return max(1, min(FRESH, TABLE // domain.table_size))

@@ -1,0 +1,166 @@
+"""What can be known of an arm whose state is not always seen: a finite tree of sightings.
+
+A place in the tree is the state last seen, or that none ever was, and what was done since, round by
+round. Where acting shows the state, only what was done when it was seen matters, then rounds
+without action follow. Otherwise every action that was taken unseen does.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from prefermab.errors import InputError, count, unknown
+
+WAYS = ("acted", "some", "never")
+"""How states are seen: on an action, now and then whatever is done, or never."""
+
+ROUNDS = {"acted": 12, "some": 5, "never": 7}
+"""Rounds that are told apart, if not said otherwise; where actions are taken unseen, every round
+doubles the tree."""
+
+MOST_PLACES = 1 << 14
+NEVER = "never seen"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sightings:
+    """All places of the tree, numbered: first those seen in this very round, then `never seen`.
+
+    Args:
+        states: Names of the states.
+        actions: Names of the actions, the passive one first.
+        seen: How states are seen: `acted`, `some` or `never`.
+        rounds: Most rounds since that are told apart; longer ago counts as that long ago.
+
+    >>> from prefermab.domains.sightings import Sightings
+    >>> tree = Sightings(("good", "bad"), ("none", "call"), "acted", 3)
+    >>> tree.names[:4]
+    ('good', 'bad', 'never seen', 'good, none, 1 ago')
+    >>> tree.place([0, -1], [2, 1], [1, 0]).tolist()
+    [10, 7]
+    >>> tree.names[10]
+    'good, call, 2 ago'
+    """
+
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    seen: str = "acted"
+    rounds: int = 12
+
+    def __post_init__(self) -> None:
+        if self.seen not in WAYS:
+            raise unknown("way to see", str(self.seen), WAYS)
+        count(self.rounds, "rounds")
+        if self.size_at(self.rounds) > MOST_PLACES:
+            raise InputError(
+                f"rounds={self.rounds} tells {self.size_at(self.rounds):,} things apart that may "
+                f"be known of an arm, and {MOST_PLACES:,} are the most: give fewer rounds."
+            )
+
+    def size_at(self, rounds: int) -> int:
+        """How many places a tree of so many rounds has."""
+        n_states, n_actions = len(self.states), len(self.actions)
+        if self.seen == "acted":
+            return n_states * (1 + n_actions * rounds) + 1 + rounds
+        return (n_states + 1) * sum(n_actions**depth for depth in range(rounds + 1))
+
+    @functools.cached_property
+    def places(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
+        """Each place: the state last seen (as many as there are states for never), and what was
+        done since, the oldest first."""
+        level = [(root, ()) for root in range(len(self.states) + 1)]
+        found: list[tuple[int, tuple[int, ...]]] = list(level)
+        for _ in range(self.rounds):
+            level = [(root, (*done, a)) for root, done in level for a in self._next(root, done)]
+            found += level
+        return tuple(found)
+
+    def _next(self, root: int, done: tuple[int, ...]) -> range:
+        """The actions by which a place has a successor without a new sighting."""
+        if self.seen == "acted" and (done or root == len(self.states)):
+            return range(1)
+        return range(len(self.actions))
+
+    @functools.cached_property
+    def _numbers(self) -> dict[tuple[int, tuple[int, ...]], int]:
+        return {place: number for number, place in enumerate(self.places)}
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """A name for each place."""
+        return tuple(self._name(root, done) for root, done in self.places)
+
+    def _name(self, root: int, done: tuple[int, ...]) -> str:
+        last = (*self.states, NEVER)[root]
+        if self.seen == "acted":
+            done_then = f", {self.actions[done[0]]}" if done and root < len(self.states) else ""
+            return f"{last}{done_then}, {len(done)} ago" if done else last
+        return ", ".join([last, *(self.actions[a] for a in done)])
+
+    @functools.cached_property
+    def after(self) -> np.ndarray:
+        """(place, action): where an action leads that shows nothing. What is further back than the
+        rounds that are told apart is forgotten."""
+        return np.array(
+            [
+                [self._numbers[root, self._longer(root, done, a)] for a in range(len(self.actions))]
+                for root, done in self.places
+            ],
+            np.int32,
+        )
+
+    def _longer(self, root: int, done: tuple[int, ...], action: int) -> tuple[int, ...]:
+        longer = (*done, action if action in self._next(root, done) else 0)
+        if len(longer) <= self.rounds:
+            return longer
+        # The oldest unseen action goes; where acting is seen, the one at the sighting stays.
+        return done if self.seen == "acted" else longer[1:]
+
+    @functools.cached_property
+    def before(self) -> np.ndarray:
+        """The place a round earlier; a sighting itself comes from nowhere, and has -1."""
+        return np.array(
+            [self._numbers[root, done[:-1]] if done else -1 for root, done in self.places], np.int32
+        )
+
+    @functools.cached_property
+    def paths(self) -> np.ndarray:
+        """(place, round): what was done since, the last round last, and -1 before the sighting."""
+        rows = [(-1,) * (self.rounds - len(done)) + done for _, done in self.places]
+        return np.array(rows, np.int32)
+
+    @functools.cached_property
+    def rounds_since(self) -> np.ndarray:
+        """Rounds since the state was seen, or since the start, of each place."""
+        return np.array([len(done) for _, done in self.places], np.int32)
+
+    @functools.cached_property
+    def roots(self) -> np.ndarray:
+        """The state last seen of each place; the number of states for never."""
+        return np.array([root for root, _ in self.places], np.int32)
+
+    def place(
+        self, states: Sequence[int], since: Sequence[int], actions: Sequence[int]
+    ) -> np.ndarray:
+        """The place of each arm.
+
+        Args:
+            states: State last seen, -1 for never.
+            since: Rounds since then: 0 if it is seen now.
+            actions: What was done in that round, 0 for nothing; nothing was done later.
+
+        Returns:
+            The number of each place.
+        """
+        known = np.asarray(states), np.minimum(np.asarray(since), self.rounds + 1)
+        table = np.stack([*known, np.asarray(actions)], axis=1).astype(int)
+        different, own = np.unique(table, axis=0, return_inverse=True)
+        return np.array([self._place(*row) for row in different.tolist()], np.int32)[own]
+
+    def _place(self, state: int, since: int, action: int) -> int:
+        root, done = (len(self.states) if state < 0 else state), ()
+        for number in range(since):
+            done = self._longer(root, done, action if number == 0 else 0)
+        return self._numbers[root, done]
