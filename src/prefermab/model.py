@@ -172,12 +172,15 @@ class Model:
         return np.asarray(actions)
 
     def plan(
-        self, frame: Any, budget: float, rules: "Rules | None" = None, waiting: int = 20
-    ) -> "Plan":
+        self, frame: Any, budget: float, rules: "Rules | None" = None, waiting: int = 20,
+        explore: float = 0.0, seed: int | None = None,
+    ) -> "Plan":  # fmt: skip
         """A round's plan for a table of people, polars or pandas.
 
         `frame` has the columns id, state (by name or number) and the features by name; `opt_in` is
         optional. Unknown features and categories are allowed for. All other columns are carried.
+        The share `explore` of what is given out goes by lot, drawn from `seed` (a new one if None);
+        the column `probability` says with which chance a person got their action.
 
         >>> import polars as pl
         >>> import prefermab as pm
@@ -189,7 +192,7 @@ class Model:
         """
         from prefermab.programme.planning.plan import plan
 
-        return plan(self, frame, budget, rules, waiting)
+        return plan(self, frame, budget, rules, waiting, explore=explore, seed=seed)
 
     def what_if(
         self, frame: Any, budgets: Sequence[float], rules: "Rules | None" = None

@@ -64,6 +64,17 @@ ColumnName = Annotated[str | None, option("COLUMN")]
 Whole = Annotated[int | None, option("N")]
 Amount = Annotated[float | None, option("AMOUNT")]
 RequiredAmount = Annotated[float, arg(metavar="AMOUNT")]
+Explore = Annotated[
+    float,
+    option(
+        "SHARE",
+        "Share of what is given out that goes by lot among those who may be acted on, such as 0.1; "
+        "each row says with which probability it got its action. Default: none.",
+    ),
+]
+LotSeed = Annotated[
+    int | None, option("N", "Seed of the lots. Default: a new one, given in the summary.")
+]
 Names = Annotated[tuple[str, ...], option("NAME ...")]
 
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from prefermab.cli.options import (
+    Explore,
     JsonFlag,
     KeyFile,
+    LotSeed,
     ModelName,
     Names,
     PlotFile,
@@ -52,6 +54,8 @@ class PlanCommand:
     """File to write the list to (.csv, .xlsx or .parquet); a new folder if --arms is a folder."""
     waiting: int = 20
     """Length of the waiting list."""
+    explore: Explore = 0.0
+    seed: LotSeed = None
     engine: str = "local"
     """For a folder: local, or ray to use a Ray cluster."""
     workers: Whole = None
@@ -97,7 +101,7 @@ class PlanCommand:
             key = load_key(self.pseudonymise)
             table = self.hide_people(table, model, rules, where, key)
             rules = self.hide_ids(rules, key)
-        made = plan(model, table, self.budget, rules, self.waiting, where)
+        made = plan(model, table, self.budget, rules, self.waiting, where, self.explore, self.seed)
         write_list(list_order(made.frame), dataclasses.asdict(made.summary), self.out)
         warn_of_unused(model, rules, table.columns)
         if self.json:
@@ -139,6 +143,8 @@ class PlanCommand:
         """Plans for a folder of tables, into another folder."""
         if self.pseudonymise is not None:
             raise InputError(f"{self.arms}: --pseudonymise is for a table, but this is a folder.")
+        if self.explore or self.seed is not None:
+            raise InputError(f"{self.arms}: --explore is for a table, but this is a folder.")
         import polars as pl
 
         from prefermab.cli.terminal import progress

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
-from prefermab.cli.options import Flag, JsonFlag, RequiredAmount, RuleOptions, TableFile, option
+from prefermab.cli.options import (
+    Explore,
+    Flag,
+    JsonFlag,
+    LotSeed,
+    RequiredAmount,
+    RuleOptions,
+    TableFile,
+    option,
+)
 from prefermab.cli.status import (
     ProgrammeFile,
     StatusCommand,
@@ -136,6 +145,8 @@ class PlanRoundCommand:
     """File to write the list to (.csv, .xlsx or .parquet)."""
     waiting: int = 20
     """Length of the waiting list."""
+    explore: Explore = 0.0
+    seed: LotSeed = None
     again: Flag = False
     """Replace the plan that was made for this round."""
     round: RoundNumber = None
@@ -155,9 +166,9 @@ class PlanRoundCommand:
         check_table_path(self.out)
         use_compilation_cache()
         with open_programme(self.file) as programme:
-            rules = self.rules.rules()
+            rules, lots = self.rules.rules(), {"explore": self.explore, "seed": self.seed}
             made = programme.plan(
-                self.budget, rules, waiting=self.waiting, round=self.round, again=self.again
+                self.budget, rules, waiting=self.waiting, round=self.round, again=self.again, **lots
             )
             assert isinstance(programme.model, Model)
             warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from prefermab.model import Model
 from prefermab.programme.planning.bound import gain_bound
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut
+from prefermab.programme.planning.lots import Lots, check_lots, draw_lots, find_cells
 from prefermab.programme.planning.printed import write_list
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
@@ -48,7 +50,8 @@ class Plan:
 
     `rank` orders those who are chosen, then those who would be next. `score` is what the action
     gains at the present price (for those not chosen, what their best action would gain), `price`
-    the highest price at which they would be chosen. `list` is chosen, waiting or empty.
+    the highest price at which they would be chosen. `list` is chosen, waiting or empty. A plan
+    with lots also has `probability`: the chance with which this person got this action.
     """
 
     frame: pl.DataFrame
@@ -78,14 +81,27 @@ def plan(
     rules: Rules | None = None,
     waiting: int = 20,
     where: str = "the table",
+    explore: float = 0.0,
+    seed: int | None = None,
 ) -> Plan:
     """A round's plan; see `Model.plan`. `where` names the table in messages."""
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
+    explore, seed = check_lots(explore, seed)
     table = as_frame(frame)
     draft = prepare(model, table, rules or Rules(), limit, where)
     actions = choose(draft)
-    listed = explain(draft, actions, waiting)
-    return Plan(with_given_columns(listed, table), summarise(draft, actions))
+    summary = summarise(draft, actions)
+    if not explore:
+        return Plan(with_given_columns(explain(draft, actions, waiting), table), summary)
+    seed = secrets.randbits(32) if seed is None else seed
+    cells = find_cells(draft.roster.costs, draft.limits, draft.locked)
+    lots = draw_lots(actions, cells, len(model.action_names), explore, seed)
+    listed = with_lots(explain(draft, lots.actions, waiting), actions, lots)
+    summary = dataclasses.replace(
+        summary, explore=explore, seed=seed, could_change=int(lots.dealt.sum()),
+        **cost_of_lots(draft, actions, lots, summary.gain),
+    )  # fmt: skip
+    return Plan(with_given_columns(listed, table), summary)
 
 
 def what_if(
@@ -227,6 +243,30 @@ def explain(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
             ),
         }
     )  # fmt: skip
+
+
+def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: Lots) -> pl.DataFrame:
+    """The plan with everyone's probability; where the lot decided otherwise than the model's
+    `actions`, the reason says so."""
+    other = pl.Series(lots.actions != actions)
+    reason = pl.when(other).then(pl.lit("by lot; ") + pl.col("reason")).otherwise("reason")
+    place = listed.get_column_index("reason")
+    return listed.with_columns(reason=reason).insert_column(
+        place, pl.Series("probability", lots.own)
+    )
+
+
+def cost_of_lots(
+    draft: Draft, actions: np.ndarray, lots: Lots, gain: float | None
+) -> dict[str, float | None]:
+    """What lots give up on average beside the model's `actions`, and what is still gained."""
+    if gain is None:
+        return {"explore_cost": None}
+    roster, each = draft.roster, np.arange(len(actions))
+    worth = gains_at(draft.model, roster.states, roster.features, draft.scored.price).astype(float)
+    worth[:, 0] = 0.0
+    lost = float((worth[each, actions] - (lots.probabilities * worth).sum(axis=1)).sum())
+    return {"explore_cost": lost, "gain": gain - lost}
 
 
 def with_given_columns(listed: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from xlsxwriter.workbook import Workbook
     from xlsxwriter.worksheet import Worksheet
 
-PLANNED = ("id", "action", "cost", "rank", "score", "price", "list", "outside", "reason")
+PLANNED = ("id", "action", "cost", "rank", "score", "price", "list", "outside", "probability",
+           "reason")  # fmt: skip
 """Columns that a plan adds to those of the table."""
 
 MOST_GIVEN = 5
@@ -43,6 +44,8 @@ MEANINGS = {
     "resting": "in cooldown",
     "locked": "locked in",
     "incomplete": "with unknown features",
+    "explore": "share dealt by lot",
+    "explore_cost": "expected gain given up by lots",
     "outside_training": "unlike those that the model was trained on",
 }
 """Rows of the summary, by the names of its facts."""

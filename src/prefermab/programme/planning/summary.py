@@ -45,6 +45,14 @@ class Summary:
     usual_share: float | None = None
     """Budget per person in training, where the model depends on it and the plan's is far from it.
     """
+    explore: float = 0.0
+    """Share of what is given out that was dealt by lot; `gain` is then the mean over all lots."""
+    seed: int | None = None
+    """The seed of the lots."""
+    explore_cost: float | None = None
+    """What the lots give up on average in expected reward."""
+    could_change: int = 0
+    """People whom a lot could give another action than the model did."""
 
     def __str__(self) -> str:
         bought = (
@@ -59,6 +67,12 @@ class Summary:
             lines.append(
                 f"expected gain {format_number(self.gain)}, at best {format_number(self.bound)} "
                 f"under the same rules; one more unit of budget would gain {self.one_more:.3g}"
+            )
+        if self.explore:
+            lost = "?" if self.explore_cost is None else format_number(self.explore_cost)
+            lines.append(
+                f"{self.explore:.0%} by lot among {format_people(self.could_change)}, seed "
+                f"{self.seed}: this gives up {lost} of expected gain on average"
             )
         apart = {
             "opted out": self.opted_out,

@@ -14,7 +14,7 @@ from prefermab.programme.store.queries import (
     get_meta,
     id_type,
     known_kinds,
-    recorded_inputs,
+    recorded_plans,
     state_names,
 )
 from prefermab.programme.store.request import PlanRequest
@@ -34,7 +34,7 @@ PLANS = {
     "closed": pl.String,
 }
 
-OWN = ("id", "round", "time", "state", "action", "available", "reached")
+OWN = ("id", "round", "time", "state", "action", "available", "reached", "probability")
 """Columns of every log; a feature with such a name is left out."""
 
 NOW = " now"
@@ -63,8 +63,9 @@ class History:
     features: tuple[str, ...]
     """The stored columns that the model's features are read from."""
     listed: pl.DataFrame
-    """round, id, available and features: everyone in the plan of each recorded round, as known at
-    that time. `available` is false for people whom the plan could not choose."""
+    """round, id, available, planned, probability and features: everyone in the plan of each
+    recorded round, as known at that time. `available` is false for people whom the plan could not
+    choose; `probability` is that with which they got the action that was planned."""
 
     @property
     def log(self) -> pl.DataFrame:
@@ -72,7 +73,9 @@ class History:
 
         There is a row for each person and round: id, time (the round), the state if it was seen in
         that round, the action, whether the person could be acted on (`available`), whether the
-        action reached them, and the features as known when the round was planned. People who
+        action reached them, and the features as known when the round was planned. If lots were
+        drawn in any round, `probability` is the chance with which the plan gave this action; it is
+        1 in rounds without lots, and empty where something else was done than planned. People who
         joined after the plan count as not available, unless they were acted on. The current round
         has states but no actions: the states show the effect of the last actions.
         """
@@ -93,6 +96,8 @@ class History:
             pl.when(listed).then(pl.col(name)).otherwise(pl.col(name + NOW)).alias(name)
             for name in self.features
         ]
+        lots = (self.listed["probability"] < 1).any()
+        chance = pl.when(pl.col("action") == pl.col("planned")).then("probability")
         return (
             pl.concat(keys)
             .unique()
@@ -101,9 +106,19 @@ class History:
             .join(self.listed, on=["round", "id"], how="left")
             .join(now, on="id", how="left", suffix=NOW)
             .with_columns(*features, action=action, available=available)
+            .with_columns(probability=chance)
             .sort("round", "id")
             .rename({"round": "time"})
-            .select("id", "time", "state", "action", "available", "reached", *self.features)
+            .select(
+                "id",
+                "time",
+                "state",
+                "action",
+                "available",
+                "reached",
+                *["probability"] * lots,
+                *self.features,
+            )
         )
 
 
@@ -172,13 +187,19 @@ def read_deviations(sql: Connection, round: int | None = None) -> pl.DataFrame:
 
 def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame:
     """Everyone in the plan of each recorded round, as known at that time."""
-    schema = {"round": pl.Int64, "id": who, "available": pl.Boolean, **features}
+    schema = {"round": pl.Int64, "id": who, "available": pl.Boolean, "planned": pl.String,
+              "probability": pl.Float64, **features}  # fmt: skip
     frames = [pl.DataFrame(schema=schema)]
-    for round, asked, inputs in recorded_inputs(sql):
+    for round, asked, inputs, output in recorded_plans(sql):
         # A column that was added later was unknown in this round.
         missing = [pl.lit(None).alias(name) for name in features if name not in inputs.columns]
         available = PlanRequest(asked).selectable(inputs, f"round {round}")
-        rows = inputs.with_columns(*missing, round=pl.lit(round), available=available)
+        # Without lots a column of this name is one of the people's own.
+        chance = pl.col("probability") if asked.get("explore") else pl.lit(1.0)
+        chances = output.select("id", planned="action", probability=chance)
+        own = [name for name in ("planned", "probability") if name in inputs.columns]
+        rows = inputs.drop(own).with_columns(*missing, round=pl.lit(round), available=available)
+        rows = rows.join(chances, on="id", how="left", maintain_order="left")
         frames.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     return pl.concat(frames)
 

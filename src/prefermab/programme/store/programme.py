@@ -229,7 +229,7 @@ class Programme:
             waiting: Length of the waiting list.
             round: The round that is meant, so that a script may run twice; the current one if None.
             again: Replace a plan of this round; the old one is stored as superseded.
-            **more: Other arguments of the model's `plan`, such as a seed.
+            **more: Other arguments of the model's `plan`, such as `explore` and `seed`.
 
         Returns:
             The plan as it is stored.

@@ -236,13 +236,15 @@ def find_plan(sql: Connection, round: int, attempt: int | None) -> Planned:
     return found
 
 
-def recorded_inputs(sql: Connection) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame]]:
-    """For each recorded round: its number, what was asked, and the people of its plan."""
+def recorded_plans(
+    sql: Connection,
+) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame, pl.DataFrame]]:
+    """For each recorded round: its number, what was asked, the people of its plan, and the list."""
     rows = sql.execute(
-        "SELECT round, asked, inputs FROM plans WHERE status = 'recorded' ORDER BY round"
+        "SELECT round, asked, inputs, output FROM plans WHERE status = 'recorded' ORDER BY round"
     )
-    for round, asked, inputs in rows:
-        yield round, json.loads(asked), _unpacked(round, inputs)
+    for round, asked, inputs, output in rows:
+        yield round, json.loads(asked), _unpacked(round, inputs), _unpacked(round, output)
 
 
 def _unpacked(round: int, data: bytes) -> pl.DataFrame:

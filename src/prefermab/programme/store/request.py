@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import secrets
 from sqlite3 import Connection
 from typing import Any
 
@@ -32,6 +33,9 @@ class PlanRequest:
         """Checks the arguments of a call; `more` are those that the model's `plan` also takes."""
         if rules is not None and not isinstance(rules, Rules):
             raise InputError(f"rules must be pm.Rules(...), not {type(rules).__name__}.")
+        # Lots that are not asked for are no part of a request, as in files of earlier versions.
+        without = {"explore": 0, "seed": None}
+        more = {name: value for name, value in more.items() if without.get(name, ...) != value}
         taken = inspect.signature(model.plan).parameters
         if not any(one.kind is one.VAR_KEYWORD for one in taken.values()):
             for name in more:
@@ -47,6 +51,14 @@ class PlanRequest:
             return cls(json.loads(json.dumps(asked)))
         except TypeError:
             raise InputError("rules and other arguments must be plain values.") from None
+
+    def with_seed(self, old: Planned | None) -> "PlanRequest":
+        """The request with a seed for its lots: where none is given, that of the plan that is there
+        already, so that planning again does not draw again; else a new one."""
+        if not self.asked.get("explore") or "seed" in self.asked:
+            return self
+        known = None if old is None else old.asked.get("seed")
+        return PlanRequest({**self.asked, "seed": secrets.randbits(32) if known is None else known})
 
     @property
     def rules(self) -> Rules | None:
@@ -129,6 +141,7 @@ def plan_round(
     people = _people(sql, model, model_hash, request, now)
     request.check_rules(model, people, f"round {now}")
     old = queries.get_plan(sql, now)
+    request = request.with_seed(old)
     if old is not None:
         change = _change_since(old, request, people, model_hash)
         if change is None:
@@ -181,7 +194,7 @@ def _recorded_plan(
     if old is None:
         raise InputError(f"round {round} cannot be planned: the current round is {now}.")
     request.check_rules(model, old.inputs, f"round {round}")
-    change = request.changed_from(PlanRequest(old.asked))
+    change = request.with_seed(old).changed_from(PlanRequest(old.asked))
     if change is not None:
         raise InputError(f"round {round} is recorded already, and {change} since.")
     return old

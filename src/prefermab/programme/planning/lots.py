@@ -1,0 +1,122 @@
+"""Lots within a plan: a share of what is given out is dealt at random, with known probabilities.
+
+People who can stand in for each other form a cell: they may be acted on and are not locked in, they
+have the same costs, the same group and the same worker. The model's plan gives every cell some
+actions. In a cell of N people a pot is drawn at random, of e·N people for the share e, and the
+actions of those in the pot, doing nothing included, are dealt again among them at random. Whatever
+is dealt, each cell keeps its actions: so the plan costs what the model's plan costs, and keeps
+every rule that the model's plan keeps.
+
+The probability with which somebody gets an action is exact. With a pot of l people, where the model
+gives somebody the action m, and the action a to k people of the cell, it is
+
+    (1 - l/N + 1/N)·[a = m] + (l - 1)/N · (k - [a = m])/(N - 1),
+
+since those in the pot keep their own with probability 1/l and else get that of anybody else in the
+cell. Where e·N is not a whole number, the pot is drawn to have one of the two sizes next to it (or
+0 or 2, below 2), so that everybody is in a pot with probability e.
+
+Only raw bits of PCG64 are used, whose stream NumPy guarantees: the same seed deals the same in
+every version.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from prefermab.errors import InputError, count, share
+from prefermab.programme.planning.rules import Limits
+
+MOST_SEED = 2**63
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lots:
+    """What was dealt: everyone's action, the probabilities (person, action) of each, and who could
+    get another action than the model's."""
+
+    actions: np.ndarray
+    probabilities: np.ndarray
+    dealt: np.ndarray
+
+    @property
+    def own(self) -> np.ndarray:
+        """The probability with which each person got the action that they got."""
+        return self.probabilities[np.arange(len(self.actions)), self.actions]
+
+
+def check_lots(explore: float, seed: int | None) -> tuple[float, int | None]:
+    """The share and the seed of a plan, checked.
+
+    >>> from prefermab.programme.planning.lots import check_lots
+    >>> check_lots(0.1, 3)
+    (0.1, 3)
+    """
+    dealt = share(explore, "explore")
+    known = None if seed is None else count(seed, "seed", at_least=0)
+    if known is not None and known >= MOST_SEED:
+        raise InputError(f"seed must be below 2**63, not {known}.")
+    return dealt, known
+
+
+def find_cells(costs: np.ndarray, limits: Limits, locked: np.ndarray) -> list[np.ndarray]:
+    """The rows of each cell, in the order of the table; only cells of two or more people."""
+    rows = np.flatnonzero(limits.may & (locked == 0))
+    alike = np.column_stack([costs[rows], limits.group[rows], limits.worker[rows]])
+    _, cell = np.unique(alike, axis=0, return_inverse=True)
+    order = np.argsort(cell.ravel(), kind="stable")
+    cuts = np.flatnonzero(np.diff(cell.ravel()[order])) + 1
+    return [each for each in np.split(rows[order], cuts) if len(each) > 1]
+
+
+def draw_lots(
+    actions: np.ndarray, cells: list[np.ndarray], n_actions: int, explore: float, seed: int
+) -> Lots:
+    """Deals a share of the actions again within each cell.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.planning.lots import draw_lots
+    >>> model = np.array([1, 1, 0, 0, 0])
+    >>> lots = draw_lots(model, [np.arange(5)], 2, explore=1.0, seed=3)
+    >>> int(lots.actions.sum()), lots.probabilities[:, 1].round(2).tolist()
+    (2, [0.4, 0.4, 0.4, 0.4, 0.4])
+    """
+    size, bits = len(actions), np.random.PCG64(seed)
+    order, dealing = bits.random_raw(size), bits.random_raw(size)
+    sizes = bits.random_raw(max(len(cells), 1))
+    found, dealt = actions.copy(), np.zeros(size, bool)
+    probabilities = np.eye(n_actions)[actions]
+    for cell, raw in zip(cells, sizes, strict=False):
+        chances = pot_sizes(len(cell), explore)
+        own = np.eye(n_actions)[actions[cell]]
+        probabilities[cell] = sum(p * _given_pot(own, pot) for pot, p in chances)
+        dealt[cell] = (probabilities[cell] < own).any(axis=1)
+        (small, chance), (large, _) = chances
+        pot_size = small if int(raw) / 2**64 < chance else large
+        pot = cell[np.argsort(order[cell], kind="stable")[:pot_size]]
+        found[pot] = actions[pot[np.argsort(dealing[pot], kind="stable")]]
+    return Lots(found, probabilities, dealt)
+
+
+def pot_sizes(people: int, explore: float) -> list[tuple[int, float]]:
+    """Two sizes of a pot and their probabilities, so that everybody is in it with probability
+    `explore`.
+
+    >>> from prefermab.programme.planning.lots import pot_sizes
+    >>> pot_sizes(25, 0.1), pot_sizes(5, 0.1)
+    ([(2, 0.5), (3, 0.5)], [(0, 0.75), (2, 0.25)])
+    """
+    mean = explore * people
+    if mean < 2:
+        return [(0, 1 - mean / 2), (2, mean / 2)]
+    small = int(mean)
+    return [(small, 1 - (mean - small)), (min(small + 1, people), mean - small)]
+
+
+def _given_pot(own: np.ndarray, pot: int) -> np.ndarray:
+    """Probabilities (person, action) for a pot of this size; `own` has 1 at the model's action."""
+    people = len(own)
+    if pot < 2:
+        return own
+    others = (own.sum(axis=0) - own) / (people - 1)
+    return (1 - (pot - 1) / people) * own + (pot - 1) / people * others
