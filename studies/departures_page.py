@@ -1,6 +1,10 @@
-"""The page about departures from the paper, from the data that `studies.departures` measured."""
+"""The page about departures from the paper, from the data that `studies.departures` measured.
+
+`python -m studies.departures_page` puts the effects into the table of docs/decisions.md.
+"""
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +17,8 @@ from prefermab.paper.tables import published_tables
 from studies.departures import DATA, LENGTHS, PARTS, PASSES, SWITCHED
 
 Entry = dict[str, Any]
+DECISIONS = Path("docs/decisions.md")
+HEAD = "| | paper | released code | ours | switch | effect"
 
 
 def departures(folder: Path = DATA) -> str:
@@ -75,8 +81,7 @@ def lift(entry: Entry, rate: str = "1") -> np.ndarray:
 
 def mean_and_error(values: np.ndarray, sign: str = "") -> str:
     """A mean with its standard error over seeds."""
-    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    return f"{values.mean():{sign}.3f} ± {error:.3f}"
+    return f"{values.mean():{sign}.3f} ± {_error(values):.3f}"
 
 
 def effects(switched: dict[str, list[Entry]]) -> str:
@@ -123,3 +128,63 @@ def grid(entries: Sequence[Entry]) -> str:
         told = ["" if x is None else f"{mean_and_error(x)} ({x.min():.2f})" for x in each]
         rows.append([shaping, *told])
     return table_as_markdown(["shaping", *ways], rows)
+
+
+def as_rows(folder: Path = DATA) -> list[Entry]:
+    """A flat row for each case: its reward, what it loses against recipe `paper` on the same domain
+    and, in table 5, what shaping gains beside the same training without it."""
+    rows = []
+    for part in PARTS:
+        by_name = {entry["case"]: entry for entry in read_part(folder, part)}
+        for name, entry in by_name.items():
+            reward = np.array(entry["reward"]["1"])
+            row = {"part": part, "case": name, "mean": reward.mean(), "stderr": _error(reward)}
+            row["worst"] = reward.min()
+            if "ours" in by_name:
+                row["loss"] = (lift(by_name["ours"]) - lift(entry)).mean()
+            shaping, _, way = name.partition(", ")
+            if shaping in ("isotonic", "knn"):
+                gain = reward - np.array(by_name[f"none, {way}"]["reward"]["1"])
+                clear = abs(gain.mean()) > 2 * _error(gain)
+                row |= {"shaping_gain": gain.mean(), "shaping_stderr": _error(gain)}
+                row["shaping_clear"] = ("gain" if gain.mean() > 0 else "loss") if clear else "no"
+            rows.append(row)
+    return rows
+
+
+def _error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("nan")
+
+
+def with_effects(text: str, folder: Path = DATA) -> str:
+    """The table of departures with its last column as the data have it: for each switch the change
+    of the lift on each domain, in bold beyond two standard errors. Rows without a switch that was
+    measured stay as they are."""
+    switched = [read_part(folder, f"switches-{name}") for name in SWITCHED]
+    names = dict.fromkeys(entry["case"] for entries in switched for entry in entries)
+    begin, end = text.index(HEAD), text.index("\n\n", text.index(HEAD))
+    lines = text[begin:end].split("\n")
+    for place, line in enumerate(lines):
+        *cells, switch, _ = line.strip("|").split("|")
+        own = [name for name in names if re.search(rf"\b{name.partition('=')[0]}\b", switch)]
+        if place > 1 and own:
+            told = "; ".join(_effect(name, switched) for name in own)
+            lines[place] = "|".join(["", *cells, switch, f" {told} ", ""])
+    return text[:begin] + "\n".join(lines) + text[end:]
+
+
+def _effect(name: str, switched: Sequence[Sequence[Entry]]) -> str:
+    told = []
+    for entries in switched:
+        by_name = {entry["case"]: entry for entry in entries}
+        if name not in by_name:
+            told.append("–")
+            continue
+        change = lift(by_name[name]) - lift(by_name["ours"])
+        clear = abs(change.mean()) > 2 * _error(change)
+        told.append(f"**{change.mean():+.2f}**" if clear else f"{change.mean():+.2f}")
+    return ", ".join(told)
+
+
+if __name__ == "__main__":
+    DECISIONS.write_text(with_effects(DECISIONS.read_text()))

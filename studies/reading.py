@@ -10,9 +10,9 @@ from, one to a line:
     until samples: 5,550 8,025
     -->
 
-A line names the figure as it is printed, how it is worked out (`min`, `max`, `mean` or `only` of a
-field, `count`, or `verdict`; `percent` before it multiplies by 100), a list of
-docs/paper/cells.json, and conditions: `=` equal, `~` contains, `>` more than another field; `|`
+A line names the figure as it is printed, how it is worked out (`min`, `max`, `mean`, `sum` or `only`
+of a field, `count`, or `verdict`; `percent` before it multiplies by 100, `minus` by -1), a list of
+docs/paper/cells.json or `departures` (studies/data), and conditions: `=` equal, `~` contains, `>` more than another field; `|`
 between values is "or".
 `given` has numbers that are settings, not results. `until X` has figures that wait for X, a list of
 the data or a file; once X is there they have to be read from it. Every number of a paragraph must
@@ -30,6 +30,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from studies.departures import DATA as DEPARTURES
+from studies.departures_page import as_rows
 
 PAGE, README, DATA = Path("docs/reading.md"), Path("README.md"), Path("docs/paper/cells.json")
 README_ROWS = {
@@ -121,6 +124,11 @@ def problems(page: str, data: dict[str, Any], root: Path = Path()) -> Iterator[s
                 yield f"{what} is there: read the figures from it in: {note.text[:70]!r}"
 
 
+def load_data(root: Path = Path()) -> dict[str, Any]:
+    """The report's data, and what departures from the paper are worth."""
+    return json.loads((root / DATA).read_text()) | {"departures": as_rows(root / DEPARTURES)}
+
+
 def worked_out(how: str, data: dict[str, Any]) -> float | str:
     """The value of an instruction such as `percent min of_informed in cells: recipe=paper`.
 
@@ -136,11 +144,11 @@ def worked_out(how: str, data: dict[str, Any]) -> float | str:
     if words == "verdict":
         return _verdict(rows)
     *scale, what, field = words.split()
-    values = [row[field] for row in rows if row[field] is not None]
+    values = [row[field] for row in rows if row.get(field) is not None]
     if not values or (what == "only" and len(values) != 1):
         raise ValueError(f"{how}: {len(values)} values")
-    value = {"min": min, "max": max, "only": max, "mean": _mean}[what](values)
-    return 100 * value if scale == ["percent"] else value
+    value = {"min": min, "max": max, "only": max, "mean": _mean, "sum": sum}[what](values)
+    return {"percent": 100, "minus": -1}[scale[0]] * value if scale else value
 
 
 def printed_like(printed: str, value: float | str) -> str:
@@ -202,7 +210,7 @@ def _fits(row: dict[str, Any], conditions: str) -> bool:
         if sign == ">":
             fits = row[field] > row[wanted]
         else:
-            choices, own = wanted.split("|"), str(row[field])
+            choices, own = wanted.split("|"), str(row.get(field))
             fits = own in choices if sign == "=" else any(it in own for it in choices)
         if not fits:
             return False
@@ -224,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="docs/reading.md against docs/paper/cells.json")
     parser.add_argument("--write", action="store_true", help="put in the new figures")
     options = parser.parse_args()
-    page, data = PAGE.read_text(), json.loads(DATA.read_text())
+    page, data = PAGE.read_text(), load_data()
     if options.write:
         page = with_new_figures(page, data)
         PAGE.write_text(page)

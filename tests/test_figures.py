@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from studies import reading
+from studies import departures_page, reading
 
 ROOT = Path(__file__).parents[1]
 DATA = {
@@ -34,7 +34,7 @@ def told(page, data=DATA):
 
 
 def test_the_page_says_what_the_data_say():
-    data = json.loads((ROOT / reading.DATA).read_text())
+    data = reading.load_data(ROOT)
     page = (ROOT / reading.PAGE).read_text()
     assert list(reading.problems(page, data, ROOT)) == []
     # Paragraphs that nothing is read for would pass as well: there is one note for each.
@@ -50,6 +50,16 @@ def test_the_table_of_the_readme_is_what_the_data_have():
     shown = [*reading.README_ROWS.values()]
     errors = [c["stderr"] for c in data["cells"] if (c["table"], c["cell"]) in shown]
     assert f"standard errors {max(errors):.2f} at most" in readme
+
+
+def test_the_table_of_departures_has_the_effects_that_were_measured():
+    text = (ROOT / departures_page.DECISIONS).read_text()
+    assert departures_page.with_effects(text, ROOT / departures_page.DATA) == text
+    table = text[text.index(departures_page.HEAD) :].split("\n\n")[0].split("\n")
+    assert all(line.strip("|").split("|")[-1].strip() for line in table)
+    assert sum("0." in line.split("|")[-2] for line in table) >= 17
+    worse = text.replace("**-1.31**", "-0.31")
+    assert departures_page.with_effects(worse, ROOT / departures_page.DATA) == text
 
 
 def test_a_page_that_agrees():
