@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from prefermab.features import FeatureMap
     from prefermab.finetuning import ddlpo, finetune
     from prefermab.model import Model
+    from prefermab.programme import evidence
     from prefermab.programme import exchange as tables
     from prefermab.programme.bulk.driver import plan_folder
     from prefermab.programme.logs.domain import from_log
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "budget": "budget",
     "domains": "domains",
+    "evidence": "programme.evidence",
     "opt_in": "opt_in",
     "oracles": "oracles",
     "policies": "policies",
@@ -81,6 +83,7 @@ __all__ = [
     "ddlpo",
     "domains",
     "evaluate",
+    "evidence",
     "finetune",
     "from_log",
     "learn",

@@ -79,6 +79,9 @@ class LearnCommand:
     """Column of true and false: who could be acted on. Default: `available` if there is one."""
     reached: Annotated[str, option("COLUMN")] = ""
     """Column of true and false: whom an action reached. Default: `reached` if there is one."""
+    probability: Annotated[str, option("COLUMN")] = ""
+    """Column of the probability with which each row got its action.
+    Default: `probability` if there is one."""
     every: Annotated[str, option("LENGTH")] = ""
     """Length of a round, such as 7d, 2w, 1m or a number. Default: found in the log."""
     n_arms: Whole = None
@@ -145,6 +148,7 @@ class LearnCommand:
                 passive=self.passive or None,
                 available=self.available or None,
                 reached=self.reached or None,
+                probability=self.probability or None,
                 every=self.every or None,
                 n_arms=self.n_arms,
                 budget=self.budget,

@@ -72,7 +72,9 @@ def check_allocation(log: Log, fit: Fit) -> Allocation:
     traces = [_trace_when_idle(log, excess, beyond, acted == 0), _trace_before(log, excess, before)]
     # Each trace is a sum over people; on one scale they add up, and people stay independent.
     both = np.sum([each / max(np.sqrt((each**2).sum()), 1e-12) for each in traces], axis=0)
-    return Allocation(_balance(log, before), float(both.sum() / np.sqrt((both**2).sum() or 1.0)))
+    return Allocation(
+        balance_table(log, before), float(both.sum() / np.sqrt((both**2).sum() or 1.0))
+    )
 
 
 def _trace_when_idle(
@@ -116,8 +118,10 @@ def _reward_before(log: Log) -> np.ndarray:
     return before
 
 
-def _balance(log: Log, before: np.ndarray) -> pl.DataFrame:
-    moves = log.transitions
+def balance_table(log: Log, before: np.ndarray | None = None) -> pl.DataFrame:
+    """Transitions under an action beside the others: what, acted, others, difference in standard
+    deviations; `before` is what people earned until then, computed if left out."""
+    moves, before = log.transitions, _reward_before(log) if before is None else before
     acted = moves.action > 0
     features = log.profiles[moves.profile].T
     states = np.eye(log.shape[0])[moves.state].T

@@ -13,6 +13,8 @@ from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.pages import write_pages
+from prefermab.programme.evidence.logged import judge_learned_rule
+from prefermab.programme.evidence.results import OffPolicy
 from prefermab.programme.logs.domain import Logged
 from prefermab.programme.logs.effects import Effects, estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
@@ -41,6 +43,8 @@ class LearnResult:
     effects: Effects
     held_out: list[HeldOut]
     assessment: Assessment
+    off_policy: OffPolicy | None = None
+    """What the log's own lots say; None where the log has no probabilities."""
 
     @property
     def verdict(self) -> Verdict:
@@ -79,8 +83,9 @@ class LearnResult:
                 learned.json with all figures.
         """
         blocks = report_blocks(
-            self.summary, self.log, self.fit, self.effects, self.held_out, self.assessment
-        )
+            self.summary, self.log, self.fit, self.effects, self.held_out, self.assessment,
+            self.off_policy,
+        )  # fmt: skip
         data = json.dumps(self.as_data(), indent=1)
         write_pages(Path(path), f"Learned from {self.log.where}", blocks, {"learned.json": data})
 
@@ -98,6 +103,7 @@ class LearnResult:
             "warnings": [
                 {"code": w.code, "sentence": w.sentence, "spoils": w.spoils} for w in self.warnings
             ],
+            "off_policy": None if self.off_policy is None else self.off_policy.as_data(),
             "found": dataclasses.asdict(self.log.found),
             "states": list(model.state_names),
             "actions": list(model.action_names),
@@ -138,6 +144,7 @@ def learn(
     passive: Any = None,
     available: str | None = None,
     reached: str | None = None,
+    probability: str | None = None,
     every: Any = None,
     n_arms: int | None = None,
     budget: float | None = None,
@@ -168,6 +175,8 @@ def learn(
             there is one.
         reached: Column of true and false: whom an action reached. A column of this name is used if
             there is one.
+        probability: Column of the probability with which each row got its action. A column of this
+            name is used if there is one.
         every: Length of a round, such as `7d`, `2w`, `1m` or a number; the most common time between
             two rows of a person if left out.
         n_arms: Number of arms the model is meant for; people in a round of the log if left out.
@@ -190,7 +199,8 @@ def learn(
     """
     checked = read_log(
         log, id=id, time=time, state=state, action=action, features=features, costs=costs,
-        rewards=rewards, passive=passive, available=available, reached=reached, every=every,
+        rewards=rewards, passive=passive, available=available, reached=reached,
+        probability=probability, every=every,
     )  # fmt: skip
     _check_budget(checked, budget)
     rounds = default_rounds(checked) if rounds is None else count(rounds, "rounds")
@@ -204,7 +214,8 @@ def learn(
     )  # fmt: skip
     assessment = assess(checked, fit, model.budget / model.n_arms, rounds, seed, progress)
     effects = estimate_effects(checked, fit)
-    result = LearnResult(model, checked, fit, effects, held_out, assessment)
+    lots = judge_learned_rule(checked, model.budget / model.n_arms, seed=seed)
+    result = LearnResult(model, checked, fit, effects, held_out, assessment, lots)
     return dataclasses.replace(result, model=dataclasses.replace(model, card=_card(result)))
 
 

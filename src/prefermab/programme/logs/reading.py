@@ -65,6 +65,8 @@ class Transitions:
     action: np.ndarray
     following: np.ndarray
     profile: np.ndarray
+    probability: np.ndarray
+    """With which the log took the action; NaN where that is unknown."""
 
     @classmethod
     def from_rows(cls, rows: pl.DataFrame) -> "Transitions":
@@ -104,6 +106,8 @@ class Log:
     first_state: np.ndarray
     last_state: np.ndarray
     transitions: Transitions
+    idle: Transitions
+    """Transitions of people who were not available."""
     spent: float
     """The mean cost of a round's actions."""
     earned: float
@@ -141,6 +145,7 @@ def read_log(
     passive: Any = None,
     available: str | None = None,
     reached: str | None = None,
+    probability: str | None = None,
     every: Any = None,
 ) -> Log:
     """Reads a log from a frame, or from a file or database, and checks it.
@@ -153,7 +158,8 @@ def read_log(
         where, log = source_of(log), read_table(log)
     given = as_frame(log, where)
     named = {"id": id, "time": time, "state": state, "action": action}
-    roles = role_columns(given, named, {"available": available, "reached": reached}, where)
+    others = {"available": available, "reached": reached, "probability": probability}
+    roles = role_columns(given, named, others, where)
     if given.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person and week.")
     others = features_frame(given, roles, features, where)
@@ -193,6 +199,7 @@ def _assemble(
         first_state=_known_state(frame, last=False),
         last_state=_known_state(frame, last=True),
         transitions=transitions,
+        idle=Transitions.from_rows(seen.filter(~pl.col("available"))),
         spent=_mean_spending(frame, labels),
         earned=float(labels.rewards[frame["state"].drop_nulls().to_numpy()].mean()),
         found=_count(rows, roles["time"].name, len(seen) - len(transitions)),

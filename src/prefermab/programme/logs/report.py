@@ -1,17 +1,16 @@
 """The report on a log, block by block: the first page, then every figure with its uncertainty."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import polars as pl
 
-from prefermab import plots
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Picture, Text
-from prefermab.plots import svg_of
+from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.programme.evidence.results import OffPolicy
 from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.holdout import HeldOut, features_verdict
+from prefermab.programme.logs.pictures import calibration_picture, gain_picture
 from prefermab.programme.logs.reading import Found, Log
 from prefermab.programme.logs.verdict import Assessment
 from prefermab.programme.logs.warnings import FEW
@@ -19,6 +18,13 @@ from prefermab.programme.tables import format_people
 
 MOST_ROWS = 40
 """Rows of a table in the report; the rest is in the data beside it."""
+
+APART = 0.25
+"""Standard deviations by which those acted on differ from others that the first lines name."""
+
+BALANCE = {"": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
+           "difference": "{difference:+.2f}"}  # fmt: skip
+"""Columns of the table that compares them."""
 
 OTHERS = {"before": "as chosen so far", "random": "at random", "none": "nobody acted on"}
 """The ways of choosing that a model is compared with, in words."""
@@ -31,13 +37,16 @@ def report_blocks(
     effects: Effects,
     held_out: Sequence[HeldOut],
     assessment: Assessment,
+    off_policy: OffPolicy | None = None,
 ) -> list[Block]:
     """The report; `paragraphs` are its first page."""
     return [
         Text(paragraphs[0]),
+        *_differences(assessment),
         *gain_picture(assessment),
         *(Text(each) for each in paragraphs[1:]),
         *_comparison(assessment),
+        *_lots(off_policy),
         *_groups(effects.groups, shown=assessment.verdict == "shown"),
         *_allocation(assessment),
         *_data(log),
@@ -72,6 +81,42 @@ def _comparison(assessment: Assessment) -> list[Block]:
     ]
 
 
+def _differences(assessment: Assessment) -> list[Block]:
+    """The first lines: where those who were acted on differ from the others, and how strong a
+    hidden cause would have to be."""
+    apart = assessment.allocation.balance.filter(pl.col("difference").abs() > APART)
+    if apart.is_empty():
+        return []
+    comparison = assessment.comparison
+    odds = None if comparison is None else comparison.hidden
+    strong = "" if odds is None else (
+        " A hidden cause beyond these would have to change the odds of being acted on by a factor "
+        f"of {odds:.1f} to undo the gain."
+    )  # fmt: skip
+    return [
+        Text(
+            "**Those who were acted on differ from the others** in what follows (means or shares; "
+            "the difference is in standard deviations). This is accounted for; what is in no "
+            f"column is not.{strong}"
+        ),
+        _grid(apart, BALANCE),
+    ]
+
+
+def _lots(off_policy: OffPolicy | None) -> list[Block]:
+    """What the log's own lots say, where it has any."""
+    if off_policy is None:
+        return []
+    return [
+        Heading("Checked by the log's own lots"),
+        Text(
+            "The log says with which probability each action was taken. Half of the people taught "
+            "a rule, which was judged by what chance did with the other half:"
+        ),
+        *off_policy.blocks(),
+    ]
+
+
 def _groups(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
     """Whom an action helps; nothing where there are no features."""
     if groups.is_empty():
@@ -96,10 +141,6 @@ def _groups(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
 
 def _allocation(assessment: Assessment) -> list[Block]:
     """Who was acted on."""
-    columns = {
-        "": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
-        "difference": "{difference:+.2f}",
-    }  # fmt: skip
     traces = [w.sentence for w in assessment.warnings if w.code == "hidden_cause"]
     clear = (
         "Beyond states and features, those who were acted on more often did not differ from others "
@@ -113,7 +154,7 @@ def _allocation(assessment: Assessment) -> list[Block]:
             "a person had earned a round until then. Differences in this table are accounted for; "
             "a cause that is not in it is not."
         ),
-        _grid(assessment.allocation.balance, columns),
+        _grid(assessment.allocation.balance, BALANCE),
         Text(traces[0][:1].upper() + traces[0][1:] if traces else clear),
     ]
 
@@ -296,55 +337,3 @@ def _grid(frame: pl.DataFrame, columns: Mapping[str, str]) -> Grid:
     """The first rows of a frame; `columns` are formats of a row's values by heading."""
     rows = frame.head(MOST_ROWS).iter_rows(named=True)
     return Grid(list(columns), [_cells(*(c.format(**r) for c in columns.values())) for r in rows])
-
-
-def calibration_picture(bins: pl.DataFrame, name: str) -> Sequence[Picture]:
-    """Predicted against observed; none without a plotting library."""
-    with contextlib.suppress(plots.NoPlotsError):
-        figure = plots.blank(3.6, 3.4)
-        panel = figure.subplots()
-        panel.plot([0, 1], [0, 1], color=plots.GREY, lw=1, ls="--")
-        reach = [bins["observed"] - bins["low"], bins["high"] - bins["observed"]]
-        panel.errorbar(
-            bins["predicted"], bins["observed"], yerr=np.clip(reach, 0, None), fmt="o", ms=4,
-            color=plots.BLUE, ecolor=plots.INK, lw=1,
-        )  # fmt: skip
-        panel.set_xlabel("predicted", fontsize=9)
-        panel.set_ylabel("observed", fontsize=9)
-        plots.tidy_panel(panel)
-        caption = "Probabilities predicted for what was held back, and how often it came."
-        return [Picture(f"calibration-{name}", svg_of(figure, f"calibration-{name}"), caption)]
-    return []
-
-
-def gain_picture(assessment: Assessment) -> Sequence[Picture]:
-    """The gain with its interval, and below it those of the placebo."""
-    comparison, placebo = assessment.comparison, assessment.placebo
-    if comparison is None:
-        return []
-    with contextlib.suppress(plots.NoPlotsError):
-        several = [comparison.gain, *placebo]
-        middle = np.array([gain.estimate for gain in several])
-        reach = np.array([[g.estimate - g.low, g.high - g.estimate] for g in several]).T
-        place = -np.concatenate([[0.0], 1.2 + 0.45 * np.arange(len(placebo))])
-        figure = plots.blank(6.4, 2.6)
-        panel = figure.subplots()
-        panel.axvline(0, color=plots.GREY, lw=1, ls="--")
-        own = plots.BLUE if assessment.verdict == "shown" else plots.INK
-        for rows, colour, size in ((slice(0, 1), own, 7), (slice(1, None), plots.GREY, 4)):
-            panel.errorbar(
-                middle[rows], place[rows], xerr=reach[:, rows], fmt="o", ms=size, color=colour,
-                ecolor=colour, capsize=3, lw=1.5,
-            )  # fmt: skip
-        ticks = [0.0, float(place[1:].mean())]
-        panel.set_yticks(ticks, ["this log", "actions shuffled:\nno gain possible"])
-        panel.set_ylim(float(place.min()) - 0.4, 0.5)
-        label = f"gain per person over {comparison.rounds} rounds"
-        panel.set_xlabel(label, fontsize=9, color=plots.INK)
-        plots.tidy_panel(panel)
-        caption = (
-            "What a person gains compared with what was done so far, with 90 % intervals: in this "
-            "log, and in copies of it with shuffled actions, in which nothing can be gained."
-        )
-        return [Picture("gain", svg_of(figure, "gain"), caption)]
-    return []

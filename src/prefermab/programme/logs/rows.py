@@ -24,8 +24,8 @@ class Rows:
     """The rows of a log in the order of people and time.
 
     Columns of `frame`: row (place in the file), id, person, time, since (the row before), shown
-    (the time as written), steps (rounds since the row before), round, state, action, available
-    and reached.
+    (the time as written), steps (rounds since the row before), round, state, action, available,
+    reached and probability.
     """
 
     frame: pl.DataFrame
@@ -78,10 +78,12 @@ def features_frame(
     if len(set(names)) < len(names):
         raise InputError(f"{where}: features must be different columns, not {', '.join(names)}.")
     for name in names:
-        if used.get(name) in FLAGS:
+        role = used.get(name)
+        if role in FLAGS or role == "probability":
+            what = f"says who was {role}" if role in FLAGS else "holds probabilities of actions"
             raise InputError(
-                f"{where}: the column '{name}' says who was {used[name]} and cannot be a feature "
-                "too; leave it out of the features."
+                f"{where}: the column '{name}' {what} and cannot be a feature too; leave it out of "
+                "the features."
             )
     return given.select(names)
 
@@ -105,6 +107,7 @@ def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
             "state": as_labels(roles["state"]),
             "action": as_labels(roles["action"]),
             **{flag: _read_flag(roles.get(flag), len(ids), where) for flag in FLAGS},
+            "probability": _read_probability(roles.get("probability"), len(ids), where),
         }
     ).sort("person", "time", "row")
     shown = (time.cast(pl.Date) if time.dtype.is_temporal() else time).cast(pl.String)
@@ -130,6 +133,21 @@ def _read_flag(values: pl.Series | None, size: int, where: str) -> pl.Series:
     if values is None:
         return pl.repeat(True, size, eager=True)
     return as_flags(values, where, unknown=True)
+
+
+def _read_probability(values: pl.Series | None, size: int, where: str) -> pl.Series:
+    """Probabilities of what was done, null where unknown."""
+    if values is None:
+        return pl.repeat(None, size, dtype=pl.Float64, eager=True)
+    numbers = as_numbers(values, where)
+    wrong = (numbers <= 0) | (numbers > 1)
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold probabilities of the actions that were "
+            f"taken, above 0 and at most 1, but {row_in(where, row)} holds {numbers[row]:g}."
+        )
+    return numbers
 
 
 def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:

@@ -1,0 +1,107 @@
+"""Intervals from independent units whose influence on an estimate is known.
+
+An estimate is nearly a mean over units (people, clusters, weeks) of what each adds to it: its
+influence. The standard error follows from their spread. Where few units carry the estimate their
+spread is itself uncertain and skewed: the normal quantile is replaced by Student's, with degrees of
+freedom from the fourth moment (Satterthwaite), and skewness is removed by Hall's transformation
+(1992), which moves the interval to the side of the long tail.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+LEVEL = 0.90
+"""Level of every interval that is printed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Interval:
+    """An estimate with its 90 % interval and standard error."""
+
+    estimate: float
+    low: float
+    high: float
+    stderr: float
+
+    @property
+    def shown(self) -> bool:
+        """Whether the whole interval is above 0."""
+        return self.low > 0
+
+    def as_data(self) -> dict[str, Any]:
+        """The numbers by name."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.estimate:+.4g} ({self.low:+.4g} to {self.high:+.4g})"
+
+
+def from_influence(
+    estimate: float, influence: np.ndarray, level: float = LEVEL, lost: int = 1
+) -> Interval:
+    """The interval of an estimate whose units have this influence: its error is near their mean.
+
+    Args:
+        estimate: The estimate.
+        influence: (unit,) what each unit adds to the error, times the number of units.
+        level: How often the interval is to hold the truth.
+        lost: Degrees of freedom that were spent on means.
+
+    Returns:
+        The interval.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.intervals import from_influence
+    >>> found = from_influence(2.0, np.array([-1.0, 1.0] * 50))
+    >>> round(found.low, 2), round(found.high, 2)
+    (1.83, 2.17)
+    """
+    size = len(influence)
+    free = max(size - lost, 1)
+    apart = influence - influence.mean()
+    variance = float((apart**2).sum()) / free
+    error = float(np.sqrt(variance / size))
+    if error == 0:
+        return Interval(float(estimate), float(estimate), float(estimate), 0.0)
+    scaled = apart / np.sqrt(variance)
+    skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean())
+    # At least as many as the units give if they are normal, fewer where a few units carry it.
+    degrees = float(np.clip(2 * size / max(kurtosis - 1, 1e-9), 1, free))
+    most = float(student.ppf((1 + level) / 2, degrees))
+    left, right = (_unskewed(x, skewness / np.sqrt(size)) for x in (-most, most))
+    return Interval(float(estimate), estimate - error * right, estimate - error * left, error)
+
+
+def _unskewed(quantile: float, skew: float) -> float:
+    """The value of the t statistic whose transformed value is this quantile."""
+    if abs(skew) < 1e-6:
+        return quantile
+    inner = 1 + skew * (quantile - skew / 6)
+    return 3 / skew * float(np.cbrt(inner) - 1)
+
+
+def by_unit(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """Influence of rows added up for each unit, on the scale of `from_influence`.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.intervals import by_unit
+    >>> by_unit(np.array([1.0, 2.0, 3.0]), np.array([5, 5, 9])).tolist()
+    [2.0, 2.0]
+    """
+    _, place = np.unique(unit, return_inverse=True)
+    total = np.bincount(place, values)
+    return total * (len(total) / len(values))
+
+
+def effective_size(weights: np.ndarray) -> float:
+    """Kish's effective number of units with these weights.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.intervals import effective_size
+    >>> effective_size(np.ones(7)), effective_size(np.array([1.0, 0.0]))
+    (7.0, 1.0)
+    """
+    return float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300))

@@ -1,0 +1,248 @@
+"""Off-policy estimates as they are told: figures, sentences, a page."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.pages import Block, Cell, Grid, Heading, Text, write_pages
+from prefermab.programme.evidence.intervals import Interval
+from prefermab.programme.evidence.weights import (
+    Episodes,
+    Support,
+    intervals_of,
+    judge_support,
+    row_episodes,
+    value_done,
+)
+
+APART = 0.25
+"""Standard deviations by which groups differ that are named in the first lines."""
+
+BINS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class OffPolicy:
+    """Off-policy estimates, and how far they can be trusted.
+
+    `estimates` has a row for each method, per `decision` and per `trajectory`: the value of the
+    policy over `rounds` rounds, and its gain over what was done, with 90 % intervals; it is empty
+    where `support.refusal` says why the log cannot carry them. `balance` compares those who were
+    acted on with the others, `overlap` says how likely the log's decisions were and how often the
+    policy agrees. `hidden_cause` is by what factor a hidden cause would have to change the odds of
+    being acted on to undo the gain; None where lots decided, or nothing is gained.
+    """
+
+    estimates: pl.DataFrame
+    done: Interval
+    support: Support
+    rounds: int
+    estimated: bool
+    overlap: pl.DataFrame
+    balance: pl.DataFrame
+    hidden_cause: float | None
+    left_out: int
+
+    @property
+    def refusal(self) -> str:
+        """Why there is no estimate; empty if there is one."""
+        return self.support.refusal
+
+    @property
+    def gain(self) -> Interval | None:
+        """The doubly robust gain per decision; None where it is refused."""
+        for row in self.estimates.iter_rows(named=True):
+            if (row["method"], row["per"]) == ("doubly robust", "decision"):
+                half = (row["gain_high"] - row["gain_low"]) / 2 / 1.645
+                return Interval(row["gain"], row["gain_low"], row["gain_high"], half)
+        return None
+
+    def lines(self) -> list[str]:
+        """The result in sentences, the most important first."""
+        gain, support = self.gain, self.support
+        rounds = "a round" if self.rounds == 1 else f"{self.rounds} rounds"
+        if gain is None:
+            first = f"The log cannot carry an estimate: {self.refusal}."
+        else:
+            word = "more" if gain.estimate >= 0 else "less"
+            first = (
+                f"The policy earns {abs(gain.estimate):.4g} {word} per person in {rounds} than was "
+                f"earned, {self.done.estimate:.4g} (90 % interval {gain.low:+.4g} to "
+                f"{gain.high:+.4g})."
+            )
+        lines = [first]
+        if self.estimated:
+            lines.append(
+                "The log does not say with which probabilities its actions were taken: they were "
+                "estimated from states and features, which is right only if nothing else decided."
+            )
+        apart = self.balance.filter(pl.col("difference").abs() > APART)
+        if apart.height:
+            named = ", ".join(
+                f"{row['what']} ({row['difference']:+.2f} standard deviations)"
+                for row in apart.iter_rows(named=True)
+            )
+            lines.append(
+                f"Those who were acted on differ from the others: {named}. The weights account for "
+                "what is in this list, and for nothing else."
+            )
+        if self.hidden_cause is not None:
+            lines.append(
+                "To undo the gain, a hidden cause would have to change the odds of being acted on "
+                f"by a factor of {self.hidden_cause:.1f} and decide all that comes of it."
+            )
+        lines.append(
+            f"The weights count for {support.effective:,.0f} of {support.units:,} units; the "
+            f"largest has {support.largest:.1%} of all weight, and their mean is "
+            f"{support.mean_weight:.2f} (1 if all is right)."
+        )
+        if self.left_out:
+            lines.append(
+                f"{self.left_out:,} decisions without a probability were left out, such as those "
+                "in which the list was not followed."
+            )
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything as JSON can hold it.
+
+        Returns:
+            Names and figures.
+        """
+        return {
+            "lines": self.lines(),
+            "rounds": self.rounds,
+            "done": self.done.as_data(),
+            "support": dataclasses.asdict(self.support),
+            "estimated_probabilities": self.estimated,
+            "hidden_cause": self.hidden_cause,
+            "left_out": self.left_out,
+            "estimates": self.estimates.to_dicts(),
+            "overlap": self.overlap.to_dicts(),
+            "balance": self.balance.to_dicts(),
+        }
+
+    def blocks(self) -> list[Block]:
+        """The result as blocks of a page."""
+        value = "{value:.4f} ({value_low:.4f} to {value_high:.4f})"
+        gain = "{gain:+.4f} ({gain_low:+.4f} to {gain_high:+.4f})"
+        columns = {"method": "{method}", "per": "{per}", "value": value, "gain": gain}
+        chance = {"probability": "{low:g} to {high:g}", "decisions": "{n:,}",
+                  "policy agrees": "{agrees:.1%}", "mean weight": "{weight:.2f}"}  # fmt: skip
+        compared = {"": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
+                    "difference": "{difference:+.2f}"}  # fmt: skip
+        parts: list[Block] = [Text(line) for line in self.lines()]
+        if self.balance.height:
+            parts += [
+                Heading("Those who were acted on, and the others"),
+                Text("The difference is in standard deviations."),
+                _grid(self.balance, compared),
+            ]
+        if self.estimates.height:
+            parts += [
+                Heading("Estimates"),
+                Text("Value of the policy and gain over what was done, with 90 % intervals."),
+                _grid(self.estimates, columns),
+            ]
+        return [*parts, Heading("How likely the decisions of the log were"),
+                _grid(self.overlap, chance)]  # fmt: skip
+
+    def report(self, path: str | Path) -> None:
+        """Writes the result as a page.
+
+        Args:
+            path: Folder for index.html, README.md and evidence.json.
+        """
+        data = json.dumps(self.as_data(), indent=1)
+        write_pages(Path(path), "What a policy would have earned", self.blocks(),
+                    {"evidence.json": data})  # fmt: skip
+
+
+def off_policy_rows(
+    reward: Any, probability: Any, target: Any, *, unit: Any = None, prediction: Any = None,
+    expected: Any = None,
+) -> OffPolicy:  # fmt: skip
+    """The same for rows that stand alone, such as recommendations and whether they were clicked.
+
+    Args:
+        reward: (row,) what came of each decision.
+        probability: (row,) with which the decision was taken.
+        target: (row,) with which the policy in question would take it.
+        unit: (row,) rows of the same unit belong together; each stands alone if left out.
+        prediction: (row,) predicted reward of the decision; the mean reward if left out.
+        expected: (row,) predicted reward of what the policy would do.
+
+    Returns:
+        An `OffPolicy`.
+
+    >>> import numpy as np
+    >>> import prefermab as pm
+    >>> rng = np.random.default_rng(0)
+    >>> action = rng.random(1000) < 0.3
+    >>> reward = (rng.random(1000) < np.where(action, 0.6, 0.2)).astype(float)
+    >>> probability, target = np.where(action, 0.3, 0.7), action.astype(float)
+    >>> found = pm.evidence.off_policy_rows(reward, probability, target)
+    >>> found.gain.low < 0.6 - 0.32 < found.gain.high
+    True
+    """
+    given = {"reward": reward, "probability": probability, "target": target}
+    arrays = {name: np.asarray(value, float) for name, value in given.items()}
+    size = len(arrays["reward"])
+    for name, values in arrays.items():
+        if values.shape != (size,) or not np.isfinite(values).all():
+            raise InputError(f"{name} must hold a finite number for each of {size} rows.")
+    chance, wanted = arrays["probability"], arrays["target"]
+    if not ((chance > 0) & (chance <= 1)).all():
+        raise InputError("probability must be above 0 and at most 1 in every row.")
+    if not ((wanted >= 0) & (wanted <= 1)).all():
+        raise InputError("target must lie between 0 and 1 in every row.")
+    episodes = row_episodes(arrays["reward"], wanted / chance, prediction, expected, unit)
+    support = judge_support(episodes)
+    return OffPolicy(
+        estimates_table(None if support.refusal else episodes), value_done(episodes), support, 1,
+        False, overlap_table(chance, wanted), pl.DataFrame(schema={"difference": pl.Float64}), None,
+        0,
+    )  # fmt: skip
+
+
+def estimates_table(episodes: Episodes | None) -> pl.DataFrame:
+    """A row for each method; none without episodes."""
+    names = [f"{what}{end}" for what in ("value", "gain") for end in ("", "_low", "_high")]
+    schema = {"method": pl.String, "per": pl.String, **dict.fromkeys(names, pl.Float64)}
+    rows = [] if episodes is None else [
+        (*name, *(x for each in both for x in (each.estimate, each.low, each.high)))
+        for name, both in sorted(intervals_of(episodes).items())
+    ]  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def overlap_table(probability: np.ndarray, target: np.ndarray) -> pl.DataFrame:
+    """Decisions of the log by how likely they were: how many, in how many the policy agrees, and
+    their mean weight."""
+    place = np.clip(np.searchsorted(BINS, probability, side="left") - 1, 0, len(BINS) - 2)
+    rows = [
+        (BINS[at], BINS[at + 1], int(here.sum()), float(target[here].mean()),
+         float((target[here] / probability[here]).mean()))
+        for at in range(len(BINS) - 1)
+        if (here := place == at).any()
+    ]  # fmt: skip
+    schema = {"low": pl.Float64, "high": pl.Float64, "n": pl.Int64, "agrees": pl.Float64,
+              "weight": pl.Float64}  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _grid(frame: pl.DataFrame, columns: dict[str, str]) -> Grid:
+    rows = [
+        [Cell(c.format(**row)) for c in columns.values()] for row in frame.iter_rows(named=True)
+    ]
+    return Grid(list(columns), rows)

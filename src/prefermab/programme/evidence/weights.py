@@ -1,0 +1,167 @@
+"""Off-policy estimates: what a policy would earn, from decisions that another one took by chance.
+
+An episode is a few rounds of one person. Step t of it has the reward r_t, the probability with
+which the log took its action, and the probability with which the policy in question would take it;
+w_t is the product of their ratios up to t. With Q and V predictions of what is earned from a step
+on, the estimates are means over episodes of
+
+- inverse propensity: per trajectory w_T·Σ r_t, per decision Σ w_t·r_t;
+- self-normalised: the same with weights divided by their mean, in each step;
+- doubly robust: per decision Σ [w_t·(r_t - Q_t) + w_(t-1)·V_t], per trajectory
+  V_0 + w_T·(Σ r_t - V_0).
+
+With the log's true probabilities all are right whatever the predictions are; self-normalised ones
+have a bias that falls as 1/n. (Precup, Sutton, Singh 2000; Jiang, Li 2016; Swaminathan, Joachims
+2015.)
+"""
+
+import dataclasses
+
+import numpy as np
+
+from prefermab.errors import InputError
+from prefermab.programme.evidence.intervals import (
+    Interval,
+    by_unit,
+    effective_size,
+    from_influence,
+)
+
+FEWEST, LARGEST = 30.0, 0.1
+"""A log carries an estimate if its weights count for at least so many units, and no unit has more
+than this share of them."""
+
+AWAY = 4.0
+"""Standard errors by which the mean weight may differ from 1."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Episodes:
+    """Episodes of the same length, all arrays (episode, step): rewards, the ratio of the policy's
+    and the log's probability, and predictions: `q` of the step's action, `v` of what the policy
+    would do. `unit` (episode,) says which episodes belong together, such as those of a person."""
+
+    reward: np.ndarray
+    ratio: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    unit: np.ndarray
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(episode, step): ratios multiplied up to each step."""
+        return np.cumprod(self.ratio, axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Support:
+    """How far a log carries an estimate: the effective number of units, the largest share of all
+    weight that one of them has, the mean weight, and why it is refused, empty if it is not."""
+
+    effective: float
+    largest: float
+    mean_weight: float
+    units: int
+    refusal: str
+
+
+def row_episodes(
+    reward: np.ndarray,
+    ratio: np.ndarray,
+    prediction: np.ndarray | None = None,
+    expected: np.ndarray | None = None,
+    unit: np.ndarray | None = None,
+) -> Episodes:
+    """Single decisions as episodes of one step; without predictions they are the mean reward."""
+    one = lambda values: np.asarray(values, float)[:, None]  # noqa: E731
+    mean = np.full(len(reward), np.mean(reward))
+    return Episodes(
+        one(reward), one(ratio), one(mean if prediction is None else prediction),
+        one(mean if expected is None else expected),
+        np.arange(len(reward)) if unit is None else np.asarray(unit),
+    )  # fmt: skip
+
+
+def judge_support(episodes: Episodes) -> Support:
+    """Whether the log carries an estimate for this policy.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.weights import judge_support, row_episodes
+    >>> judge_support(row_episodes(np.ones(50), np.r_[np.zeros(48), 25.0, 25.0])).refusal[:40]
+    'the weights count for 2 of 50 units only'
+    """
+    last = episodes.weights[:, -1]
+    if not len(last):
+        raise InputError("there is no episode of this length in the log: give fewer rounds.")
+    _, place = np.unique(episodes.unit, return_inverse=True)
+    each = np.bincount(place, last)
+    units, total = len(each), float(each.sum())
+    effective = effective_size(each) if total > 0 else 0.0
+    largest = float(each.max() / total) if total > 0 else 1.0
+    mean = float(last.mean())
+    centred = by_unit(last - mean, episodes.unit)
+    error = float(np.sqrt((centred**2).sum() / max(units - 1, 1) / units))
+    refusal = ""
+    if total == 0:
+        refusal = "no decision of the log is one that the policy would take"
+    elif effective < FEWEST:
+        refusal = (
+            f"the weights count for {effective:.0f} of {units:,} units only, fewer than "
+            f"{FEWEST:.0f}: too few decisions of the log are like the policy's"
+        )
+    elif largest > LARGEST:
+        refusal = f"one unit has {largest:.0%} of all weight, more than {LARGEST:.0%}"
+    elif abs(mean - 1) > AWAY * error + 1e-9:
+        refusal = (
+            f"the weights have the mean {mean:.2f} instead of 1: the probabilities are wrong, or "
+            "the policy acts where the log never did"
+        )
+    return Support(effective, largest, mean, units, refusal)
+
+
+def estimate_values(episodes: Episodes) -> dict[tuple[str, str], tuple[float, np.ndarray]]:
+    """By method and `decision` or `trajectory`: the estimate, and the influence of each episode."""
+    weights, reward = episodes.weights, episodes.reward
+    last, total = weights[:, -1], reward.sum(axis=1)
+    before = np.concatenate([np.ones((len(last), 1)), weights[:, :-1]], axis=1)
+    robust = (weights * (reward - episodes.q) + before * episodes.v).sum(axis=1)
+    start = episodes.v[:, 0]
+    plain = {
+        ("inverse propensity", "decision"): (weights * reward).sum(axis=1),
+        ("inverse propensity", "trajectory"): last * total,
+        ("doubly robust", "decision"): robust,
+        ("doubly robust", "trajectory"): start + last * (total - start),
+    }
+    found = {name: (float(each.mean()), each - each.mean()) for name, each in plain.items()}
+    means = weights.mean(axis=0)
+    if (means > 0).all():
+        share = weights / means
+        steps = (share * reward).mean(axis=0)
+        found["self-normalised", "decision"] = (
+            float(steps.sum()),
+            (share * (reward - steps)).sum(axis=1),
+        )
+        value = float((share[:, -1] * total).mean())
+        found["self-normalised", "trajectory"] = value, share[:, -1] * (total - value)
+    return found
+
+
+def intervals_of(
+    episodes: Episodes,
+) -> dict[tuple[str, str], tuple[Interval, Interval]]:
+    """By method: the value of the policy, and its gain over what was done in the log."""
+    done = episodes.reward.sum(axis=1)
+    found = {}
+    for name, (value, influence) in estimate_values(episodes).items():
+        more = influence - (done - done.mean())
+        found[name] = (
+            from_influence(value, by_unit(influence, episodes.unit)),
+            from_influence(value - float(done.mean()), by_unit(more, episodes.unit)),
+        )
+    return found
+
+
+def value_done(episodes: Episodes) -> Interval:
+    """What was earned in the log itself."""
+    done = episodes.reward.sum(axis=1)
+    return from_influence(float(done.mean()), by_unit(done - done.mean(), episodes.unit))
