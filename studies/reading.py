@@ -10,10 +10,10 @@ from, one to a line:
     until samples: 5,550 8,025
     -->
 
-A line names the figure as it is printed, how it is worked out (`min`, `max`, `mean`, `sum` or `only`
-of a field, `count`, or `verdict`; `percent` before it multiplies by 100, `minus` by -1), a list of
-docs/paper/cells.json or `departures` (studies/data), and conditions: `=` equal, `~` contains, `>` more than another field; `|`
-between values is "or".
+A line names the figure as it is printed, how it is worked out (`min`, `max`, `mean`, `sum` or
+`only` of a field, `count`, or `verdict`; `percent` before it multiplies by 100, `minus` by -1), a
+list of docs/paper/cells.json or `departures` (studies/data), and conditions: `=` equal, `~`
+contains, `>` more than another field; `|` between values is "or".
 `given` has numbers that are settings, not results. `until X` has figures that wait for X, a list of
 the data or a file; once X is there they have to be read from it. Every number of a paragraph must
 stand in its comment.
