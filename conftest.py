@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,6 +38,8 @@ import jax
 
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
 install_import_hook("prefermab", "conftest.checked")
+# Coverage is measured by an import hook as well, which has to see the modules after this one.
+sys.meta_path.sort(key=lambda finder: type(finder).__name__ != "SlipcoverMetaPathFinder")
 
 MOST_MAPS = 30_000
 """Of a test process: half the memory maps that Linux grants by default."""
