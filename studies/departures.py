@@ -28,7 +28,7 @@ from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.model import Model
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import PAPER_EXCEPTIONS
-from prefermab.recipes.choices import CHOICES
+from prefermab.recipes.hyperparameters import CHOICES
 from prefermab.training import pretrain_seeds
 
 DATA = Path("studies/data/departures")

@@ -1,4 +1,4 @@
-"""What the report makes of results: the noise of published figures, lifts, gaps, prices."""
+"""What the report makes of results: the noise of published figures, lifts, gaps, tasks."""
 
 import dataclasses
 from pathlib import Path
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from prefermab import domains
-from prefermab.paper import cells, noise, prices, propositions, results, tables, topline
-from prefermab.paper.noise import Noise, Pair
+from prefermab.paper import cells, claims, results, tables, tasks, topline
+from prefermab.paper.cells import Noise, Pair
 from prefermab.paper.runner import Scale, Store
 from prefermab.paper.tables import Figure, Setting
 from prefermab.paper.tasks import Play
@@ -28,7 +28,7 @@ def made_up_pairs(factor, count, seed=0):
 @pytest.mark.parametrize("factor", [1.5, 3.0, 8.0])
 def test_the_noise_of_published_figures_is_found_from_baselines(factor):
     pairs = made_up_pairs(factor, 400)
-    fit = noise.fit_factor(pairs)
+    fit = cells.fit_factor(pairs)
     assert fit.factor == pytest.approx(factor, rel=0.1)
     # A normal error is within two standard errors in 95.4 % of cases.
     assert fit.within / fit.cells == pytest.approx(0.954, abs=0.03)
@@ -36,8 +36,8 @@ def test_the_noise_of_published_figures_is_found_from_baselines(factor):
 
 
 def test_published_figures_are_never_taken_for_more_precise_than_printed():
-    assert noise.fit_factor(made_up_pairs(0.2, 100)).factor == pytest.approx(1.0)
-    assert noise.fit_factor([]).factor == 1.0
+    assert cells.fit_factor(made_up_pairs(0.2, 100)).factor == pytest.approx(1.0)
+    assert cells.fit_factor([]).factor == 1.0
 
 
 class Earned(Store):
@@ -81,7 +81,7 @@ def test_lifts_and_marks_of_made_up_cells(tmp_path):
 
 def test_no_power_is_fitted_through_gaps_below_noise():
     sizes, seeds = np.array([12.0, 21.0, 48.0, 96.0]), np.linspace(0.95, 1.05, 8)[:, None]
-    clear = propositions.Gaps("paper", sizes, seeds * 0.3 / np.sqrt(sizes), np.full(4, 0.001))
+    clear = claims.Gaps("paper", sizes, seeds * 0.3 / np.sqrt(sizes), np.full(4, 0.001))
     power = clear.power()
     assert power is not None
     assert power[0] == pytest.approx(-0.5)
@@ -98,7 +98,7 @@ def test_the_best_price_leaves_no_gap():
     arms = domains.Tabular(
         moves, jnp.array([[0.0, 2.0], [0.0, 1.0]]), jnp.array([[0.0, 1.0]] * 2), jnp.zeros((2, 1))
     )
-    both = [float(prices.best_price(arms, 2, jnp.float32(1), k)) for k in keys_that_draw_both(arms)]
+    both = [float(tasks.best_price(arms, 2, jnp.float32(1), k)) for k in keys_that_draw_both(arms)]
     assert both
     assert all(1.0 - 1e-3 <= price <= 2.0 + 1e-3 for price in both)
 

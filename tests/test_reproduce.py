@@ -15,15 +15,13 @@ from prefermab.features import FeatureMap
 from prefermab.paper import (
     cells,
     claims,
-    prices,
-    propositions,
     report,
     results,
     runner,
     tables,
     tasks,
     topline,
-    tuning,
+    verdicts,
 )
 from prefermab.paper.runner import Scale, Store
 from prefermab.paper.tables import Figure, Setting
@@ -143,14 +141,14 @@ def test_t_interval_by_hand():
 
 def test_samples_that_are_never_enough_are_not_hidden():
     pairs = np.array([[np.inf, 100.0]] * 4)
-    found = claims.trend("c", "m", pairs, 0.125, below=True, of=tuning.share_of_samples)
+    found = claims.trend("c", "m", pairs, 0.125, below=True, of=verdicts.share_of_samples)
     assert found.estimate == np.inf
     assert found.verdict == claims.FAILS
 
 
 def test_slope_of_a_power_law():
     sizes = np.array([21.0, 63.0, 189.0])
-    assert propositions.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
+    assert claims.slope(sizes, 3 / np.sqrt(sizes)) == pytest.approx(-0.5)
 
 
 def test_a_pool_has_its_arms_and_no_others():
@@ -295,7 +293,7 @@ class MadeUp(Store):
             return curve | {"random": rewards(seeds) - 1}
         if isinstance(task, tasks.Train):
             return {"price": rewards(seeds, 12) - 5}
-        if isinstance(task, prices.BestPrice):
+        if isinstance(task, tasks.BestPrice):
             return {"price": rewards(3) - 5}
         return {"reward": rewards(seeds, trials)}
 

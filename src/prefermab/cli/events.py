@@ -68,8 +68,8 @@ class EventsCommand:
 
     def show(self, made: "EventLog") -> None:
         """Prints ten people, and the counts."""
+        from prefermab.programme.events.convert import count_lines, preview_lines
         from prefermab.programme.events.mapping import read_map
-        from prefermab.programme.events.preview import count_lines, preview_lines
 
         nothing = read_map(self.map)[0].action.nothing
         for line in (*preview_lines(made, nothing), "", *count_lines(made.counts)):

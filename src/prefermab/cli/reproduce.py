@@ -62,7 +62,7 @@ class ReproduceCommand:
         from prefermab.files import use_compilation_cache
         from prefermab.pages import write_pages
         from prefermab.paper import report
-        from prefermab.paper.data import findings_as_data
+        from prefermab.paper.report import findings_as_data
         from prefermab.paper.results import Results
         from prefermab.paper.runner import Store
         from prefermab.paper.tables import selected_parts

@@ -10,6 +10,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy import stats
 
+from prefermab.paper.results import Mean, Results
+from prefermab.paper.runner import PAPER_RECIPES
+from prefermab.paper.tables import Section, Setting, Table
+
 HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 
 
@@ -94,3 +98,112 @@ def samples_to_reach(goal: float, samples: np.ndarray, rewards: np.ndarray) -> f
     """
     reached = np.flatnonzero(rewards >= goal)
     return float(samples[reached[0]]) if reached.size else np.inf
+
+
+SETTLED_EPOCHS = 10
+"""The price at the end of training is the mean over so many last epochs."""
+
+POINTS_FOR_POWER = 3
+"""A power of the number of arms is fitted through at least so many gaps above noise."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaps:
+    """How far below Whittle the models of a recipe stay, at each number of arms."""
+
+    recipe: str
+    sizes: np.ndarray
+    by_seed: np.ndarray
+    """(seed, size)"""
+    stderr: np.ndarray
+    """Over seeds and paired trials, for each size."""
+
+    @property
+    def above_noise(self) -> np.ndarray:
+        """The sizes whose mean gap is more than two standard errors."""
+        return self.by_seed.mean(axis=0) > 2 * self.stderr
+
+    def power(self) -> tuple[float, float, float] | None:
+        """The power of the number of arms by which the gap falls, with a bootstrap interval over
+        seeds; None where too few gaps are above noise for a line."""
+        kept = self.above_noise
+        if kept.sum() < POINTS_FOR_POWER:
+            return None
+        sizes, gaps = self.sizes[kept], self.by_seed[:, kept]
+        drawn = lambda rows: slope(sizes, rows.mean(axis=0))  # noqa: E731
+        low, high = bootstrap(gaps, drawn)
+        return drawn(gaps), low, high
+
+
+def slope(sizes: np.ndarray, gaps: np.ndarray) -> float:
+    """The power of size by which gaps fall: a straight line through their logarithms."""
+    there = gaps > 0
+    if there.sum() < 2:
+        return np.nan
+    return float(np.polyfit(np.log(sizes[there]), np.log(gaps[there]), 1)[0])
+
+
+def gaps_of(results: Results, section: Section) -> list[Gaps]:
+    """The gaps against the arms of an instance, of recipes that train on instances of N arms; or
+    against the number of different arms, of all."""
+    settings = section.rows[0].settings
+    by_n = section_by_n(section)
+    sizes = np.array([float(at.n_arms if by_n else at.unique_arms or 0) for at in settings])
+    found = []
+    for recipe in results.recipes:
+        if by_n and recipe not in PAPER_RECIPES:
+            continue
+        each = [results.informed(at)[None] - results.rewards(recipe, at) for at in settings]
+        by_seed = np.stack([gap.mean(axis=1) for gap in each], axis=1)
+        stderr = np.array([Mean.of(gap).stderr for gap in each])
+        found.append(Gaps(recipe, sizes, by_seed, stderr))
+    return found
+
+
+def section_by_n(section: Section) -> bool:
+    """Whether a section varies the number of arms of an instance."""
+    return section.rows[0].settings[0].unique_arms is None
+
+
+def larger_n(results: Results, table: Table) -> list[Trend]:
+    """Proposition 1: the gap is smaller with many arms than with few."""
+    found = []
+    for section in table.sections:
+        what = "arms of an instance" if section_by_n(section) else "different training arms"
+        claim = f"Better generalization with more {what}"
+        for gaps in gaps_of(results, section):
+            fewest, most = gaps.sizes[0], gaps.sizes[-1]
+            measured = (
+                f"`{gaps.recipe}`: gap to Whittle with {fewest:.0f} less that with {most:.0f}"
+            )
+            found.append(trend(claim, measured, gaps.by_seed[:, 0] - gaps.by_seed[:, -1]))
+    return found
+
+
+def price_trends(results: Results) -> list[Trend]:
+    """Proposition 3: training brings the price to the best one; a tenth of the distance at the
+    start may be left."""
+    found = []
+    for title, setting in results.where():
+        best = float(results.best_prices(setting).mean())
+        for recipe in paper_recipes(results):
+            first, last = price_ends(results, recipe, setting)
+            left = np.abs(last - best) / np.abs(first - best).mean()
+            what = (
+                f"`{recipe}`, {title}: distance to the best price ({best:.2f}) at the end of "
+                f"training (price {last.mean():.2f}), as a share of that at its start"
+            )
+            claim = "The price converges to the best one (10 % left)"
+            found.append(trend(claim, what, left, 0.1, below=True))
+    return found
+
+
+def price_ends(results: Results, recipe: str, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    """Each seed's price at the start and at the end of training."""
+    prices = results.prices(recipe, setting)
+    return prices[:, 0], prices[:, -SETTLED_EPOCHS:].mean(axis=1)
+
+
+def paper_recipes(results: Results) -> list[str]:
+    """The recipes that learn a price."""
+    return [recipe for recipe in results.recipes if recipe in PAPER_RECIPES]

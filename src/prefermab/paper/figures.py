@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from prefermab import plots
-from prefermab.paper.claims import interquartile_mean
-from prefermab.paper.propositions import Gaps
+from prefermab.paper.claims import Gaps, interquartile_mean
 from prefermab.plots import BLUE, GREY, INK, svg_of
 from prefermab.shaping import shaped
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from prefermab.pages import Cell, Grid
-from prefermab.paper.cells import lift_of, pair_of, rewards_of
-from prefermab.paper.claims import FAILS, HOLDS, OPEN, Trend
-from prefermab.paper.noise import Fit, Noise
-from prefermab.paper.propositions import Gaps
+from prefermab.paper.cells import Fit, Noise, lift_of, pair_of, rewards_of
+from prefermab.paper.claims import FAILS, HOLDS, OPEN, Gaps, Trend
 from prefermab.paper.results import Mean, Results
 from prefermab.paper.tables import Figure, Row, Section, Table
 

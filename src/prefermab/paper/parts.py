@@ -1,12 +1,10 @@
 """The parts of the report: each table with our figures under the published ones, each figure."""
 
 from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
-from prefermab.paper import figures, tuning
-from prefermab.paper.cells import CellComparison
-from prefermab.paper.claims import HOLDS, Trend
+from prefermab.paper import figures, verdicts
+from prefermab.paper.cells import CellComparison, Noise
+from prefermab.paper.claims import HOLDS, Trend, gaps_of, paper_recipes
 from prefermab.paper.grids import gap_grid, grid, reached_grid, trend_grid
-from prefermab.paper.noise import Noise
-from prefermab.paper.propositions import gaps_of, paper_recipes
 from prefermab.paper.results import Results, quick_table
 from prefermab.paper.tables import Table, published_hyperparameters, published_tables
 from prefermab.recipes import BY_NAME
@@ -134,7 +132,7 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
         )
         return _pictured(part, "Figure 4: StateShaping", figures.draw_state_shaping(), caption)
     if part == "figure1":
-        needed = tuning.samples_needed(results)
+        needed = verdicts.samples_needed(results)
         caption = (
             "Samples of each arm until DDLPO's best reward is reached, by DDLPO from scratch "
             "(without features, as in the paper, and with them) and by fine-tuning a pretrained "
@@ -151,7 +149,7 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
         "trials, against samples of each arm. Lines are interquartile means over seeds, "
         "bands quartiles."
     )
-    svg = figures.draw_tuning_curves(tuning.tuning_shares(results, setting))
+    svg = figures.draw_tuning_curves(verdicts.tuning_shares(results, setting))
     return _pictured(part, "Figure 3: fine-tuning curves", svg, caption)
 
 

@@ -1,19 +1,20 @@
-"""The report: published figures beside ours, the paper's claims, and how the report was made."""
+"""The report: published figures beside ours, the paper's claims, and the same as data."""
 
 import dataclasses
+import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 import prefermab
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
-from prefermab.paper import propositions, tuning, verdicts
-from prefermab.paper.cells import CellComparison, compare_cells, fit_noise
-from prefermab.paper.claims import Trend
+from prefermab.paper import claims, verdicts
+from prefermab.paper.cells import CellComparison, Fit, Lift, Noise, compare_cells, fit_noise
+from prefermab.paper.claims import Trend, interquartile_mean
 from prefermab.paper.grids import claim_grid, noise_grid
-from prefermab.paper.noise import Noise
 from prefermab.paper.parts import part_blocks, report_table
 from prefermab.paper.results import Results
 from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Task
@@ -74,10 +75,10 @@ def collect_findings(parts: Sequence[str], results: Results) -> PaperFindings:
     trends = {table.name: verdicts.trends_of(results, table) for table in shown}
     samples = {}
     if {"figure1", "figure3"} & set(parts):
-        trends["figure1"] = tuning.tuning_trends(results)
-        samples = tuning.samples_needed(results)
+        trends["figure1"] = verdicts.tuning_trends(results)
+        samples = verdicts.samples_needed(results)
     if "prop3" in parts:
-        trends["prop3"] = propositions.price_trends(results)
+        trends["prop3"] = claims.price_trends(results)
     return PaperFindings(judged, trends, noise, samples)
 
 
@@ -253,3 +254,67 @@ def method_blocks(results: Results, command: str) -> list[Block]:
             ]
         ),
     ]
+
+
+def findings_as_data(findings: PaperFindings) -> dict[str, Any]:
+    """Every cell and every claim, the noise of published figures and the samples of fine-tuning."""
+    return {
+        "cells": [cell_as_data(cell) for cell in findings.judged],
+        "claims": [
+            {"part": part, **{k: _known(v) for k, v in dataclasses.asdict(trend).items()}}
+            for part, trends in findings.trends.items()
+            for trend in trends
+        ],
+        "noise": [
+            *_fits("reward", findings.noise.level),
+            *_fits("over No Action", findings.noise.lift),
+        ],
+        "samples": [
+            {"where": where, "who": who, "mean": _known(interquartile_mean(values)),
+             "seeds": len(values), "never": int(sum(math.isinf(value) for value in values))}
+            for where, each in findings.samples.items()
+            for who, values in each.items()
+        ],
+    }  # fmt: skip
+
+
+def cell_as_data(cell: CellComparison) -> dict[str, Any]:
+    """One cell; None where a field does not apply. `recipe` is who plays, baselines included."""
+    plain = {
+        "table": cell.table.name,
+        "cell": cell.where,
+        "policy": cell.policy,
+        "recipe": cell.who,
+        "published": cell.published.mean,
+        "corrected": cell.published.corrected,
+        "published_sd": cell.published.sd,
+        "mean": cell.ours.value,
+        "stderr": cell.ours.stderr,
+        "mark": cell.mark,
+        "of_bound": cell.of_bound,
+        "of_informed": cell.of_informed,
+        "bound": cell.bound,
+        "above_bound": cell.above_bound,
+    }
+    return {name: _known(value) for name, value in (plain | _lift(cell.lift)).items()}
+
+
+def _lift(lift: Lift | None) -> dict[str, Any]:
+    if lift is None:
+        return dict.fromkeys(("lift", "lift_stderr", "published_lift", "lift_mark"))
+    pair = lift.pair
+    return {
+        "lift": pair.ours,
+        "lift_stderr": pair.stderr,
+        "published_lift": pair.published,
+        "lift_mark": lift.mark,
+    }
+
+
+def _fits(what: str, fits: Mapping[str, Fit]) -> list[dict[str, Any]]:
+    return [{"domain": name, "what": what, **dataclasses.asdict(it)} for name, it in fits.items()]
+
+
+def _known(value: Any) -> Any:
+    """None for what is not a finite number, which JSON does not have."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

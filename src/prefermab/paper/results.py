@@ -5,10 +5,9 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.paper.prices import BestPrice
 from prefermab.paper.runner import PAPER_RECIPES, Scale, Store, Task
 from prefermab.paper.tables import Figure, Row, Setting, Table
-from prefermab.paper.tasks import Bounds, Play, Train
+from prefermab.paper.tasks import BestPrice, Bounds, Play, Train
 from prefermab.paper.topline import Curves, TrainTopline, ZeroShot
 
 WHERE_TUNED = (

@@ -1,10 +1,10 @@
 """Recipe `paper`: PreFeRMAB as published (Algorithm 1).
 
 Lines are those of the paper's pseudocode; PPO is in `ppo.py`, StateShaping in `shaping.py`, and
-what can be done in more than one way in `choices.py`. The budget is not enforced in training, so
-that the estimate of spending that moves the price stays unbiased; deciding enforces it (Algorithm
-3, in `policies/learned.py`). Opted-out arms are played along, which is cheaper than leaving holes,
-and masked out of every loss.
+what can be done in more than one way in `hyperparameters.py`. The budget is not enforced in
+training, so that the estimate of spending that moves the price stays unbiased; deciding enforces it
+(Algorithm 3, in `policies/learned.py`). Opted-out arms are played along, which is cheaper than
+leaving holes, and masked out of every loss.
 """
 
 import dataclasses
@@ -27,9 +27,15 @@ from prefermab.networks import ActorCritic, Perception, Shape
 from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import PriceKind, Pricing
-from prefermab.recipes import choices, ppo
+from prefermab.recipes import ppo
 from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Rows, Tuning, cut
-from prefermab.recipes.hyperparameters import Hyperparameters
+from prefermab.recipes.hyperparameters import (
+    ADVANTAGES,
+    COOLINGS,
+    DECAYS,
+    STEPS,
+    Hyperparameters,
+)
 from prefermab.rollout import Trajectory
 from prefermab.shaping import Samples, abstraction_of
 from prefermab.sharding import spread
@@ -180,8 +186,8 @@ class Paper(Hyperparameters):
 
     def improve(self, learner: PaperState, seen: Trajectory) -> tuple[PaperState, Float[Array, ""]]:
         """Line 21: PPO with feature-based values, several passes over the epoch's data."""
-        net, descend = learner.network, choices.STEPS[self.step_on]
-        advantage = choices.ADVANTAGES[self.advantage]
+        net, descend = learner.network, STEPS[self.step_on]
+        advantage = ADVANTAGES[self.advantage]
         batch = ppo.batch_of(net, seen, self.discount, self.trace, advantage, self.critic_target)
         surrogate = partial(ppo.actor_loss, net, self.clip, self.entropy_weight(learner.epoch))
         actor, actor_state, _ = descend(
@@ -208,7 +214,7 @@ class Paper(Hyperparameters):
         """From start to end over training, and from that down within every block."""
         along = epoch / jnp.maximum(self.epochs - 1, 1)
         level = self.entropy_start + along * (self.entropy_end - self.entropy_start)
-        weight = level * choices.COOLINGS[self.cooling](epoch % self.subepochs, self.subepochs)
+        weight = level * COOLINGS[self.cooling](epoch % self.subepochs, self.subepochs)
         if self.entropy_frozen == "on":
             return weight
         return jnp.where(epoch >= self.epochs - self.freeze, 0.0, weight)
@@ -217,7 +223,7 @@ class Paper(Hyperparameters):
         """Line 23: one step of the price network along Prop. 2, none in the last epochs."""
         spending = jnp.sum(jnp.where(seen.opt_in, seen.cost, 0.0), axis=1)
         slope = losses.price_slope(spending, budget, self.discount)
-        steps = choices.DECAYS[self.price_decays](learner.epoch, self.subepochs)
+        steps = DECAYS[self.price_decays](learner.epoch, self.subepochs)
         rate = self.price_rate * self.price_decay**steps
         rate = jnp.where(learner.epoch > self.epochs - self.freeze, 0.0, rate)
         state = jnp.where(seen.opt_in, seen.state[0], 0)

@@ -8,9 +8,8 @@ import polars as pl
 from prefermab.errors import InputError, list_names
 from prefermab.programme.columns import as_labels, column
 from prefermab.programme.events.mapping import EventMap, JoinMap, WideMap, evaluate
-from prefermab.programme.events.summing import read_flags
-from prefermab.programme.sources.address import parse_address
-from prefermab.programme.sources.cleaning import plain_numbers
+from prefermab.programme.events.rounds import read_flags
+from prefermab.programme.sources.address import parse_address, plain_numbers
 from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
 
 FIELD, KIND, CHOICES = (
