@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 GROUPS = {
     "to try it": {
         "demo": Entry("demo", "DemoCommand", "See it work on a health programme, in a minute."),
-        "models": Entry("models", "ModelsCommand", "List the trained models, or describe one."),
+        "models": Entry("evaluate", "ModelsCommand", "List the trained models, or describe one."),
         "example": Entry("learn", "ExampleCommand", "Write example tables: people and a log."),
     },
     "for your programme": {
