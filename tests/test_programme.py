@@ -18,6 +18,7 @@ from polars.testing import assert_frame_equal
 import prefermab as pm
 from prefermab.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
+from prefermab.programme.store.changes import LONGEST_CHAIN, pack_changes, unpack_changes
 from prefermab.programme.store.database import APPLICATION
 from prefermab.programme.store.frames import (
     as_ids,
@@ -670,7 +671,7 @@ def test_a_file_that_is_no_programme_is_left_alone(tmp_path):
     for path, message in (
         (text, "a.db is not a SQLite file; expected one of a programme"),
         (other, "b.db is a SQLite file, but not of a programme"),
-        (newer, "c.db has tables of version 7, and this prefermab reads version 3"),
+        (newer, "c.db has tables of version 7, and this prefermab reads version 4"),
     ):
         before = path.read_bytes()
         with pytest.raises(pm.InputError, match=message):
@@ -773,3 +774,53 @@ def test_two_processes_never_both_plan_the_same_round(tmp_path):
     told = run("race", tmp_path, 20)
     assert told["asked"] == told["stored"] == told["plans"] == 20
     assert (told["same"], told["refused"]) == (10, 10)
+
+
+CELLS = {
+    "x": st.sampled_from([0.0, -0.0, 1.5, float("nan"), None]),
+    "state": st.sampled_from(["good", "bad", None]),
+    "flag": st.sampled_from([True, False, None]),
+    "empty": st.none(),
+}
+
+
+@st.composite
+def tables(draw):
+    ids = draw(st.lists(st.integers(0, 9), unique=True, min_size=1, max_size=8))
+    kinds = {"x": pl.Float64, "state": pl.String, "flag": pl.Boolean, "empty": pl.Null}
+    kinds["x"] = draw(st.sampled_from([pl.Float64, pl.Float32]))
+    names = draw(st.lists(st.sampled_from(list(kinds)), unique=True))
+    columns = [pl.Series(n, [draw(CELLS[n]) for _ in ids], dtype=kinds[n]) for n in names]
+    return pl.DataFrame([pl.Series("id", ids, dtype=pl.Int64), *columns])
+
+
+@given(old=tables(), new=tables())
+@settings(max_examples=200)
+def test_changes_of_a_table_give_it_back_to_the_last_bit(old, new):
+    found = unpack_changes(pack_changes(new, old), old)
+    assert found.schema == new.schema
+    assert difference(found, new) is None
+
+
+def test_a_plan_is_stored_once_and_then_what_changed(file):
+    model, people = FirstCome(), 3000
+    ages = np.random.default_rng(0).normal(40, 9, people)
+    rounds = LONGEST_CHAIN + 3
+    with pm.Programme(file, model) as programme:
+        programme.join(frame(id=range(people), state=["bad"] * people, age=ages))
+        for round in range(1, rounds + 1):
+            made = programme.plan(5)
+            programme.record()
+            programme.observe(frame(id=[round], state=["good"], age=[20.0 + round]))
+            programme.leave([100 + round])
+        for round in range(1, rounds + 1):
+            programme.replay(round)
+        assert len(programme.history().log.filter(time=rounds)) == people - rounds + 1
+        assert difference(programme.plan(5, round=rounds).frame, made.frame) is None
+    sizes = [
+        size
+        for (size,) in sqlite3.connect(file).execute("SELECT length(inputs) FROM plans ORDER BY 1")
+    ]
+    whole = [size for size in sizes if size > 20_000]
+    assert len(whole) == 2  # the first, and one after so many changes
+    assert max(sizes[: -len(whole)]) < whole[0] / 5

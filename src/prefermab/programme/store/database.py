@@ -17,7 +17,7 @@ from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 APPLICATION = 0x70726D62
 """The application id that marks a SQLite file as a programme."""
 
-VERSION = 3
+VERSION = 4
 """Version of the tables. A file with a lower version is migrated when it is opened; one with a
 higher version was written by a later prefermab."""
 
@@ -55,6 +55,7 @@ CREATE TABLE plans (
     made TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
     closed TEXT,
     facts TEXT NOT NULL,
+    layout TEXT,
     inputs BLOB NOT NULL,
     output BLOB NOT NULL,
     PRIMARY KEY (round, attempt)
@@ -226,6 +227,13 @@ def _add_deviations(sql: sqlite3.Connection) -> None:
     sql.execute("INSERT INTO meta VALUES ('deviations_from', ?)", (json.dumps(1 + (last or 0)),))
 
 
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_add_reached, _add_deviations)
+def _add_layout(sql: sqlite3.Connection) -> None:
+    """From version 3 to 4: adds how people and list of a plan are stored; old ones are whole."""
+    sql.execute("ALTER TABLE plans ADD COLUMN layout TEXT")
+
+
+MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
+    _add_reached, _add_deviations, _add_layout,
+)  # fmt: skip
 """The first goes from version 1 to 2, and so on. They run in the transaction that opens the file:
 if the process is killed meanwhile, the file stays as it was."""

@@ -11,19 +11,18 @@ from typing import Any
 import polars as pl
 from polars.datatypes import DataTypeClass
 
-from prefermab.errors import InputError, StorageError, brief, list_names
+from prefermab.errors import InputError, brief, list_names
 from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.plan import Summary
 from prefermab.programme.planning.printed import write_list
+from prefermab.programme.store.changes import PlanReader, store_frames
 from prefermab.programme.store.frames import (
     BEFORE,
     SINCE_ACTION,
     SINCE_SEEN,
     column_kinds,
     from_json,
-    pack,
     to_json,
-    unpack,
 )
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import row_in
@@ -212,15 +211,15 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
     """The plan of a round, or None: the valid one, or that with the number `attempt`."""
     which = "status <> 'superseded'" if attempt is None else "attempt = ?"
     found = sql.execute(
-        "SELECT round, attempt, status, model, asked, versions, facts, inputs, output "
+        "SELECT round, attempt, layout, inputs, output, status, model, asked, versions, facts "
         f"FROM plans WHERE round = ? AND {which}",
         (round,) if attempt is None else (round, attempt),
     ).fetchone()
     if found is None:
         return None
-    round, number, status, model, asked, used, facts, inputs, output = found
-    asked, used, facts = (json.loads(text) for text in (asked, used, facts))
-    frames = _unpacked(round, inputs), _unpacked(round, output)
+    round, number, _, _, _, status, model, *texts = found
+    asked, used, facts = (json.loads(text) for text in texts)
+    frames = PlanReader(sql).frames(found[:5])
     return Planned(round, number, status, model, asked, used, facts, *frames)
 
 
@@ -240,27 +239,21 @@ def recorded_plans(
     sql: Connection,
 ) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame, pl.DataFrame]]:
     """For each recorded round: its number, what was asked, the people of its plan, and the list."""
+    reader = PlanReader(sql)
     rows = sql.execute(
-        "SELECT round, asked, inputs, output FROM plans WHERE status = 'recorded' ORDER BY round"
+        "SELECT round, attempt, layout, inputs, output, asked FROM plans "
+        "WHERE status = 'recorded' ORDER BY round"
     )
-    for round, asked, inputs, output in rows:
-        yield round, json.loads(asked), _unpacked(round, inputs), _unpacked(round, output)
-
-
-def _unpacked(round: int, data: bytes) -> pl.DataFrame:
-    """A frame of a stored plan."""
-    try:
-        return unpack(data)
-    except (pl.exceptions.PolarsError, OSError, ValueError):
-        raise StorageError(f"the plan of round {round} is damaged and cannot be read.") from None
+    for *stored, asked in rows:
+        yield stored[0], json.loads(asked), *reader.frames(tuple(stored))
 
 
 def put_plan(sql: Connection, plan: Planned) -> None:
     """Stores a plan; it supersedes an earlier one of the same round."""
     sql.execute("UPDATE plans SET status = 'superseded' WHERE round = ?", (plan.round,))
     sql.execute(
-        "INSERT INTO plans (round, attempt, status, model, asked, versions, facts, inputs, "
-        "output) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO plans (round, attempt, status, model, asked, versions, facts, layout, "
+        "inputs, output) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             plan.round,
             plan.attempt,
@@ -269,8 +262,7 @@ def put_plan(sql: Connection, plan: Planned) -> None:
             json.dumps(plan.asked),
             json.dumps(plan.versions),
             json.dumps(plan.facts),
-            pack(plan.inputs),
-            pack(plan.frame),
+            *store_frames(sql, plan.inputs, plan.frame),
         ),
     )
 
