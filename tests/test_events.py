@@ -16,12 +16,13 @@ from hypothesis import given, settings
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.cli.options import RuleOptions
+from prefermab.cli.options import RuleOptions, hide_ids, hide_people
 from prefermab.cli.plan import PlanCommand
 from prefermab.errors import InputWarning
 from prefermab.programme.events.mapping import read_map
 from prefermab.programme.events.propose import propose_map
 from prefermab.programme.logs.reading import read_log
+from prefermab.programme.planning.rules import unused_columns
 from prefermab.programme.privacy import pseudonyms, read_key
 from prefermab.programme.sources.databases import write_sheets
 from prefermab.programme.tables import read_table
@@ -525,15 +526,64 @@ def test_a_list_with_pseudonyms_leaves_free_text_behind(tmp_path, capsys):
         rules=RuleOptions(exclude_ids=("008",)),
     )  # fmt: skip
     key, _ = read_key(tmp_path / "key")
-    rules = typed.hide_ids(typed.rules.rules(), key)
+    rules = hide_ids(typed.rules.rules(), key)
     assert rules.exclude_ids == tuple(pseudonyms(pl.Series(["008"]), key))
-    hidden = typed.hide_people(people, pm.load("armman"), rules, "people.xlsx", key)
+    unused = unused_columns(pm.load("armman"), rules, people.columns)
+    hidden = hide_people(people, "people.xlsx", key, unused, typed.keep_text)
     assert hidden.columns == ["id", "state", "feature_0", "region", "note"]
     assert "left behind: name, phone" in capsys.readouterr().err
     assert not set(hidden["id"]) & set(people["id"])
     folder = dataclasses.replace(typed, arms=str(tmp_path))
     with pytest.raises(pm.InputError, match="is for a table, but this is a folder"):
         folder.run()
+
+
+def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
+    file, key = f"{tmp_path}/calls.db", f"{tmp_path}/key"
+    ids = ["anna-1971", "bela-1980", "caro-1990"]
+    people = pl.DataFrame({"id": ids, "state": ["motivated"] * 3, "note": ["x1", "y2", "z3"]})
+    people = people.with_columns(pl.lit(0.1).alias(f"feature_{place}") for place in range(6))
+    for name, table in {
+        "people": people.with_columns(telephone=pl.Series([5550001, 5550002, 5550003])),
+        "seen": people.select("id", state=pl.lit("persuadable")),
+        "done": pl.DataFrame({"id": ids[:1], "action": ["call"], "why": ["she called us"]}),
+    }.items():
+        table.write_csv(tmp_path / f"{name}.csv")
+
+    def run(action, *typed, key=key):
+        more = [] if key is None else ["--pseudonymise", key]
+        cli.dispatch(["programme", action, file, *typed, *more])
+
+    run("begin", "--model", "armman", key=None)
+    run("join", f"{tmp_path}/people.csv", "--keep-text", "note")
+    assert "left behind: telephone" in capsys.readouterr().err
+    run("observe", f"{tmp_path}/seen.csv")
+    run("plan", "--budget", "1", "--out", f"{tmp_path}/list.csv", "--exclude-ids", ids[1])
+    run("record", f"{tmp_path}/done.csv")
+    run("leave", "--ids", ids[2])
+    assert "1 person left; 2 take part" in capsys.readouterr().out
+    with pm.Programme.open(file) as programme:
+        hidden = pseudonyms(pl.Series(ids), read_key(tmp_path / "key")[0])
+        assert programme.history().people["id"].to_list() == hidden.to_list()
+        assert programme.history().actions["id"].to_list() == hidden[:1].to_list()
+        assert programme.deviations(1)["why"].to_list()[0] == "she called us"
+    held = (tmp_path / "calls.db").read_bytes() + (tmp_path / "list.csv").read_bytes()
+    assert b"x1" in held
+    assert not any(one.encode() in held for one in [*ids, "5550001"])
+
+    (tmp_path / "other").write_text("another key of some length")
+    for wrong, said in ((None, "name the file of their key"), ("other", "by another key"),
+                        ("new", "there is no key at")):  # fmt: skip
+        with pytest.raises(pm.InputError, match=said):
+            run("observe", f"{tmp_path}/seen.csv", key=wrong and f"{tmp_path}/{wrong}")
+    assert not (tmp_path / "new").exists()
+    run("plan", "--budget", "1", "--out", f"{tmp_path}/list.csv", key=None)
+    with pm.Programme(f"{tmp_path}/plain.db", pm.load("armman")) as plain:
+        plain.keep_place("armman")
+        plain.join(people)
+    file = f"{tmp_path}/plain.db"
+    with pytest.raises(pm.InputError, match="are no pseudonyms"):
+        run("observe", f"{tmp_path}/seen.csv")
 
 
 def test_a_key_that_is_too_short_is_refused(tmp_path):

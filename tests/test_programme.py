@@ -808,6 +808,7 @@ def test_a_plan_is_stored_once_and_then_what_changed(file):
     rounds = LONGEST_CHAIN + 3
     with pm.Programme(file, model) as programme:
         programme.join(frame(id=range(people), state=["bad"] * people, age=ages))
+        made = programme.plan(5)
         for round in range(1, rounds + 1):
             made = programme.plan(5)
             programme.record()

@@ -3,14 +3,17 @@
 import ast
 import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, list_names, visible
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from prefermab.programme.planning.rules import Rules
 
 
@@ -174,3 +177,34 @@ def load_key(path: Path | None) -> bytes:
             file=sys.stderr,
         )
     return key
+
+
+def hide_ids(rules: "Rules", key: bytes) -> "Rules":
+    """The rules with pseudonyms for the ids that were typed."""
+    ids = {name: getattr(rules, name) for name in ("exclude_ids", "lock_ids")}
+    hidden = {name: tuple(typed_pseudonyms(given, key)) for name, given in ids.items()}
+    return dataclasses.replace(rules, **hidden)
+
+
+def typed_pseudonyms(ids: Sequence[str], key: bytes) -> list[str]:
+    """Pseudonyms of ids that were typed."""
+    import polars as pl
+
+    from prefermab.programme.privacy import pseudonyms
+
+    return pseudonyms(pl.Series("ids", list(ids), pl.String), key).to_list()
+
+
+def hide_people(
+    table: "pl.DataFrame", where: str, key: bytes, unused: Sequence[str], keep: Sequence[str]
+) -> "pl.DataFrame":
+    """The table with pseudonyms, and without those of its unused columns that hold free text and
+    that nobody named to be kept."""
+    from prefermab.programme.columns import column
+    from prefermab.programme.privacy import free_text, pseudonyms
+
+    named = {column(table, name, where).name for name in keep}
+    left = [name for name in free_text(table) if name in unused and name not in named]
+    if left:
+        print(f"prefermab: left behind: {visible(list_names(left))}.", file=sys.stderr)
+    return table.drop(left).with_columns(pseudonyms(column(table, "id", where), key))

@@ -21,6 +21,8 @@ from prefermab.cli.options import (
     RequiredAmount,
     RuleOptions,
     Whole,
+    hide_ids,
+    hide_people,
     load_key,
 )
 from prefermab.errors import InputError, brief, list_names, visible
@@ -83,6 +85,7 @@ class PlanCommand:
         """Plans for one table."""
         from prefermab.programme.planning.plan import plan
         from prefermab.programme.planning.printed import write_list
+        from prefermab.programme.planning.rules import unused_columns
         from prefermab.programme.sources.address import parse_address
         from prefermab.programme.tables import check_table_path, read_table, source_of
         from prefermab.storage import load
@@ -99,8 +102,9 @@ class PlanCommand:
         table, where = read_table(self.arms), source_of(self.arms)
         if self.pseudonymise is not None:
             key = load_key(self.pseudonymise)
-            table = self.hide_people(table, model, rules, where, key)
-            rules = self.hide_ids(rules, key)
+            unused = unused_columns(model, rules, table.columns)
+            table = hide_people(table, where, key, unused, self.keep_text)
+            rules = hide_ids(rules, key)
         made = plan(model, table, self.budget, rules, self.waiting, where, self.explore, self.seed)
         write_list(list_order(made.frame), dataclasses.asdict(made.summary), self.out)
         warn_of_unused(model, rules, table.columns)
@@ -109,35 +113,6 @@ class PlanCommand:
             return
         print_list(made.frame)
         print(f"\n{made.summary}\nwritten to {self.out}")
-
-    def hide_ids(self, rules: "Rules", key: bytes) -> "Rules":
-        """The rules with pseudonyms for the ids that were typed."""
-        import polars as pl
-
-        from prefermab.programme.privacy import pseudonyms
-
-        ids = {name: getattr(rules, name) for name in ("exclude_ids", "lock_ids")}
-        hidden = {
-            name: tuple(pseudonyms(pl.Series(name, list(given), pl.String), key))
-            for name, given in ids.items()
-        }
-        return dataclasses.replace(rules, **hidden)
-
-    def hide_people(
-        self, table: "pl.DataFrame", model: "Model", rules: "Rules", where: str, key: bytes
-    ) -> "pl.DataFrame":
-        """The table with pseudonyms, and without free text that nobody named."""
-        from prefermab.programme.columns import column
-        from prefermab.programme.planning.rules import unused_columns
-        from prefermab.programme.privacy import free_text, pseudonyms
-
-        named = {column(table, name, where).name for name in self.keep_text}
-        unused = set(unused_columns(model, rules, table.columns)) - named
-        left = [name for name in free_text(table) if name in unused]
-        if left:
-            print(f"prefermab: left behind: {visible(list_names(left))}.", file=sys.stderr)
-        ids = column(table, "id", where)
-        return table.drop(left).with_columns(pseudonyms(ids, key))
 
     def plan_folder(self) -> None:
         """Plans for a folder of tables, into another folder."""

@@ -11,11 +11,15 @@ from prefermab.cli.options import (
     Explore,
     Flag,
     JsonFlag,
+    KeyFile,
     LotSeed,
+    Names,
     RequiredAmount,
     RuleOptions,
     TableFile,
+    hide_ids,
     option,
+    typed_pseudonyms,
 )
 from prefermab.cli.status import (
     ProgrammeFile,
@@ -24,15 +28,16 @@ from prefermab.cli.status import (
     deviations_text,
     old_states,
     open_programme,
+    parse_id,
     planned_rounds,
     print_skipped,
+    programme_key,
+    read_people,
 )
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from prefermab.programme.store import Programme
+    pass
 
 RoundNumber = Annotated[
     int | None,
@@ -68,13 +73,16 @@ class JoinCommand:
     people: TableFile
     """Table with id, the model's features, state if known, and any column to keep: a text file,
     Excel, Parquet or a database."""
+    pseudonymise: KeyFile = None
+    keep_text: Names = ()
+    """With --pseudonymise: columns of free text to store. Default: none is stored."""
 
     def run(self) -> None:
         """Adds the people of a table."""
         from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
-            table = read_people(programme, self.people)
+            table = read_people(programme, self.people, self.pseudonymise, self.keep_text)
             joined = programme.join(table, where=source_of(self.people))
             print(f"{format_people(joined)} joined; {programme.roster().height:,} take part")
 
@@ -86,14 +94,18 @@ class LeaveCommand:
     file: ProgrammeFile
     ids: Annotated[tuple[str, ...], option("ID ...")]
     """Who leaves."""
+    pseudonymise: KeyFile = None
 
     def run(self) -> None:
         """Removes people by their ids."""
         from prefermab.programme.tables import format_people
 
         with open_programme(self.file) as programme:
+            key = programme_key(programme, self.pseudonymise)
             ids: list[str] | list[int] = list(self.ids)
-            if programme.ids != "text":
+            if key is not None:
+                ids = typed_pseudonyms(self.ids, key)
+            elif programme.ids != "text":
                 ids = [parse_id(one) for one in self.ids]
             left = programme.leave(ids)
             print(f"{format_people(left)} left; {programme.roster().height:,} take part")
@@ -108,6 +120,9 @@ class ObserveCommand:
     """Table with id and state; other columns replace what was stored before."""
     skip_unknown: Flag = False
     """Leave out people who do not take part, instead of refusing the table."""
+    pseudonymise: KeyFile = None
+    keep_text: Names = ()
+    """With --pseudonymise: columns of free text to store. Default: none is stored."""
 
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
@@ -115,7 +130,8 @@ class ObserveCommand:
         from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
-            table, where = read_people(programme, self.seen), source_of(self.seen)
+            table = read_people(programme, self.seen, self.pseudonymise, self.keep_text)
+            where = source_of(self.seen)
             names = match_names(table, (), where)
             own = [
                 given
@@ -145,6 +161,7 @@ class PlanRoundCommand:
     """File to write the list to (.csv, .xlsx or .parquet)."""
     waiting: int = 20
     """Length of the waiting list."""
+    pseudonymise: KeyFile = None
     explore: Explore = 0.0
     seed: LotSeed = None
     again: Flag = False
@@ -167,6 +184,9 @@ class PlanRoundCommand:
         use_compilation_cache()
         with open_programme(self.file) as programme:
             rules, lots = self.rules.rules(), {"explore": self.explore, "seed": self.seed}
+            if self.pseudonymise is not None or rules.exclude_ids or rules.lock_ids:
+                key = programme_key(programme, self.pseudonymise)
+                rules = rules if key is None else hide_ids(rules, key)
             made = programme.plan(
                 self.budget, rules, waiting=self.waiting, round=self.round, again=self.again, **lots
             )
@@ -207,6 +227,7 @@ class RecordCommand:
     """Accept a correction in which people who were recorded as acted on have no row."""
     over_budget: Flag = False
     """Accept a record that exceeds the budget."""
+    pseudonymise: KeyFile = None
 
     def run(self) -> None:
         """Stores what was done, or corrects what was stored."""
@@ -219,7 +240,8 @@ class RecordCommand:
         with open_programme(self.file) as programme:
             table, where = None, "record"
             if self.done is not None:
-                table, where = read_people(programme, self.done), source_of(self.done)
+                table = read_people(programme, self.done, self.pseudonymise, None)
+                where = source_of(self.done)
             recorded = programme.record(
                 table,
                 round=self.round if self.correct is None else self.correct,
@@ -285,27 +307,3 @@ class ProgrammeCommand:
     def run(self) -> None:
         """Runs the command within `programme`."""
         self.action.run()
-
-
-def read_people(programme: "Programme", path: str) -> "pl.DataFrame":
-    """A table whose ids are text if the programme's are."""
-    import polars as pl
-
-    from prefermab.programme.columns import column
-    from prefermab.programme.tables import read_table, source_of
-
-    table = read_table(path)
-    if not table.height:
-        return table
-    ids = column(table, "id", source_of(path))
-    if programme.ids == "text" and ids.dtype.is_integer():
-        table = table.with_columns(ids.cast(pl.String))
-    return table
-
-
-def parse_id(text: str) -> int:
-    """An id that was typed, in a programme whose ids are whole numbers."""
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"leave: ids are whole numbers in this programme, not '{text}'.") from None

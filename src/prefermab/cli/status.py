@@ -1,13 +1,17 @@
-"""Where a programme stands: the command `programme status`, and what other commands say of it."""
+"""Where a programme stands: the command `programme status`, and what the commands of a programme
+share: opening it, its key, tables of its people, and what is said of them."""
 
 import dataclasses
 import itertools
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from prefermab.cli.options import JsonFlag
+from prefermab.cli.options import JsonFlag, hide_people, load_key
+from prefermab.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -62,6 +66,53 @@ def open_programme(file: str) -> "Programme":
     from prefermab.programme.store import Programme
 
     return Programme.open(file)
+
+
+def read_people(
+    programme: "Programme", path: str, keyfile: Path | None, keep_text: Sequence[str] | None
+) -> "pl.DataFrame":
+    """A table whose ids are text if the programme's are, or pseudonyms: then free text is left
+    behind, unless it is named or `keep_text` is None."""
+    import polars as pl
+
+    from prefermab.model import Model
+    from prefermab.programme.columns import column
+    from prefermab.programme.planning.rules import Rules, unused_columns
+    from prefermab.programme.tables import read_table, source_of
+
+    table, key = read_table(path), programme_key(programme, keyfile)
+    if not table.height:
+        return table
+    ids = column(table, "id", source_of(path))
+    if key is not None:
+        assert isinstance(programme.model, Model)
+        unused = unused_columns(programme.model, Rules(), table.columns)
+        keep = table.columns if keep_text is None else keep_text
+        return hide_people(table, source_of(path), key, unused, keep)
+    if programme.ids == "text" and ids.dtype.is_integer():
+        table = table.with_columns(ids.cast(pl.String))
+    return table
+
+
+def programme_key(programme: "Programme", keyfile: Path | None) -> bytes | None:
+    """The key of the programme's pseudonyms; raises an error where it is another, or is missing."""
+    from prefermab.programme.privacy import key_mark
+
+    if keyfile is None and programme.ids is None:
+        return None
+    if keyfile is not None and programme.ids is not None and not keyfile.exists():
+        raise InputError(f"there is no key at {keyfile}; expected that of the programme's ids.")
+    key = None if keyfile is None else load_key(keyfile)
+    programme.check_key(None if key is None else key_mark(key))
+    return key
+
+
+def parse_id(text: str) -> int:
+    """An id that was typed, in a programme whose ids are whole numbers."""
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"leave: ids are whole numbers in this programme, not '{text}'.") from None
 
 
 def planned_rounds(programme: "Programme") -> "pl.DataFrame":

@@ -69,6 +69,11 @@ def pseudonyms(ids: pl.Series, key: bytes) -> pl.Series:
     return labels.replace_strict(made, default=None, return_dtype=pl.String).alias(ids.name)
 
 
+def key_mark(key: bytes) -> str:
+    """What tells a key from others and does not give it away."""
+    return _pseudonym("prefermab: the mark of a key", key)
+
+
 def _pseudonym(label: str, key: bytes) -> str:
     return hmac.new(key, label.encode(), hashlib.sha256).hexdigest()[:DIGITS]
 

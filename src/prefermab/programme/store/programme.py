@@ -13,12 +13,7 @@ from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.frames import as_ids, read_details, read_ids, split_last_action
-from prefermab.programme.store.history import (
-    History,
-    read_deviations,
-    read_history,
-    read_plans,
-)
+from prefermab.programme.store.history import History, read_deviations, read_history, read_plans
 from prefermab.programme.store.models import check_model, load_stored, model_hash
 from prefermab.programme.store.queries import Planned
 from prefermab.programme.store.request import PlanRequest, check_replay, plan_round
@@ -122,6 +117,12 @@ class Programme:
         """The kind of ids, "whole numbers" or "text"; None before anybody joined."""
         with self._database.reading() as sql:
             return queries.get_meta(sql, "ids")
+
+    def check_key(self, mark: str | None) -> None:
+        """Raises an error unless the ids are pseudonyms by the key with this mark
+        (`privacy.key_mark`), or plain ids for None. Who joins first decides."""
+        with self._database.writing() as sql:
+            queries.check_key(sql, mark)
 
     def keep_place(self, name: str) -> None:
         """Stores where the model is, so that `Programme.open(path)` finds it.

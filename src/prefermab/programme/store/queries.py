@@ -94,6 +94,22 @@ def set_meta(sql: Connection, key: str, value: Any) -> None:
     sql.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, json.dumps(value)))
 
 
+def check_key(sql: Connection, mark: str | None) -> None:
+    """Raises an error unless ids are pseudonyms by the key with this mark; the first is kept."""
+    if get_meta(sql, "ids") is None:
+        set_meta(sql, "key", mark)
+    stored = get_meta(sql, "key")
+    if stored == mark:
+        return
+    if stored is None:
+        raise InputError("the ids of this programme are no pseudonyms: leave out --pseudonymise.")
+    raise InputError(
+        "the ids of this programme are pseudonyms: name the file of their key by --pseudonymise."
+        if mark is None
+        else "the ids of this programme are pseudonyms by another key than that of --pseudonymise."
+    )
+
+
 def id_type(sql: Connection) -> DataTypeClass:
     """The type of the ids in this programme."""
     return pl.String if get_meta(sql, "ids") == "text" else pl.Int64
