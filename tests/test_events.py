@@ -546,7 +546,7 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
     for name, table in {
         "people": people.with_columns(telephone=pl.Series([5550001, 5550002, 5550003])),
         "seen": people.select("id", state=pl.lit("persuadable")),
-        "done": pl.DataFrame({"id": ids[:1], "action": ["call"], "why": ["she called us"]}),
+        "done": pl.DataFrame({"id": ids[2:], "action": ["call"], "why": ["she called us"]}),
     }.items():
         table.write_csv(tmp_path / f"{name}.csv")
 
@@ -565,8 +565,8 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
     with pm.Programme.open(file) as programme:
         hidden = pseudonyms(pl.Series(ids), read_key(tmp_path / "key")[0])
         assert programme.history().people["id"].to_list() == hidden.to_list()
-        assert programme.history().actions["id"].to_list() == hidden[:1].to_list()
-        assert programme.deviations(1)["why"].to_list()[0] == "she called us"
+        assert programme.history().actions["id"].to_list() == hidden[2:].to_list()
+        assert "she called us" in programme.deviations(1)["why"].to_list()
     held = (tmp_path / "calls.db").read_bytes() + (tmp_path / "list.csv").read_bytes()
     assert b"x1" in held
     assert not any(one.encode() in held for one in [*ids, "5550001"])
