@@ -198,6 +198,11 @@ def table_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
     return 4 * opt_in.shape[2] * domain.table_size
 
 
+def worth_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
+    """Size of what every action in every cell of every round of one trial is worth."""
+    return 4 * opt_in.shape[1] * opt_in.shape[2] * domain.n_cells * domain.n_actions
+
+
 def trial_bounds(
     domain: Domain, batches: Iterable[Trials], budget: Float[Array, ""], n_trials: int
 ) -> tuple[np.ndarray, list[Float[Array, "trial round"]]]:
@@ -237,7 +242,8 @@ def _relax_trials(
         value, prices = relax(it.transitions(), it.rewards(), it.costs(), budget, start, opt_in)
         return value * opt_in.shape[0] / jnp.sum(opt_in), prices
 
-    fitting = max(1, CACHED_BYTES // table_bytes(domain, trials.opt_in))
+    each = table_bytes(domain, trials.opt_in) + worth_bytes(domain, trials.opt_in)
+    fitting = max(1, CACHED_BYTES // each)
     together = fitting if jax.default_backend() == "cpu" else len(trials.keys)
     return jax.lax.map(one_trial, (trials.keys, trials.opt_in), batch_size=together)
 

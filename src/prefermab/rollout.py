@@ -19,7 +19,7 @@ from prefermab.arms import (
     reward_of_opted_in,
 )
 from prefermab.budget import cost_of
-from prefermab.domains.base import Domain
+from prefermab.domains.base import Domain, pick
 from prefermab.errors import InputError
 from prefermab.opt_in import joins
 from prefermab.policies.base import Policy, Problem
@@ -103,13 +103,34 @@ def come_in(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
     return jnp.where(arrives, world.start, state)
 
 
-def advance(
-    domain: Domain, world: World, seen: Observation, actions: Actions, luck: Key
-) -> tuple[States, Float[Array, ""]]:
-    """The next states, and the sum of their rewards over the arms that were in when deciding."""
-    keys = jax.random.split(luck, seen.n_arms)
-    state = jax.vmap(domain.step)(keys, world.arms, seen.state, actions)
-    return state, reward_of_opted_in(seen.opt_in, jax.vmap(domain.reward_at)(world.arms, state))
+class Moves(eqx.Module):
+    """How some arms move and what that earns: as their domain says, or, where actions lead to few
+    cells, by a table of all cells that is worked out once. Every draw is the same either way."""
+
+    domain: Domain
+    arms: Arms
+    chances: Float[Array, "arm state act next"] | None
+    rewards: Float[Array, "arm state"] | None
+
+    @classmethod
+    def of(cls, domain: Domain, arms: Arms) -> "Moves":
+        """The moves of these arms."""
+        if domain.targets is None:
+            return cls(domain, arms, None, None)
+        chances, rewards = jax.vmap(domain.successors)(arms), jax.vmap(domain.rewards)(arms)
+        return cls(domain, arms, chances, rewards)
+
+    def __call__(
+        self, luck: Key, state: States, actions: Actions
+    ) -> tuple[States, Float[Array, "arm"]]:
+        """The next states and their rewards."""
+        keys, arm = jax.random.split(luck, state.shape[0]), jnp.arange(state.shape[0])
+        if self.chances is None or self.rewards is None or self.domain.targets is None:
+            after = jax.vmap(self.domain.step)(keys, self.arms, state, actions)
+            return after, jax.vmap(self.domain.reward_at)(self.arms, after)
+        drawn = jax.vmap(pick)(keys, self.chances[arm, state, actions])
+        after = jnp.asarray(self.domain.targets)[state, actions, drawn].astype(state.dtype)
+        return after, self.rewards[arm, after]
 
 
 def play(
@@ -129,6 +150,7 @@ def play(
     amounts = read_amounts(costs, budget)
     problem = Problem(domain, world.arms, world.start, world.opt_in, budget, prices)
     ready = policy.prepare(problem)
+    move = Moves.of(domain, world.arms)
 
     def one_round(carry, at):
         state, memory, reached = carry
@@ -138,7 +160,8 @@ def play(
         actions, memory = ready.act(seen, memory, key_policy)
         actions = _whole(actions, n_arms)
         sound = jnp.all((actions >= 0) & (actions < domain.n_actions))
-        state, reward = advance(domain, world, seen, actions, key_luck)
+        state, each = move(key_luck, seen.state, actions)
+        reward = reward_of_opted_in(opt_in, each)
         reached |= opt_in & (actions > 0)
         spent, there = cost_of(actions, costs), jnp.sum(opt_in)
         played = Played(reward, spent, there, sound, jnp.sum(reached))

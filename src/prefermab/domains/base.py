@@ -20,6 +20,9 @@ from prefermab.arms import Arm, Arms, Features, Key, State
 from prefermab.errors import InputError, unknown
 from prefermab.features import FeatureMap
 
+Targets = Int[np.ndarray, "state act next"]
+"""Cells that an action may lead to from each cell: known before anything is compiled."""
+
 
 class Domain(eqx.Module):
     """A family of arms. Methods that take an `arm` act on one; vmap them for many.
@@ -104,7 +107,7 @@ class Domain(eqx.Module):
         return self.cells.shape[0]
 
     @property
-    def targets(self) -> Int[Array, "state act next"] | None:
+    def targets(self) -> Targets | None:
         """The few cells that an action may lead to from each cell, the same ones for all arms;
         None where it may be any cell. `successors` are their probabilities."""
         return None
@@ -158,10 +161,7 @@ class FiniteDomain(Domain):
         return jax.random.randint(key, (), 0, len(self.state_names))
 
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
-        # Inverts the cumulative probability at one uniform draw: with the same key, two policies
-        # reach different states only where their actions make a difference.
-        reached = jnp.cumsum(self.row(arm, self.cell(state), action))
-        return jnp.sum(reached <= jax.random.uniform(key) * reached[-1]).astype(state.dtype)
+        return pick(key, self.row(arm, self.cell(state), action)).astype(state.dtype)
 
     def encode(self, state: State) -> Float[Array, "code"]:
         return jax.nn.one_hot(state, len(self.state_names))
@@ -215,8 +215,18 @@ class ContinuousDomain(Domain):
         return state[None]
 
 
+def pick(key: Key, chances: Float[Array, "next"]) -> Int[Array, ""]:
+    """Draws one of several places by their probabilities.
+
+    It inverts the cumulative probability at one uniform draw: with the same key, two policies reach
+    different states only where their actions make a difference.
+    """
+    reached = jnp.cumsum(chances)
+    return jnp.sum(reached <= jax.random.uniform(key) * reached[-1])
+
+
 def scattered(
-    chances: Float[Array, "state act next"], targets: Int[Array, "state act next"]
+    chances: Float[Array, "state act next"], targets: Targets
 ) -> Float[Array, "state act state"]:
     """One arm's probabilities of every next state, from those of few of them."""
     state, action = jnp.indices(targets.shape[:2])

@@ -17,12 +17,15 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
-from prefermab.domains.base import FiniteDomain, scattered
+from prefermab.domains.base import FiniteDomain, Targets, pick, scattered
 from prefermab.domains.sightings import ROUNDS, Sightings
 from prefermab.errors import InputError, share
 
 TYPICAL = 512
 """Arms, always the same, that are drawn to learn what arms are on average, and starts of an arm."""
+
+SPEEDS = (0.4, 0.7, 0.9)
+"""A sighting fades by these shares in a round, as a network sees it."""
 
 FADING = 0.8
 """By this an action that was taken counts less with every round, as a network sees it."""
@@ -114,7 +117,7 @@ class Unseen(FiniteDomain):
         return len(self.sightings.paths)
 
     @property
-    def targets(self) -> Int[Array, "state act next"]:
+    def targets(self) -> Targets:
         """First where an action leads that shows nothing, then a place for each state that may be
         seen."""
         after = self.sightings.after
@@ -125,7 +128,8 @@ class Unseen(FiniteDomain):
             # The action found the arm in that state, and moved it; or nobody, and did nothing.
             seen[:] = after[known].T
             after = np.repeat(after[:, :1], self.n_actions, axis=1)
-        return jnp.asarray(np.concatenate([after[..., None], seen], axis=-1), int)
+            after[:, 1:] *= self.chance < 1
+        return np.concatenate([after[..., None], seen], axis=-1)
 
     def draw(self, key: Key) -> Arm:
         return self.domain.draw(key)
@@ -192,16 +196,14 @@ class Unseen(FiniteDomain):
 
     def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
         sighted = self._sighted(self.belief(arm, cell), action, arm)
-        return jnp.zeros(self.n_cells).at[self.targets[cell, action]].add(sighted)
+        return jnp.zeros(self.n_cells).at[jnp.asarray(self.targets)[cell, action]].add(sighted)
 
     def transitions(self, arm: Arm) -> Float[Array, "state act state"]:
         return scattered(self.successors(arm), self.targets)
 
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
-        # As in every finite domain, one uniform draw decides, so that policies share their luck.
-        reached = jnp.cumsum(self._sighted(self.belief(arm, state), action, arm))
-        place = jnp.sum(reached <= jax.random.uniform(key) * reached[-1])
-        return self.targets[state, action, place].astype(state.dtype)
+        place = pick(key, self._sighted(self.belief(arm, state), action, arm))
+        return jnp.asarray(self.targets)[state, action, place].astype(state.dtype)
 
     def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:
         return self.belief(arm, state) @ self.domain.rewards(arm)
@@ -216,11 +218,12 @@ class Unseen(FiniteDomain):
         return jnp.mean(jax.vmap(self.beliefs)(arms), axis=0)
 
     def encode(self, state: State) -> Float[Array, "code"]:
-        """What is believed of typical arms there, the state last seen, how long ago that was, and
-        how lately each action was taken: near places look alike."""
+        """What is believed of typical arms there, the state last seen, fading at several speeds
+        since, and how lately each action was taken: near places look alike."""
         tree = self.sightings
-        last = jax.nn.one_hot(jnp.asarray(tree.roots)[state], len(self.domain.state_names))
-        ago = jnp.log1p(jnp.asarray(tree.rounds_since)[state]) / jnp.log1p(tree.rounds)
+        since = jnp.asarray(tree.rounds_since)[state]
+        last = jax.nn.one_hot(jnp.asarray(tree.roots)[state], len(self.domain.state_names) + 1)
+        faded = (last[:, None] * jnp.asarray(SPEEDS) ** since).ravel()
         paths = np.asarray(tree.paths)
         age = np.arange(tree.rounds)[::-1]
         taken = [
@@ -228,7 +231,7 @@ class Unseen(FiniteDomain):
             for action in range(1, self.n_actions)
         ]
         lately = jnp.asarray(np.stack(taken), jnp.float32)[:, state]
-        return jnp.concatenate([self.mean_beliefs[state], last, ago[None], lately])
+        return jnp.concatenate([self.mean_beliefs[state], last, faded, lately])
 
 
 def _moved(

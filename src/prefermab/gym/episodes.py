@@ -26,6 +26,7 @@ from prefermab.arms import (
     States,
     TrialKeys,
     number_of_arms,
+    reward_of_opted_in,
 )
 from prefermab.budget import cost_of, greedy
 from prefermab.domains.base import Domain
@@ -33,7 +34,7 @@ from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import opt_in_key
 from prefermab.opt_in import Streaming, fixed_share, in_place, joins, opted_in_count
-from prefermab.rollout import World, advance, come_in, draw_world, observe
+from prefermab.rollout import Moves, World, come_in, draw_world, observe
 
 ObservationArrays = dict[str, np.ndarray]
 """The fields of an `Observation` as NumPy arrays, and which features are `known`."""
@@ -118,7 +119,8 @@ def step_episodes(
         nobody = jnp.where(holder < 0, people.n_arms, holder)
         actions = jnp.zeros(people.n_arms, executed.dtype).at[nobody].set(executed, mode="drop")
         luck = jax.random.split(episode.world.luck, setup.rounds)[episode.round]
-        state, reward = advance(setup.domain, episode.world, people, actions, luck)
+        state, each = Moves.of(setup.domain, episode.world.arms)(luck, people.state, actions)
+        reward = reward_of_opted_in(people.opt_in, each)
         after = Episode(episode.world, episode.places, episode.costs, state, episode.round + 1)
         seen_next = _by_place(after, _look(setup, after))
         spent = cost_of(executed, seen.costs)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from prefermab.arms import Costs
-from prefermab.domains.base import scattered
+from prefermab.domains.base import Targets, scattered
 
 
 class Sparse(eqx.Module):
@@ -19,15 +20,16 @@ class Sparse(eqx.Module):
     same states for all arms.
 
     >>> import jax.numpy as jnp
+    >>> import numpy as np
     >>> from prefermab.oracles.dynamic_programming import Sparse
-    >>> stay = Sparse(jnp.ones((1, 2, 1, 1)), jnp.array([[[0]], [[1]]]))
+    >>> stay = Sparse(jnp.ones((1, 2, 1, 1)), np.array([[[0]], [[1]]]))
     >>> stay.dense()[0, :, 0]
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
 
     chances: Float[Array, "arm state act next"]
-    targets: Int[Array, "state act next"]
+    targets: Targets
 
     def dense(self) -> Float[Array, "arm state act state"]:
         """The same with a probability for every next state."""
@@ -48,9 +50,7 @@ def expectation(
 ) -> Callable[[Float[Array, "state arm"]], Float[Array, "state act arm"]]:
     """A linear function from values of states to expected values of the next state."""
     if isinstance(transitions, Sparse):
-        few, targets = jnp.moveaxis(transitions.chances, 0, -1), transitions.targets
-        each = range(targets.shape[-1])
-        return lambda values: sum(few[:, :, k] * values[targets[:, :, k]] for k in each)  # pyright: ignore[reportReturnType]
+        return expectation_of_few(jnp.moveaxis(transitions.chances, 0, -1), transitions.targets)
     n_states = transitions.shape[1]
     if n_states > FEW_STATES:
         return lambda values: jnp.moveaxis(jnp.einsum("isat,it->isa", transitions, values.T), 0, 2)
@@ -58,6 +58,26 @@ def expectation(
     return lambda values: sum(
         (table[:, :, t] * values[t] for t in range(1, n_states)), table[:, :, 0] * values[0]
     )
+
+
+def expectation_of_few(
+    chances: Float[Array, "state act next *rest"], targets: Targets
+) -> Callable[[Float[Array, "state *rest"]], Float[Array, "state act *rest"]]:
+    """The same with chances of few next states."""
+
+    def reached(values: Array, at: Int[np.ndarray, "state"]) -> Array:
+        # One state that all lead to needs no gathering, which is slow on a CPU.
+        return values[at[:1]] if (at == at[0]).all() else values[at]
+
+    def expected(values: Array) -> Array:
+        _, n_actions, n_next = targets.shape
+        each = [
+            sum(chances[:, a, k] * reached(values, targets[:, a, k]) for k in range(n_next))
+            for a in range(n_actions)
+        ]
+        return jnp.stack(each, axis=1)
+
+    return expected
 
 
 def value_iteration(

@@ -4,7 +4,7 @@ are worth the same.
 All states of an arm are found in one sweep of the price upwards. At a very low price acting is
 optimal everywhere. While the set of active states is fixed, the advantage of acting is linear in
 the price; this gives the next state to turn passive and the price at which it does. Turning it
-passive changes one row of the policy's transition matrix, so the inverse that gives the values
+passive changes one row of the policy's transition matrix, so the matrix that gives the advantages
 follows by a rank-one update (Sherman and Morrison 1950). An arm of S states costs O(S³), and arms
 are vmapped. An arm is indexable if no state that has turned passive becomes active again at a
 higher price (Weber and Weiss 1990 show what indexability is good for).
@@ -38,14 +38,15 @@ def indices_of_arm(
     dtype = transitions.dtype
     tiny = 1e-5 if dtype == jnp.float32 else 1e-10
     gap = discount * (active - passive)
-    inverse = jnp.linalg.inv(jnp.eye(n_states, dtype=dtype) - discount * active)
+    # Values are (I - discount·P)⁻¹ (reward - price·is_active); `matrix` is gap·(I - discount·P)⁻¹.
+    matrix = gap @ jnp.linalg.inv(jnp.eye(n_states, dtype=dtype) - discount * active)
 
     def one_state(carry, _):
-        inverse, is_active, price, found, indexable = carry
-        # Values are base - price·slope; so is the advantage of acting, with `gain` and `fall`.
+        matrix, is_active, price, found, indexable = carry
+        # The advantage of acting is gain - price·fall.
         reward = jnp.where(is_active, rewards[:, 1], rewards[:, 0])
-        base, slope = inverse @ reward, inverse @ is_active.astype(dtype)
-        gain, fall = rewards[:, 1] - rewards[:, 0] + gap @ base, 1 + gap @ slope
+        gain = rewards[:, 1] - rewards[:, 0] + matrix @ reward
+        fall = 1 + matrix @ is_active.astype(dtype)
 
         now = gain - price * fall
         crossing = jnp.where(fall > tiny, gain / jnp.where(fall > tiny, fall, 1.0), jnp.inf)
@@ -60,14 +61,13 @@ def indices_of_arm(
         moved = next_price > price + tiny
         indexable &= ~(moved & jnp.any(wants_back & jnp.isfinite(next_price)))
 
-        column = inverse[:, state]
-        change = gap[state] @ inverse
-        inverse = inverse - jnp.outer(column, change) / (1 + change[state])
+        change = matrix[state]
+        matrix = matrix - jnp.outer(matrix[:, state], change / (1 + change[state]))
         found = found.at[state].set(next_price)
-        return (inverse, is_active.at[state].set(False), next_price, found, indexable), None
+        return (matrix, is_active.at[state].set(False), next_price, found, indexable), None
 
     start = (
-        inverse,
+        matrix,
         jnp.ones(n_states, bool),
         jnp.asarray(-jnp.inf, dtype),
         jnp.zeros(n_states, dtype),

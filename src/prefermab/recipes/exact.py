@@ -22,8 +22,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Arms, Features, Key
-from prefermab.domains.base import Domain
+from prefermab.domains.base import Domain, Targets
 from prefermab.networks import Worth
+from prefermab.oracles.dynamic_programming import expectation_of_few
 from prefermab.recipes.regression import Batch, Regression, mask_some, some_prices
 
 KEPT, FRESH, TABLE = 512, 64, 1 << 17
@@ -132,7 +133,7 @@ class Exact(Regression):
         reward: Float[Array, "state"],
         cost: Float[Array, "act"],
         prices: Float[Array, "price"],
-        targets: Int[Array, "state act next"] | None = None,
+        targets: Targets | None = None,
     ) -> Float[Array, "price state act"]:
         """The same by an arm's transitions (to `targets`, or to all states), rewards and costs:
         backward induction."""
@@ -140,7 +141,8 @@ class Exact(Regression):
         def expected(ahead: Float[Array, "price state"]) -> Float[Array, "price state act"]:
             if targets is None:
                 return jnp.einsum("sat,pt->psa", table, ahead)
-            return jnp.sum(table * ahead[:, targets], axis=-1)
+            few = expectation_of_few(table[..., None], targets)
+            return jnp.moveaxis(few(ahead.T), -1, 0)
 
         def one_round(worth, _):
             value = jnp.max(worth - prices[:, None, None] * cost, axis=2)
@@ -156,4 +158,4 @@ class Exact(Regression):
 
 def fresh_arms(domain: Domain) -> int:
     """How many arms are worked out in a step."""
-    return max(1, min(FRESH, TABLE // domain.table_size))
+    return max(1, min(FRESH, TABLE // (domain.table_size * (1 if domain.targets is None else 10))))

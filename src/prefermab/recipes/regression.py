@@ -20,7 +20,7 @@ from prefermab.errors import InputError
 from prefermab.networks import Perception, Shape, Worth, mlp
 from prefermab.policies.learned import BySweep
 from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, cut
-from prefermab.rollout import observe
+from prefermab.rollout import Moves, observe
 from prefermab.sharding import spread
 
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
@@ -259,17 +259,18 @@ def measure_worth(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key
     budget = budget * places / n_arms
     arms = domain.draw_arms(key_arms, places)
     costs = jax.vmap(domain.costs)(arms)
-    policy, everyone = BySweep(worth), jnp.ones(places, bool)
+    policy, everyone, move = BySweep(worth), jnp.ones(places, bool), Moves.of(domain, arms)
 
     def one_round(state, at):
         now, key = at
         seen = observe(domain, arms, costs, state, everyone, budget, now)
         judged = policy.judge(seen)
         actions = policy.settle(judged, seen)
-        after = jax.vmap(domain.step)(jax.random.split(key, places), arms, state, actions)
+        after, reward = move(key, state, actions)
         spent = jnp.sum(jnp.take_along_axis(costs, actions[:, None], axis=1)) * n_arms / places
-        reward = jnp.mean(jax.vmap(domain.reward_at)(arms, after))
-        return after, Metrics(reward, spent, judged.price, jnp.mean(actions > 0), jnp.zeros(()))
+        return after, Metrics(
+            jnp.mean(reward), spent, judged.price, jnp.mean(actions > 0), jnp.zeros(())
+        )
 
     start = jax.vmap(domain.start)(jax.random.split(key_start, places), arms)
     rounds = jnp.arange(MEASURED_ROUNDS), jax.random.split(key_play, MEASURED_ROUNDS)
