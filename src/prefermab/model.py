@@ -247,6 +247,7 @@ class Model:
                 "actions": len(self.action_names),
                 "continuous": perception.continuous,
                 **({"arms": self.network.places} if self.network.places else {}),
+                **({"by_cell": True} if perception.by_cell else {}),
             },
             "state_names": list(self.state_names),
             "action_names": list(self.action_names),

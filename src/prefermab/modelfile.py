@@ -48,6 +48,7 @@ class ShapeSchema(msgspec.Struct):
     actions: Size
     continuous: bool
     arms: Size = 0
+    by_cell: bool = False
 
 
 class DomainSchema(msgspec.Struct):

@@ -30,6 +30,8 @@ class Shape(eqx.Module):
     continuous: bool
     arms: int = 0
     """The one number of arms that the network is made for; 0 where it takes any."""
+    by_cell: bool = False
+    """Whether what a state's code counts is learned; see `WorthByCell`."""
 
 
 class Perception(eqx.Module):
@@ -50,6 +52,7 @@ class Perception(eqx.Module):
     highest_price: Float[Array, ""]
     continuous: bool
     plain: bool = False
+    by_cell: bool = False
 
     @classmethod
     def of(
@@ -70,7 +73,8 @@ class Perception(eqx.Module):
         size, points = features.shape[1], domain.cells.astype(jnp.float32)
         scale = whitening(features) if whitened else (jnp.zeros(size), jnp.eye(size))
         continuous = isinstance(domain, ContinuousDomain)
-        return cls(points, codes, *scale, highest_price, continuous, plain)
+        by_cell = not plain and domain.targets is not None
+        return cls(points, codes, *scale, highest_price, continuous, plain, by_cell)
 
     @classmethod
     def blank(cls, shape: Shape, plain: bool) -> "Perception":
@@ -84,14 +88,20 @@ class Perception(eqx.Module):
             zeros(()),
             shape.continuous,
             plain,
+            shape.by_cell,
         )
 
     def __call__(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "input"]:
+        return jnp.concatenate([self.code(state), self.without_state(features, price)])
+
+    def without_state(
+        self, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "input"]:
+        """All that is seen but the state."""
         unknown = jnp.isnan(features).astype(jnp.float32)
-        level = self.level(price)[None]
-        return jnp.concatenate([self.code(state), self.scaled(features), unknown, level])
+        return jnp.concatenate([self.scaled(features), unknown, self.level(price)[None]])
 
     def scaled(self, features: Float[Array, "feat"]) -> Float[Array, "feat"]:
         """Features as numbers of about unit size."""
@@ -174,6 +184,30 @@ class Worth(Network):
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
         out = self.layers(self.perception(state, features, price))
         return out[0], out.at[0].set(0.0)
+
+
+class WorthByCell(Worth):
+    """The same for arms that may be in very many states. What each number of a state's code counts
+    follows from features and price, so that one answer holds for all states, and all of them are
+    learned from at once.
+    """
+
+    def __call__(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
+        out = self._of(self.perception.code(state)[None], features, price)[0]
+        return out[0], out.at[0].set(0.0)
+
+    def everywhere(
+        self, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "state act"]:
+        """What waiting is worth in every state, and how much more each action."""
+        return self._of(self.perception.codes, features, price)
+
+    def _of(self, codes: Float[Array, "some code"], features, price) -> Float[Array, "some act"]:
+        counts = self.layers(self.perception.without_state(features, price))
+        known = jnp.concatenate([codes, jnp.ones((codes.shape[0], 1))], axis=1)
+        return known @ counts.reshape(known.shape[1], -1)
 
 
 class ActorCritic(Network):

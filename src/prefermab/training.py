@@ -73,7 +73,7 @@ def pretrain(
     >>> pm.pretrain(pm.domains.Synthetic(), pm.recipes.Sweep(steps=20)).recipe
     'sweep'
     """
-    made = make(recipe, settings)
+    made = _suited(recipe, domain, settings)
     models = pretrain_seeds(
         domain,
         [made.seed if seed is None else seed],
@@ -119,7 +119,7 @@ def pretrain_seeds(
     check_once(domain)
     if not seeds:
         raise InputError("seeds must name at least one seed.")
-    made = make(recipe, settings)
+    made = _suited(recipe, domain, settings)
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
@@ -137,6 +137,12 @@ def pretrain_seeds(
     networks = apart(made.trained(state), len(numbers))
     alike = _model(made, domain, networks[0], places, money)
     return _sound(alike, networks, rows, numbers, keep_collapsed)
+
+
+def _suited(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) -> Recipe:
+    """The recipe; one that is only named has what suits the domain where nothing else is said."""
+    own = domain.suits.get(recipe, {}) if isinstance(recipe, str) else {}
+    return make(recipe, {**own, **settings})
 
 
 def run(

@@ -48,7 +48,7 @@ def get(name: str, **settings: Any) -> Domain:
         kind = BY_NAME[name]
     elif str(name).removesuffix(UNSEEN) in BY_NAME:
         own = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
-        return Unseen(_finite(get(str(name).removesuffix(UNSEEN), **settings)), **own)
+        return Unseen(get(str(name).removesuffix(UNSEEN), **settings), **own)
     else:
         raise unknown("domain", str(name), BY_NAME)
     taken = [field.name for field in dataclasses.fields(kind) if field.init]
@@ -60,12 +60,6 @@ def get(name: str, **settings: Any) -> Domain:
     except TypeError as error:
         made = f" of {settings}" if settings else ""
         raise InputError(f"the domain '{name}' cannot be made{made}: {error}.") from None
-
-
-def _finite(domain: Domain) -> FiniteDomain:
-    if not isinstance(domain, FiniteDomain):
-        raise InputError(f"Unseen needs finitely many states, and '{domain.name}' has others.")
-    return domain
 
 
 __all__ = [

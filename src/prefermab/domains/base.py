@@ -8,7 +8,7 @@ state, on a grid).
 """
 
 import abc
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -45,6 +45,9 @@ class Domain(eqx.Module):
     parameter_names: ClassVar[tuple[str, ...]]
     usual_arms: ClassVar[int] = 25
     usual_budget: ClassVar[float] = 7.0
+    suits: ClassVar[dict[str, dict[str, Any]]] = {}
+    """Hyperparameters of recipes, by the recipe's name, that suit a domain better than the recipe's
+    own; for trainings in which the recipe is named and they are not."""
     later: ClassVar[tuple[str, ...]] = ()
     """Settings that older models do not name; see `Recipe.later`."""
 

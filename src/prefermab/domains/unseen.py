@@ -8,7 +8,7 @@ arms are a finite chain with few successors each, and all that holds for finite 
 indices, the bound (for policies that see no more), evaluation and all recipes.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -17,18 +17,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
-from prefermab.domains.base import FiniteDomain, Targets, pick, scattered
+from prefermab.domains.base import Domain, FiniteDomain, Targets, pick, scattered
 from prefermab.domains.sightings import ROUNDS, Sightings
 from prefermab.errors import InputError, share
 
 TYPICAL = 512
 """Arms, always the same, that are drawn to learn what arms are on average, and starts of an arm."""
-
-SPEEDS = (0.4, 0.7, 0.9)
-"""A sighting fades by these shares in a round, as a network sees it."""
-
-FADING = 0.8
-"""By this an action that was taken counts less with every round, as a network sees it."""
 
 
 class Unseen(FiniteDomain):
@@ -58,11 +52,13 @@ class Unseen(FiniteDomain):
     rounds: int
     sightings: Sightings = eqx.field(static=True)
 
+    # Looking pays off later than acting on what is seen: rounds far ahead count more.
+    suits: ClassVar[dict[str, dict[str, Any]]] = {"exact": {"discount": 0.9, "horizon": 20}}
     own_settings: ClassVar[tuple[str, ...]] = ("seen", "chance", "rounds")
 
     def __init__(
         self,
-        domain: FiniteDomain,
+        domain: Domain,
         seen: str = "acted",
         chance: float | None = None,
         rounds: int | None = None,
@@ -218,20 +214,13 @@ class Unseen(FiniteDomain):
         return jnp.mean(jax.vmap(self.beliefs)(arms), axis=0)
 
     def encode(self, state: State) -> Float[Array, "code"]:
-        """What is believed of typical arms there, the state last seen, fading at several speeds
-        since, and how lately each action was taken: near places look alike."""
+        """What is believed of typical arms there, how long ago the last sighting was, and the place
+        itself: a network starts from what near places have in common, and learns how each differs
+        (`prefermab.networks.WorthByCell`)."""
         tree = self.sightings
-        since = jnp.asarray(tree.rounds_since)[state]
-        last = jax.nn.one_hot(jnp.asarray(tree.roots)[state], len(self.domain.state_names) + 1)
-        faded = (last[:, None] * jnp.asarray(SPEEDS) ** since).ravel()
-        paths = np.asarray(tree.paths)
-        age = np.arange(tree.rounds)[::-1]
-        taken = [
-            np.max(np.where(paths == action, FADING**age, 0.0), axis=1)
-            for action in range(1, self.n_actions)
-        ]
-        lately = jnp.asarray(np.stack(taken), jnp.float32)[:, state]
-        return jnp.concatenate([self.mean_beliefs[state], last, faded, lately])
+        ago = jnp.log1p(jnp.asarray(tree.rounds_since)[state]) / jnp.log1p(tree.rounds)
+        place = jax.nn.one_hot(state, self.n_cells)
+        return jnp.concatenate([self.mean_beliefs[state], ago[None], place])
 
 
 def _moved(

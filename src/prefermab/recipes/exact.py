@@ -84,7 +84,7 @@ class Exact(Regression):
         kept = jax.tree.map(
             lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, place, 0), memory, new
         )
-        return kept, self.sample(domain, kept, key_rows)
+        return kept, self.sample(domain, kept, key_rows, slow.perception.by_cell)
 
     def draw(self, domain: Domain, slow: Worth, n_arms: int, key: Key) -> Answers:
         """Answers for new arms."""
@@ -97,18 +97,19 @@ class Exact(Regression):
         worth = jax.vmap(self.worths_of_arm, in_axes=(None, 0, 0))(domain, arms, prices)
         return Answers(domain.features(arms), prices, worth)
 
-    def sample(self, domain: Domain, among: Answers, key: Key) -> Batch:
-        """Some arms at some price in some state, features of some of them hidden."""
+    def sample(self, domain: Domain, among: Answers, key: Key, by_cell: bool) -> Batch:
+        """Some arms at some price in some state (or in all), features of some of them hidden."""
         key_arm, key_price, key_state, key_mask = jax.random.split(key, 4)
         size = (self.arms,)
         arm = jax.random.randint(key_arm, size, 0, among.prices.shape[0])
         price = jax.random.randint(key_price, size, 0, among.prices.shape[1])
         cell = jax.random.randint(key_state, size, 0, domain.n_cells)
+        everywhere = among.worth[arm, price]
         return Batch(
             domain.cells[cell],
             mask_some(key_mask, among.features[arm], self.masked),
             among.prices[arm, price],
-            among.worth[arm, price, cell],
+            everywhere if by_cell else everywhere[jnp.arange(self.arms), cell],
         )
 
     def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
@@ -117,7 +118,8 @@ class Exact(Regression):
         used = min(n_arms, fresh_arms(domain))
         chosen = jax.random.choice(key_used, n_arms, (used,), replace=False)
         arms = jax.tree.map(lambda x: x[chosen], arms)
-        return self.sample(domain, self.answers(domain, slow, arms, used, key_prices), key_rows)
+        answers = self.answers(domain, slow, arms, used, key_prices)
+        return self.sample(domain, answers, key_rows, slow.perception.by_cell)
 
     def worths_of_arm(
         self, domain: Domain, arm: Arm, prices: Float[Array, "price"]

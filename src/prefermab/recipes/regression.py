@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from prefermab.arms import Arms, Budget, Features, Key, States, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
-from prefermab.networks import Perception, Shape, Worth, mlp
+from prefermab.networks import Perception, Shape, Worth, WorthByCell, mlp
 from prefermab.policies.learned import BySweep
 from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, cut
 from prefermab.rollout import Moves, observe
@@ -47,7 +47,8 @@ class Batch(eqx.Module):
     state: States
     features: Features
     price: Float[Array, "arm"]
-    worth: Float[Array, "arm act"]
+    worth: Float[Array, "arm act"] | Float[Array, "arm cell act"]
+    """Of the one state, or of all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,7 +172,8 @@ class Regression(Recipe):
         new, fixed = eqx.partition(layers, eqx.is_array)
         old = eqx.filter(learner.slow.layers, eqx.is_array)
         mixed: Any = optax.incremental_update(new, old, self.target_rate)
-        worth, slow = Worth(perception, layers), Worth(perception, eqx.combine(mixed, fixed))
+        worth = worth_of(perception, layers)
+        slow = worth_of(perception, eqx.combine(mixed, fixed))
         return loss, RegressionState(worth, slow, state, learner.step + 1, learner.memory)
 
     def trained(self, state: RegressionState) -> Worth:
@@ -183,8 +185,12 @@ class Regression(Recipe):
 
     def worth(self, perception: Perception, n_actions: int, key: Key) -> Worth:
         """An untrained network behind a given perception."""
-        layers = mlp(perception.size, n_actions, self.width, self.depth, jax.nn.silu, key)
-        return Worth(perception, layers)
+        size, out = perception.size, n_actions
+        if perception.by_cell:
+            code = perception.codes.shape[1]
+            size, out = size - code, (code + 1) * n_actions
+        layers = mlp(size, out, self.width, self.depth, jax.nn.silu, key)
+        return worth_of(perception, layers)
 
     def policy(self, network: Worth) -> BySweep:
         return BySweep(network)
@@ -229,10 +235,20 @@ def fit_error(
     layers: eqx.nn.MLP, perception: Perception, batch: Batch, value_weight: float
 ) -> Float[Array, ""]:
     """Squared error of the gains and, less important, of the value of waiting."""
-    values, gains = jax.vmap(Worth(perception, layers))(batch.state, batch.features, batch.price)
-    waiting = batch.worth[:, 0]
-    of_acting = jnp.sum((gains - (batch.worth - waiting[:, None])) ** 2, axis=1)
+    worth = worth_of(perception, layers)
+    if isinstance(worth, WorthByCell) and batch.worth.ndim == 3:
+        out = jax.vmap(worth.everywhere)(batch.features, batch.price)
+        values, gains = out[..., 0], out.at[..., 0].set(0.0)
+    else:
+        values, gains = jax.vmap(worth)(batch.state, batch.features, batch.price)
+    waiting = batch.worth[..., 0]
+    of_acting = jnp.sum((gains - (batch.worth - waiting[..., None])) ** 2, axis=-1)
     return jnp.mean(of_acting) + value_weight * jnp.mean((values - waiting) ** 2)
+
+
+def worth_of(perception: Perception, layers: eqx.nn.MLP) -> Worth:
+    """The network of worths that fits a perception."""
+    return (WorthByCell if perception.by_cell else Worth)(perception, layers)
 
 
 def mask_some(key: Key, features: Features, share: float) -> Features:
