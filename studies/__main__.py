@@ -30,6 +30,7 @@ from studies.gain import gain
 from studies.log import log
 from studies.scale import scale
 from studies.uncertainty import IDENTITY, ByBayes, blurred, reward_curves
+from studies.unseen import unseen
 
 RESULTS = Path("docs/results")
 RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
@@ -294,6 +295,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "gain": gain,
     "scale": scale,
     "departures": departures,
+    "unseen": unseen,
 }
 
 

@@ -3,13 +3,16 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 import pytest
 
 import prefermab as pm
 from prefermab.domains.sightings import Sightings
 from prefermab.oracles.dynamic_programming import Sparse, backward_induction, value_iteration
 from prefermab.policies.base import Problem
+from prefermab.programme.planning.places import place_texts, read_places
 from prefermab.rollout import Moves
+from studies.unseen import LastSeen
 
 WAYS = [("acted", 1.0, 4), ("acted", 0.6, 3), ("some", 0.3, 2), ("never", 0.0, 3)]
 
@@ -129,18 +132,55 @@ def test_the_bound_holds_and_the_chain_beats_the_state_last_seen():
     assert found["of_bound"].max() < 1.01
 
 
-class LastSeen(pm.policies.Policy):
-    """The Whittle index of the state last seen, and the mean index for people never seen."""
+def threshold_whittle(passive, active, longest):
+    """(state last seen, rounds since): the index by Mate et al. 2020, Algorithm 1, for average
+    reward and patients for whom threshold policies are best.
 
-    def prepare(self, problem):
-        tree, base = problem.domain.sightings, problem.domain.domain
-        own = Problem(base, problem.arms, problem.start, problem.opt_in, problem.budget)
-        table = pm.policies.Whittle().prepare(own).gains
-        wide = jnp.concatenate([table, table.mean(axis=2, keepdims=True)], axis=2)
-        return type(pm.policies.Whittle().prepare(own))(problem.domain, wide[:, :, tree.roots])
+    After a patient was seen in state w, they are seen again x_w rounds later. The threshold that is
+    raised next is the one that is worth raising at the lowest subsidy, which is its index.
+    """
+    beliefs = np.empty((2, longest + 1))
+    beliefs[:, 0] = active
+    for since in range(1, longest + 1):
+        before = beliefs[:, since - 1]
+        beliefs[:, since] = before * passive[1] + (1 - before) * passive[0]
 
-    def act(self, seen, memory, key):
-        raise AssertionError("it is prepared first")
+    def average(x):
+        good = np.array([beliefs[0, x[0] - 1], beliefs[1, x[1] - 1]])
+        often = np.array([1 - good[1], good[0]])
+        adherent = sum(often[w] * beliefs[w, : x[w]].sum() for w in (0, 1))
+        return adherent / (often @ x), often @ (x - 1) / (often @ x)
+
+    found, x = np.full((2, longest), np.nan), np.array([1, 1])
+    while (x < longest).all():
+        reward, rest = average(x)
+        raised = [average(x + step) for step in np.eye(2, dtype=int)]
+        subsidy = [(reward - more) / (longer - rest) for more, longer in raised]
+        first = int(np.argmin(subsidy))
+        found[first, x[first] - 1] = subsidy[first]
+        x[first] += 1
+    return found
+
+
+def test_indices_are_those_of_threshold_whittle():
+    rng, compared = np.random.default_rng(0), 0
+    with jax.enable_x64(True):
+        domain = pm.domains.Unseen(pm.domains.Synthetic(), rounds=40)
+        names, shown = list(domain.state_names), range(1, 9)
+        for _ in range(60):
+            (p01, p11), (a01, a11) = np.sort(rng.random(2)), np.sort(rng.random(2))
+            theirs = threshold_whittle((p01, p11), (a01, a11), 38)[:, :8]
+            # Helped by acting, better off when good, and longer waits never worth less.
+            sound = a01 > p01 and a11 > p11 and not np.isnan(theirs).any()
+            if not sound or (np.diff(theirs) < 0).any():
+                continue
+            arm = jnp.array([1 - p01, 1 - a01, 1 - p11, 1 - a11])
+            tables = domain.transitions(arm)[None], domain.rewards(arm)[None]
+            ours = pm.oracles.whittle_indices(*tables, discount=0.999999)[0]
+            own = [[ours[names.index(f"{s}, act, {u} ago")] for u in shown] for s in names[:2]]
+            np.testing.assert_allclose(own, theirs, atol=1e-4)
+            compared += 1
+    assert compared >= 5
 
 
 def test_places_by_what_was_seen():
@@ -153,6 +193,8 @@ def test_places_by_what_was_seen():
 
 def test_names_are_those_of_the_command_line():
     domain = pm.domains.get("synthetic-unseen", rounds=2, chance=0.5, shift=0.1)
+    assert isinstance(domain, pm.domains.Unseen)
+    assert isinstance(domain.domain, pm.domains.Synthetic)
     assert (domain.name, domain.rounds, domain.domain.shift) == ("synthetic-unseen", 2, 0.1)
 
 
@@ -170,3 +212,79 @@ def test_names_are_those_of_the_command_line():
 def test_what_cannot_be_is_named(make, told):
     with pytest.raises(pm.InputError, match=told):
         make()
+
+
+@pytest.fixture(scope="module")
+def model():
+    return pm.pretrain(unseen(rounds=4), steps=20, arms=16)
+
+
+@pytest.fixture(scope="module")
+def people():
+    features = np.asarray(pm.domains.Armman().features(pm.domains.Armman().draw_arms(
+        jax.random.key(1), 4)))  # fmt: skip
+    return pl.DataFrame(
+        {
+            "id": [1, 2, 3, 4],
+            "state": ["persuadable", "motivated", None, "lost cause"],
+            "rounds_since_seen": [3, 0, None, 99],
+            **{f"feature_{i}": features[:, i] for i in range(6)},
+        }
+    )
+
+
+def test_a_plan_goes_by_when_people_were_seen(model, people):
+    plan = model.plan(people, budget=3)
+    assert (plan.frame["action"] == "call").sum() <= 3
+    tree = model.sightings
+    told = place_texts(model, tree)
+    first, _, third, last = tree.place([1, 0, -1, 2], [3, 0, 4, 99], [1, 1, 0, 1])
+    assert told[first].startswith("not seen for 3 rounds, then persuadable: ")
+    assert told[last].startswith("not seen for 4 rounds or more, then lost cause: ")
+    assert told[third].startswith("never seen: ")
+
+
+def test_act_takes_the_same_as_a_plan(model, people):
+    features = people.select(f"feature_{i}" for i in range(6)).to_numpy()
+    states = [1, 0, np.nan, 2]
+    acted = model.act(states, features, budget=2, rounds_since_seen=[3, 0, np.nan, 99])
+    planned = (model.plan(people, budget=2).frame.sort("id")["action"] == "call").to_numpy()
+    np.testing.assert_array_equal(acted, planned.astype(int))
+
+
+def test_an_unseen_model_is_stored_whole(model, people, tmp_path):
+    model.save(tmp_path / "own")
+    again = pm.load(tmp_path / "own")
+    assert (again.sightings, again.domain_name) == (model.sightings, "armman-unseen")
+    assert again.plan(people, budget=2).frame.equals(model.plan(people, budget=2).frame)
+
+
+def test_what_was_done_when_seen_is_read_from_the_table(model, people):
+    tree, present = model.sightings, np.ones(4, bool)
+    by_name = people.with_columns(action_seen=pl.Series(["none", None, None, "call"]))
+    by_round = people.with_columns(rounds_since_action=pl.Series([3, 5, None, 2]))
+    for table, wanted in ((by_name, [0, 1, 0, 1]), (by_round, [1, 0, 0, 0])):
+        found = read_places(model, tree, table, table["id"], present, "the table")
+        np.testing.assert_array_equal(found, tree.place([1, 0, -1, 2], [3, 0, 4, 99], wanted))
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda t: t.drop("rounds_since_seen"), "rounds_since_seen' is missing"),
+        (lambda t: t.with_columns(rounds_since_seen=None), "has a state but no rounds_since_seen"),
+        (lambda t: t.with_columns(rounds_since_seen=1.5), "whole numbers of at least 0"),
+        (lambda t: t.with_columns(action_seen=pl.lit("visit")), "expected one of none, call"),
+    ],
+)
+def test_a_table_that_does_not_tell_is_refused(model, people, change, told):
+    with pytest.raises(pm.InputError, match=told):
+        model.plan(change(people), budget=2)
+
+
+def test_a_programme_plans_for_people_never_seen(model, people, tmp_path):
+    joined = people.drop("rounds_since_seen")
+    with pm.Programme(tmp_path / "p.db", model) as programme:
+        programme.join(joined)
+        plan = programme.plan(budget=2)
+        assert plan.frame["id"].to_list() == [1, 2, 3, 4]

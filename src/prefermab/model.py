@@ -18,9 +18,9 @@ from prefermab import domains
 from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, number, reals
 from prefermab.familiarity import Familiar, Judged, draw_features, warn_of_arms, warn_of_domain
-from prefermab.features import FeatureMap
 from prefermab.modelfile import Stored, named_arrays, write_folder
 from prefermab.networks import Network
 from prefermab.policies.learned import Learned
@@ -63,6 +63,8 @@ class Model:
     tuned: Tuned | None = None
     history: pl.DataFrame | None = None
     """Metrics of the training it comes from, an epoch a row; no part of what it decides by."""
+    sightings: Sightings | None = None
+    """What may be known of an arm, where its state is not always seen."""
     seen: Familiar | None = None
     """The features of its training, where its file has them; `familiar` has them in any case."""
 
@@ -127,6 +129,8 @@ class Model:
             raise InputError(f"the model knows {own}, the domain '{domain.name}' has {other}.")
         for what in ("state", "action", "feature"):
             own, other = len(getattr(self, f"{what}_names")), len(getattr(domain, f"{what}_names"))
+            if what == "state" and not continuous:
+                own, other = len(self.network.perception.points), domain.n_cells
             if own != other:
                 raise InputError(
                     f"the model knows {own} {what}s, the domain '{domain.name}' has {other}."
@@ -139,15 +143,19 @@ class Model:
         budget: float,
         opt_in: Any = None,
         costs: Any = None,
+        *,
+        rounds_since_seen: Any = None,
+        action_seen: Any = None,
     ) -> np.ndarray:
         """An action for each arm, within the budget.
 
         `states` are numbers (arm,), `features` (arm, feature) with NaN for unknown ones, `opt_in`
         (arm,) of true and false, everyone if left out. `costs` are the model's own if left out:
         (action,) or (arm, action). Arms unlike those of the training are judged cautiously, as in a
-        plan, with a warning.
+        plan, with a warning. A model for states that are not always seen takes the states last
+        seen, NaN for never, `rounds_since_seen` (0: seen now), and what was done then by number.
         """
-        state = self._states(states)
+        state = self._places(states, rounds_since_seen, action_seen)
         n_arms = len(state)
         seen = self._features(features, n_arms)
         present = np.ones(n_arms, bool) if opt_in is None else np.asarray(opt_in)
@@ -239,7 +247,7 @@ class Model:
             "package": prefermab.__version__,
             "recipe": self.recipe,
             "config": settings_of(self.config),
-            "domain": {"name": self.domain_name, "settings": domain_settings(self.domain)},
+            "domain": {"name": self.domain_name, "settings": domains.settings_of(self.domain)},
             "shape": {
                 "cells": cells,
                 "code": code,
@@ -251,6 +259,7 @@ class Model:
             },
             "state_names": list(self.state_names),
             "action_names": list(self.action_names),
+            **({} if self.sightings is None else {"sightings": self.sightings.as_json()}),
             "feature_names": list(self.feature_names),
             "costs": None if self.costs is None else list(self.costs),
             "n_arms": self.n_arms,
@@ -263,7 +272,7 @@ class Model:
         how = ""
         if self.domain is None:
             how = ": `prefermab evaluate FOLDER --domain FILE.py:CLASS`"
-        elif domain_settings(self.domain) is not None:
+        elif domains.settings_of(self.domain) is not None:
             how = ": `prefermab evaluate FOLDER`"
         elif self.domain.name not in ("tabular", "logged"):
             how = f": `prefermab evaluate FOLDER --domain {domains.spelling(self.domain)}`"
@@ -273,6 +282,16 @@ class Model:
             + (f"Fine-tuned: {self.tuned}.\n" if self.tuned else "")
             + f"Not measured on new arms yet{how}.\n"
         )
+
+    def _places(self, states: Any, since: Any, actions: Any) -> np.ndarray:
+        if self.sightings is None:
+            if since is not None or actions is not None:
+                raise InputError("rounds_since_seen: this model is for states that are seen.")
+            return self._states(states)
+        given = np.asarray(states, float)
+        known = ~np.isnan(given)
+        state = np.where(known, self._states(np.where(known, given, 0)), -1)
+        return self.sightings.place(state, *self.sightings.told(state, since, actions))
 
     def _states(self, states: Any) -> np.ndarray:
         given = reals(states, "states", ndim=(1,))
@@ -315,27 +334,6 @@ class Model:
                 f"costs must be {n_actions} numbers of at least 0, for all or each arm."
             )
         return np.broadcast_to(given, (n_arms, n_actions))
-
-
-def domain_settings(domain: Domain | None) -> dict[str, Any] | None:
-    """What rebuilds a domain from its name, or None for a domain of the user's own."""
-    if isinstance(domain, domains.Unseen):
-        inner, own = domain_settings(domain.domain), domain.own_settings
-        return inner and {**inner, **{name: getattr(domain, name) for name in own}}
-    if domain is None or domains.BY_NAME.get(domain.name) is not type(domain):
-        return None
-    return {**_told(domain), "feature_map": _told(domain.feature_map)}
-
-
-def _told(what: Domain | FeatureMap) -> dict[str, Any]:
-    """Its fields by name; those that older versions do not know only where they are not at their
-    default."""
-    known = {f.name: (f, getattr(what, f.name)) for f in dataclasses.fields(what) if f.init}
-    return {
-        name: value
-        for name, (field, value) in known.items()
-        if name not in what.later or value != field.default
-    }
 
 
 @eqx.filter_jit

@@ -79,6 +79,13 @@ class SeenSchema(msgspec.Struct):
     radius: NotNegative | None
 
 
+class SightingsSchema(msgspec.Struct):
+    """How states are seen, where they are not always."""
+
+    seen: str
+    rounds: Positive
+
+
 class ConfigSchema(msgspec.Struct):
     """What `config.json` holds; types and ranges are checked when it is read."""
 
@@ -98,6 +105,7 @@ class ConfigSchema(msgspec.Struct):
     checksum: str
     tuned: TunedSchema | None = None
     seen: SeenSchema | None = None
+    sightings: SightingsSchema | None = None
 
 
 class Stored(NamedTuple):
@@ -239,7 +247,7 @@ def check_counts(config: dict[str, Any]) -> None:
         for end in ("low", "high"):
             wanted[end] = shape["features"]
             config = {**config, end: config["seen"][end]}
-    if not shape["continuous"]:
+    if not shape["continuous"] and not config.get("sightings"):
         wanted["state_names"] = shape["cells"]
     for name, size in wanted.items():
         if config[name] is not None and len(config[name]) != size:

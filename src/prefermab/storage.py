@@ -9,6 +9,7 @@ import jax
 
 from prefermab import domains
 from prefermab.domains import Domain
+from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, unknown
 from prefermab.familiarity import Familiar
 from prefermab.features import FeatureMap
@@ -128,6 +129,7 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
         tuned=Tuned(**config["tuned"]) if config.get("tuned") else None,
         card=stored.card,
         history=stored.history,
+        sightings=Sightings.from_json(config),
         seen=Familiar.from_json(config["seen"]) if config.get("seen") else None,
     )
 

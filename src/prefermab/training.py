@@ -20,6 +20,7 @@ from prefermab.checkpoints import (
     write_checkpoint,
 )
 from prefermab.domains.base import Domain
+from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
@@ -265,15 +266,17 @@ def _progress_line(rows: Rows, unit: str) -> str:
 def _model(recipe: Recipe, domain: Domain, network: Network, n_arms: int, budget: float) -> Model:
     costs = np.asarray(jax.vmap(domain.costs)(domain.draw_arms(jax.random.key(0), 1000)))
     shared = (costs == costs[0]).all()
+    known = domain.sightings if isinstance(domain, Unseen) else None
     return Model(
         config=recipe,
         network=network,
         domain=domain,
         domain_name=domain.name,
-        state_names=tuple(domain.state_names),
+        state_names=tuple(known.states if known else domain.state_names),
         action_names=tuple(domain.action_names),
         feature_names=tuple(domain.feature_names),
         costs=tuple(float(cost) for cost in costs[0]) if shared else None,
         n_arms=n_arms,
         budget=budget,
+        sightings=known,
     )

@@ -122,7 +122,6 @@ def model_and_domain(
     A model is used on its own domain unless `other` names another; `changes` are settings of it.
     """
     from prefermab import domains
-    from prefermab.model import domain_settings
     from prefermab.storage import load, shipped_models
 
     known = {**dict.fromkeys(domains.BY_NAME), **shipped_models()}
@@ -139,7 +138,7 @@ def model_and_domain(
     model = load(name)
     if model.domain is None:
         raise InputError(unknown_domain(name, model))
-    own = domain_settings(model.domain) or {}
+    own = domains.settings_of(model.domain) or {}
     kept = {key: value for key, value in own.items() if key != "feature_map"}
     merged = {**kept, "feature_map": model.domain.feature_map, **changes}
     return model, domains.get(model.domain.name, **merged)

@@ -17,6 +17,7 @@ from prefermab.domains.tabular import Tabular
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check
 from prefermab.errors import InputError, unknown
+from prefermab.features import FeatureMap
 
 BY_NAME: dict[str, type[Domain]] = {
     domain.name: domain for domain in (Synthetic, Armman, SIS, ContinuousSynthetic, ContinuousSIS)
@@ -62,6 +63,32 @@ def get(name: str, **settings: Any) -> Domain:
         raise InputError(f"the domain '{name}' cannot be made{made}: {error}.") from None
 
 
+def settings_of(domain: Domain | None) -> dict[str, Any] | None:
+    """What rebuilds a domain from its name, or None for a domain of the user's own.
+
+    >>> import prefermab as pm
+    >>> pm.domains.settings_of(pm.domains.Synthetic(shift=0.1))["shift"]
+    0.1
+    """
+    if isinstance(domain, Unseen):
+        inner, own = settings_of(domain.domain), domain.own_settings
+        return inner and {**inner, **{name: getattr(domain, name) for name in own}}
+    if domain is None or BY_NAME.get(domain.name) is not type(domain):
+        return None
+    return {**_told(domain), "feature_map": _told(domain.feature_map)}
+
+
+def _told(what: Domain | FeatureMap) -> dict[str, Any]:
+    """Its fields by name; those that older versions do not know only where they are not at their
+    default."""
+    known = {f.name: (f, getattr(what, f.name)) for f in dataclasses.fields(what) if f.init}
+    return {
+        name: value
+        for name, (field, value) in known.items()
+        if name not in what.later or value != field.default
+    }
+
+
 __all__ = [
     "BY_NAME",
     "SIS",
@@ -77,5 +104,6 @@ __all__ = [
     "check",
     "get",
     "in_a_file",
+    "settings_of",
     "spelling",
 ]

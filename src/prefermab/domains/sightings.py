@@ -7,7 +7,7 @@ without action follow. Otherwise every action that was taken unseen does.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -38,9 +38,7 @@ class Sightings:
     >>> tree = Sightings(("good", "bad"), ("none", "call"), "acted", 3)
     >>> tree.names[:4]
     ('good', 'bad', 'never seen', 'good, none, 1 ago')
-    >>> tree.place([0, -1], [2, 1], [1, 0]).tolist()
-    [10, 7]
-    >>> tree.names[10]
+    >>> tree.names[tree.place([0], [2], [1])[0]]
     'good, call, 2 ago'
     """
 
@@ -58,6 +56,52 @@ class Sightings:
                 f"rounds={self.rounds} tells {self.size_at(self.rounds):,} things apart that may "
                 f"be known of an arm, and {MOST_PLACES:,} are the most: give fewer rounds."
             )
+
+    def as_json(self) -> dict[str, Any]:
+        """How states are seen, as a model's file holds it."""
+        return {"seen": self.seen, "rounds": self.rounds}
+
+    @classmethod
+    def from_json(cls, config: dict[str, Any]) -> "Sightings | None":
+        """From a model's configuration; None where states are always seen."""
+        if not config.get("sightings"):
+            return None
+        names = tuple(config["state_names"]), tuple(config["action_names"])
+        made = cls(*names, **config["sightings"])
+        if len(made.places) != config["shape"]["cells"]:
+            raise InputError("config.json has other sightings than the weights are for.")
+        return made
+
+    def told(
+        self, states: np.ndarray, since: Any = None, actions: Any = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rounds since a state was seen and what was done then, with what they mean if left out:
+        long ago for people never seen; the first action where acting is what shows a state.
+
+        Args:
+            states: State last seen, -1 for never.
+            since: Rounds since, NaN for unknown; needed of everybody who was ever seen.
+            actions: What was done in that round, by number, NaN for unknown.
+
+        Returns:
+            Both, without unknowns.
+        """
+        ago = np.full(len(states), np.nan) if since is None else np.asarray(since, float)
+        done = np.full(len(states), np.nan) if actions is None else np.asarray(actions, float)
+        for name, given in (("rounds_since_seen", ago), ("action_seen", done)):
+            if given.shape != states.shape:
+                raise InputError(f"{name} must hold a number for each of {len(states)} arms.")
+        wrong = np.flatnonzero((np.isnan(ago) & (states >= 0)) | (ago < 0) | (ago % 1 > 0))
+        if wrong.size:
+            raise InputError(
+                "rounds_since_seen must be whole numbers from 0 for arms whose state was seen, "
+                f"but that of arm {wrong[0]} is {ago[wrong[0]]:g}."
+            )
+        if ((done < 0) | (done >= len(self.actions)) | (done % 1 > 0)).any():
+            raise InputError(f"action_seen must be actions from 0 to {len(self.actions) - 1}.")
+        usual = np.where((self.seen == "acted") & (states >= 0), 1, 0)
+        rounds = np.where(np.isnan(ago), self.rounds, ago)
+        return rounds.astype(int), np.where(np.isnan(done), usual, done).astype(int)
 
     def size_at(self, rounds: int) -> int:
         """How many places a tree of so many rounds has."""
@@ -141,9 +185,7 @@ class Sightings:
         """The state last seen of each place; the number of states for never."""
         return np.array([root for root, _ in self.places], np.int32)
 
-    def place(
-        self, states: Sequence[int], since: Sequence[int], actions: Sequence[int]
-    ) -> np.ndarray:
+    def place(self, states: Any, since: Any, actions: Any) -> np.ndarray:
         """The place of each arm.
 
         Args:

@@ -53,7 +53,9 @@ class Unseen(FiniteDomain):
     sightings: Sightings = eqx.field(static=True)
 
     # Looking pays off later than acting on what is seen: rounds far ahead count more.
-    suits: ClassVar[dict[str, dict[str, Any]]] = {"exact": {"discount": 0.9, "horizon": 20}}
+    suits: ClassVar[dict[str, dict[str, Any]]] = {
+        "exact": {"discount": 0.9, "horizon": 30, "masked": 0.1, "arms": 512, "learning_rate": 8e-3}
+    }
     own_settings: ClassVar[tuple[str, ...]] = ("seen", "chance", "rounds")
 
     def __init__(

@@ -5,6 +5,7 @@ import polars as pl
 
 from prefermab.model import Model
 from prefermab.programme.columns import source_columns
+from prefermab.programme.planning.places import place_texts
 from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
 from prefermab.programme.planning.scoring import gains_at
@@ -99,8 +100,10 @@ def effects(
 def cell_texts(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Series:
     """What a column says of each person, as text."""
     if name == "state" and not model.network.perception.continuous:
-        labels = pl.Series(np.array(model.state_names, object), dtype=pl.String)
-        return "state " + labels.gather(roster.states)
+        told = [f"state {name}" for name in model.state_names]
+        if model.sightings is not None:
+            told = place_texts(model, model.sightings)
+        return pl.Series(told, dtype=pl.String).gather(roster.states)
     values = table[name]
     if values.dtype.is_float():
         values = values.round_sig_figs(3)

@@ -21,6 +21,7 @@ from prefermab.programme.columns import (
     source_columns,
     state_numbers,
 )
+from prefermab.programme.planning.places import read_places
 from prefermab.programme.tables import first_row, row_in
 
 
@@ -76,11 +77,16 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
         present = as_flags(frame["opt_in"], where, unknown=False).to_numpy()
     unknown: dict[str, int] = defaultdict(int)
     features = read_features(model, frame, where, unknown)
-    states = read_states(model, column(frame, "state", where), ids, present, where)
+    if model.sightings is None:
+        states = read_states(model, column(frame, "state", where), ids, present, where)
+    else:
+        states = read_places(model, model.sightings, frame, ids, present, where)
     costs = read_costs(model, frame, where, unknown)
     judged = model.judge_cautiously(features)
     outside = np.maximum(judged.outside.sum(axis=1), judged.unlike)
-    unlike, meant = judged.counts(model.feature_names), states_by_number(model, frame["state"])
+    unlike, meant = judged.counts(model.feature_names), {}
+    if "state" in frame.columns:
+        meant = states_by_number(model, frame["state"])
     return Roster(
         ids, present, states, judged.features, costs, dict(unknown), outside, unlike, meant
     )

@@ -171,7 +171,8 @@ def plan_round(
 def _people(
     sql: Connection, model: Planner, model_hash: str, request: PlanRequest, now: int
 ) -> pl.DataFrame:
-    """Everyone a plan is made for; the state of all who are opted in must be known."""
+    """Everyone a plan is made for; the state of all who are opted in must be known, unless the
+    model is for states that are not always seen."""
     if queries.current_model(sql) != model_hash:
         raise InputError("another model has taken over this programme since it was opened.")
     people = queries.get_members(sql, model, request.since_column)
@@ -179,7 +180,7 @@ def _people(
         raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
     opted_in = pl.col("opt_in") if "opt_in" in people.columns else pl.lit(True)
     unseen = people.filter(pl.col("state").is_null() & opted_in)["id"]
-    if len(unseen):
+    if len(unseen) and getattr(model, "sightings", None) is None:
         raise InputError(
             f"round {now} cannot be planned: the state of {unseen[0]} was never observed."
         )
