@@ -153,7 +153,7 @@ class Model:
         (arm,) of true and false, everyone if left out. `costs` are the model's own if left out:
         (action,) or (arm, action). Arms unlike those of the training are judged cautiously, as in a
         plan, with a warning. A model for states that are not always seen takes the states last
-        seen, NaN for never, `rounds_since_seen` (0: seen now), and what was done then by number.
+        seen, NaN for never, `rounds_since_seen` (now if left out) and what was done then by number.
         """
         state = self._places(states, rounds_since_seen, action_seen)
         n_arms = len(state)
@@ -291,6 +291,7 @@ class Model:
         given = np.asarray(states, float)
         known = ~np.isnan(given)
         state = np.where(known, self._states(np.where(known, given, 0)), -1)
+        since = np.where(known, 0.0, np.nan) if since is None else since
         return self.sightings.place(state, *self.sightings.told(state, since, actions))
 
     def _states(self, states: Any) -> np.ndarray:
