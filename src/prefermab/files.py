@@ -5,6 +5,7 @@ import errno
 import os
 import stat
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -116,5 +117,11 @@ def use_compilation_cache() -> None:
     except OSError:
         return
     if os.access(folder, os.W_OK):
+        # A full disk or a killed process leaves files cut off, and JAX would warn of them for ever.
+        for file in folder.glob("*-cache"):
+            with contextlib.suppress(OSError):
+                if not file.stat().st_size:
+                    file.unlink()
+        warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
