@@ -122,6 +122,6 @@ def use_compilation_cache() -> None:
             with contextlib.suppress(OSError):
                 if not file.stat().st_size:
                     file.unlink()
-        warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
+        warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
