@@ -10,7 +10,9 @@ import prefermab as pm
 from prefermab.domains.sightings import Sightings
 from prefermab.oracles.dynamic_programming import Sparse, backward_induction, value_iteration
 from prefermab.policies.base import Problem
+from prefermab.programme.bulk.chunks import needed
 from prefermab.programme.planning.places import place_texts, read_places
+from prefermab.programme.planning.rules import unused_columns
 from prefermab.rollout import Moves
 from studies.unseen import LastSeen
 
@@ -288,3 +290,11 @@ def test_a_programme_plans_for_people_never_seen(model, people, tmp_path):
         programme.join(joined)
         plan = programme.plan(budget=2)
         assert plan.frame["id"].to_list() == [1, 2, 3, 4]
+
+
+def test_columns_of_sightings_count_as_used(model, people, tmp_path):
+    people.write_parquet(tmp_path / "part.parquet")
+    assert unused_columns(model, pm.Rules(), people.columns) == []
+    assert set(needed(model, pm.Rules(), str(tmp_path / "part.parquet")) or []) == set(
+        people.columns
+    )

@@ -16,6 +16,7 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.programme.columns import column, source_columns
+from prefermab.programme.planning.places import sighting_columns
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.tables import Source, row_in
 
@@ -141,7 +142,7 @@ def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
         if name and (rules.cooldown or name != rules.last_column)
     }
     may = {"opt_in", *source_columns(model.feature_names)}
-    may |= {f"cost_{action}" for action in model.action_names}
+    may |= {f"cost_{action}" for action in model.action_names} | sighting_columns(model)
     found = {name: name.strip().lower() for name in pl.read_parquet_schema(file)}
     if not must <= set(found.values()):
         return None

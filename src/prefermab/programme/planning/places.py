@@ -14,6 +14,17 @@ LIKELY = 0.05
 """A change that is less likely than this is not told."""
 
 
+def sighting_columns(model: Model) -> set[str]:
+    """The columns that say when people were seen, where a model goes by them.
+
+    >>> import prefermab as pm
+    >>> from prefermab.programme.planning.places import sighting_columns
+    >>> sighting_columns(pm.load("armman")), len(sighting_columns(pm.load("armman-unseen")))
+    (set(), 3)
+    """
+    return set() if model.sightings is None else {SINCE_SEEN, ACTION_SEEN, SINCE_ACTION}
+
+
 def read_places(
     model: Model, tree: Sightings, frame: pl.DataFrame, ids: pl.Series, present: np.ndarray,
     where: str,

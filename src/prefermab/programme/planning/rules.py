@@ -12,6 +12,7 @@ import polars as pl
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
 from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
+from prefermab.programme.planning.places import sighting_columns
 from prefermab.programme.planning.roster import Participants
 from prefermab.programme.tables import first_row, row_in
 
@@ -289,6 +290,6 @@ def _per_label(
 def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
     """Columns of a table that neither the model nor a rule uses."""
     used = {"id", "state", "opt_in", *source_columns(model.feature_names)}
-    used |= {f"cost_{action}" for action in model.action_names}
+    used |= {f"cost_{action}" for action in model.action_names} | sighting_columns(model)
     used |= {name.strip().lower() for name in rules.columns() if name}
     return [name for name in columns if name not in used and name.lower() not in used]
