@@ -27,6 +27,7 @@ from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 from studies.departures_page import departures
 from studies.gain import gain
+from studies.left import left
 from studies.log import log
 from studies.scale import scale
 from studies.uncertainty import IDENTITY, ByBayes, blurred, reward_curves
@@ -293,6 +294,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "speed": speed,
     "log": log,
     "gain": gain,
+    "left": left,
     "scale": scale,
     "departures": departures,
     "unseen": unseen,

@@ -14,8 +14,8 @@ from prefermab.amounts import DecimalUnits, fits
 from prefermab.engines import Local
 from prefermab.errors import StorageError
 from prefermab.programme.bulk import driver
+from prefermab.programme.bulk.chunks import _models
 from prefermab.programme.bulk.driver import plan_folder
-from prefermab.programme.bulk.passes import _models
 from prefermab.programme.planning.increments import Cut, Increments, ask_one, find_cut
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import read_roster

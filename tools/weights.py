@@ -8,7 +8,10 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import equinox as eqx
+import jax
 import polars as pl
 
 import prefermab
@@ -18,7 +21,10 @@ from prefermab.errors import unknown
 from prefermab.evaluation import evaluate
 from prefermab.files import use_compilation_cache
 from prefermab.model import Model
+from prefermab.networks import Worth
 from prefermab.paper.tables import PAPER_EXCEPTIONS
+from prefermab.recipes import Exact
+from prefermab.storage import load
 from prefermab.training import pretrain
 
 OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)
@@ -28,6 +34,14 @@ TRIALS = {"sis": 200, "continuous-sis": 200, "armman-unseen": 200}
 SHIPPED = (*domains.BY_NAME, "armman-unseen")
 """Domains that models are trained on; all but the last also by the recipe `paper`."""
 
+LONGEST = 12
+"""Rounds left that the models of recipe `exact` are taught."""
+
+TOLD = (
+    "With `rounds_left` up to {}, the present round included, it allows for the end of a "
+    "programme; docs/results/left.md has what that is worth.\n"
+)
+
 WEIGHTS = Path(prefermab.__file__).parent / "weights"
 
 
@@ -35,9 +49,27 @@ def train_shipped(name: str) -> Model:
     """The model of that name with its recipe's own settings, as it ships."""
     recipe = "paper" if name.endswith("-paper") else "exact"
     domain = name.removesuffix("-paper")
-    exceptions = PAPER_EXCEPTIONS.get(domain, {}) if recipe == "paper" else {}
+    exceptions: dict[str, Any] = {"rounds_left": LONGEST}
+    if recipe == "paper":
+        exceptions = PAPER_EXCEPTIONS.get(domain, {})
     with progress() as report:
         return pretrain(domains.get(domain), recipe=recipe, seed=0, progress=report, **exceptions)
+
+
+def teach_end(name: str) -> Model:
+    """The model of that name as it ships, taught the last rounds of a programme; all else stays."""
+    model = load(name)
+    assert isinstance(model.config, Exact)
+    assert isinstance(model.network, Worth)
+    assert model.domain is not None
+    recipe = dataclasses.replace(model.config, rounds_left=LONGEST)
+    ends, key = recipe.ends, jax.random.fold_in(jax.random.key(recipe.seed), 2)
+    begin, proceed = eqx.filter_jit(ends.begin), eqx.filter_jit(ends.proceed)
+    state = begin(model.domain, model.network.perception, key)
+    state = proceed(model.domain, recipe.steps, state, key)
+    network = dataclasses.replace(model.network, to_end=state.slow)
+    card = model.card.removesuffix("\n" + TOLD.format(LONGEST)) + "\n" + TOLD.format(LONGEST)
+    return dataclasses.replace(model, config=recipe, network=network, card=card)
 
 
 def with_cards(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
@@ -89,13 +121,20 @@ def model_card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str
         f"made by `python -m tools.weights {model.domain_name}`.",
         "",
     ]
+    if model.policy.longest is not None:
+        lines.append(TOLD.format(model.policy.longest))
     return "\n".join(lines)
 
 
-def main(names: Sequence[str]) -> None:
-    """Builds the models of the named domains, or of all."""
+def main(names: Sequence[str], ends: bool = False) -> None:
+    """Builds the models of the named domains, or of all; with `ends`, teaches those of recipe
+    `exact` the last rounds of a programme and leaves the rest as it is."""
     use_compilation_cache()
-    for domain_name in names or SHIPPED:
+    for domain_name in names or (domains.BY_NAME if ends else SHIPPED):
+        if ends:
+            teach_end(domain_name).save(WEIGHTS / domain_name)
+            print(f"saved {domain_name}", flush=True)
+            continue
         both = (domain_name, domain_name + "-paper")
         models = {
             name: train_shipped(name) for name in both[: 1 + (domain_name in domains.BY_NAME)]
@@ -105,20 +144,23 @@ def main(names: Sequence[str]) -> None:
             print(f"saved {name}", flush=True)
 
 
-def chosen_domains(arguments: Sequence[str]) -> list[str]:
-    """The domains that the command line names, by default all."""
+def chosen_domains(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """The domains that the command line names, by default all, and whether to teach ends only."""
     known = ", ".join(SHIPPED)
     parser = argparse.ArgumentParser(
         prog="python -m tools.weights",
         description="Trains the models that ship and writes them to src/prefermab/weights.",
     )
     parser.add_argument("names", nargs="*", metavar="DOMAIN", help=f"{known} (default: all)")
-    names = parser.parse_args(arguments).names
-    for name in names:
+    parser.add_argument(
+        "--ends", action="store_true", help="teach the models that ship the end; all else stays"
+    )
+    chosen = parser.parse_args(arguments)
+    for name in chosen.names:
         if name not in SHIPPED:
             parser.error(str(unknown("domain", name, SHIPPED)))
-    return names
+    return chosen.names, chosen.ends
 
 
 if __name__ == "__main__":
-    main(chosen_domains(sys.argv[1:]))
+    main(*chosen_domains(sys.argv[1:]))

@@ -16,12 +16,13 @@ from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress, Trials, everyone_in, play_trials
 from prefermab.model import Model
-from prefermab.networks import Network, at_place
+from prefermab.networks import Network
 from prefermab.policies.base import Policy
 from prefermab.recipes import Paper, Tuned, Tuning
 from prefermab.recipes import ddlpo as own_networks
 from prefermab.recipes.base import check_settings, make
 from prefermab.rollout import reward_per_arm
+from prefermab.stacked import at_place
 
 CURVE_SEED, JUDGING_SEED = 10_001, 20_001
 """Added to the seed of learning: the trials along the way, and those that judge in the end."""

@@ -17,13 +17,14 @@ import prefermab
 from prefermab import domains
 from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
+from prefermab.asked import checked_costs, checked_features, checked_places
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.domains.sightings import Sightings
-from prefermab.errors import InputError, number, reals
+from prefermab.errors import InputError, count, number
 from prefermab.familiarity import Familiar, Judged, draw_features, warn_of_arms, warn_of_domain
 from prefermab.modelfile import Stored, named_arrays, write_folder
 from prefermab.networks import Network
-from prefermab.policies.learned import Learned
+from prefermab.policies.learned import NO_END, TRIAL, Learned
 from prefermab.recipes.base import Recipe, Tuned, settings_of
 from prefermab.sharding import everywhere
 
@@ -67,6 +68,8 @@ class Model:
     """What may be known of an arm, where its state is not always seen."""
     seen: Familiar | None = None
     """The features of its training, where its file has them; `familiar` has them in any case."""
+    rounds_left: int | str | None = None
+    """For how many rounds it decides, see `with_rounds_left`; no part of what it has learned."""
 
     def __repr__(self) -> str:
         states = f"{len(self.state_names)} states"
@@ -85,7 +88,8 @@ class Model:
     @property
     def policy(self) -> Learned:
         """The model as a policy for the evaluator."""
-        return self.config.policy(self.network)
+        policy = self.config.policy(self.network)
+        return policy if self.rounds_left is None else policy.with_rounds_left(self.rounds_left)
 
     @functools.cached_property
     def familiar(self) -> Familiar | None:
@@ -136,6 +140,31 @@ class Model:
                     f"the model knows {own} {what}s, the domain '{domain.name}' has {other}."
                 )
 
+    def with_rounds_left(self, rounds_left: int | str | None) -> "Model":
+        """The same model for a programme that ends.
+
+        With more rounds left than it was trained for it decides as for an ongoing programme.
+
+        Args:
+            rounds_left: How many rounds are left, the present one included; None for an ongoing
+                programme; or "trial": those of the trial that `pm.evaluate` or `pm.simulate` plays.
+
+        Returns:
+            The model, of which `act` and `plan` allow for the end.
+
+        >>> import prefermab as pm
+        >>> pm.load("armman").with_rounds_left(4).rounds_left
+        4
+        """
+        if rounds_left is None:
+            return dataclasses.replace(self, rounds_left=None)
+        longest = self.policy.longest
+        if longest is None:
+            raise InputError(NO_END)
+        if rounds_left != TRIAL and count(rounds_left, "rounds_left") > longest:
+            rounds_left = None
+        return dataclasses.replace(self, rounds_left=rounds_left)
+
     def act(
         self,
         states: Any,
@@ -146,6 +175,7 @@ class Model:
         *,
         rounds_since_seen: Any = None,
         action_seen: Any = None,
+        rounds_left: int | None = None,
     ) -> np.ndarray:
         """An action for each arm, within the budget.
 
@@ -154,14 +184,21 @@ class Model:
         (action,) or (arm, action). Arms unlike those of the training are judged cautiously, as in a
         plan, with a warning. A model for states that are not always seen takes the states last
         seen, NaN for never, `rounds_since_seen` (now if left out) and what was done then by number.
+        `rounds_left` is how many rounds the programme has left, the present one included; left out,
+        it goes on.
         """
-        state = self._places(states, rounds_since_seen, action_seen)
+        if rounds_left is not None:
+            return self.with_rounds_left(rounds_left).act(
+                states, features, budget, opt_in, costs,
+                rounds_since_seen=rounds_since_seen, action_seen=action_seen,
+            )  # fmt: skip
+        state = checked_places(self, states, rounds_since_seen, action_seen)
         n_arms = len(state)
-        seen = self._features(features, n_arms)
+        seen = checked_features(self, features, n_arms)
         present = np.ones(n_arms, bool) if opt_in is None else np.asarray(opt_in)
         if present.shape != (n_arms,) or present.dtype.kind not in "biu":
             raise InputError(f"opt_in must hold true or false for each of {n_arms} arms.")
-        paid = self._costs(costs, n_arms)
+        paid = checked_costs(self, costs, n_arms)
         if n_arms == 0:
             return np.zeros(0, np.int32)
         limit = number(budget, "budget")
@@ -181,7 +218,7 @@ class Model:
 
     def plan(
         self, frame: Any, budget: float, rules: "Rules | None" = None, waiting: int = 20,
-        explore: float = 0.0, seed: int | None = None,
+        explore: float = 0.0, seed: int | None = None, rounds_left: int | None = None,
     ) -> "Plan":  # fmt: skip
         """A round's plan for a table of people, polars or pandas.
 
@@ -189,6 +226,8 @@ class Model:
         optional. Unknown features and categories are allowed for. All other columns are carried.
         The share `explore` of what is given out goes by lot, drawn from `seed` (a new one if None);
         the column `probability` says with which chance a person got their action.
+        `rounds_left` is how many rounds the programme has left, this one included; left out, it
+        goes on.
 
         >>> import polars as pl
         >>> import prefermab as pm
@@ -200,13 +239,20 @@ class Model:
         """
         from prefermab.programme.planning.plan import plan
 
-        return plan(self, frame, budget, rules, waiting, explore=explore, seed=seed)
+        return plan(
+            self, frame, budget, rules, waiting, explore=explore, seed=seed, rounds_left=rounds_left
+        )
 
     def what_if(
-        self, frame: Any, budgets: Sequence[float], rules: "Rules | None" = None
+        self,
+        frame: Any,
+        budgets: Sequence[float],
+        rules: "Rules | None" = None,
+        rounds_left: int | None = None,
     ) -> pl.DataFrame:
         """What each of several budgets would do for a table of people: what is spent, how many are
-        chosen, the price, and the expected reward gained over doing nothing.
+        chosen, the price, and the expected reward gained over doing nothing (in the `rounds_left`,
+        if given).
 
         >>> import polars as pl
         >>> import prefermab as pm
@@ -217,7 +263,7 @@ class Model:
         """
         from prefermab.programme.planning.plan import what_if
 
-        return what_if(self, frame, budgets, rules)
+        return what_if(self, frame, budgets, rules, rounds_left=rounds_left)
 
     def save(self, path: str | Path) -> None:
         """Writes the model to a folder, whole or not at all.
@@ -282,59 +328,6 @@ class Model:
             + (f"Fine-tuned: {self.tuned}.\n" if self.tuned else "")
             + f"Not measured on new arms yet{how}.\n"
         )
-
-    def _places(self, states: Any, since: Any, actions: Any) -> np.ndarray:
-        if self.sightings is None:
-            if since is not None or actions is not None:
-                raise InputError("rounds_since_seen: this model is for states that are seen.")
-            return self._states(states)
-        given = np.asarray(states, float)
-        known = ~np.isnan(given)
-        state = np.where(known, self._states(np.where(known, given, 0)), -1)
-        since = np.where(known, 0.0, np.nan) if since is None else since
-        return self.sightings.place(state, *self.sightings.told(state, since, actions))
-
-    def _states(self, states: Any) -> np.ndarray:
-        given = reals(states, "states", ndim=(1,))
-        if self.network.perception.continuous:
-            if given.size and (given.min() < 0 or given.max() > 1):
-                raise InputError("states must lie between 0 and 1.")
-            return given.astype(np.float32)
-        top = len(self.state_names) - 1
-        wrong = np.flatnonzero((given != np.round(given)) | (given < 0) | (given > top))
-        if wrong.size:
-            raise InputError(
-                f"states must be whole numbers from 0 to {top}, "
-                f"but states[{wrong[0]}] is {given[wrong[0]]:g}."
-            )
-        return given.astype(np.int32)
-
-    def _features(self, features: Any, n_arms: int) -> np.ndarray:
-        try:
-            given = np.asarray(features, dtype=np.float32)
-        except (TypeError, ValueError):
-            raise InputError("features must be an array of numbers.") from None
-        wanted = (n_arms, len(self.feature_names))
-        if given.shape != wanted:
-            raise InputError(
-                f"features must have the shape (arm, feature) = {wanted}, not {given.shape}."
-            )
-        if np.isinf(given).any():
-            raise InputError("features must be finite, or NaN where unknown.")
-        return given
-
-    def _costs(self, costs: Any, n_arms: int) -> np.ndarray:
-        if costs is None and self.costs is None:
-            raise InputError(
-                "costs differ between the arms of this model: give costs (arm, action)."
-            )
-        given = reals(self.costs if costs is None else costs, "costs", ndim=(1, 2))
-        n_actions = len(self.action_names)
-        if given.shape not in {(n_actions,), (n_arms, n_actions)} or (given < 0).any():
-            raise InputError(
-                f"costs must be {n_actions} numbers of at least 0, for all or each arm."
-            )
-        return np.broadcast_to(given, (n_arms, n_actions))
 
 
 @eqx.filter_jit

@@ -10,11 +10,11 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.ending import Usual, clock
 from prefermab.pricing import PriceKind, Pricing
 
 T = TypeVar("T")
@@ -175,14 +175,26 @@ class Worth(Network):
     """What waiting is worth in a state, and how much more each action is worth than waiting,
     before its own cost is paid at the price. That cost is known exactly, so it is not learned.
     Recipe `exact` learns the gains only.
+
+    A network for an ongoing programme may come with one for the last rounds of a programme
+    (`to_end`), which also sees how many are left and knows their `usual` prices.
     """
 
     layers: eqx.nn.MLP
+    usual: Usual | None = None
+    to_end: "Worth | None" = None
 
     def __call__(
-        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+        self,
+        state: State,
+        features: Float[Array, "feat"],
+        price: Float[Array, ""],
+        left: Int[Array, ""] | None = None,
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
-        out = self.layers(self.perception(state, features, price))
+        seen = self.perception(state, features, price)
+        if left is not None:
+            seen = jnp.concatenate([seen, clock(left)])
+        out = self.layers(seen)
         return out[0], out.at[0].set(0.0)
 
 
@@ -193,7 +205,11 @@ class WorthByCell(Worth):
     """
 
     def __call__(
-        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+        self,
+        state: State,
+        features: Float[Array, "feat"],
+        price: Float[Array, ""],
+        left: Int[Array, ""] | None = None,
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
         out = self._of(self.perception.code(state)[None], features, price)[0]
         return out[0], out.at[0].set(0.0)
@@ -314,34 +330,3 @@ def mlp(
 ) -> eqx.nn.MLP:
     """A plain network with the same width throughout."""
     return eqx.nn.MLP(size, out, width, depth, activation, key=key)
-
-
-def apart(stacked: T, number: int) -> list[T]:
-    """Several networks that are stacked along their first axis, one by one. NumPy takes them
-    apart: JAX would compile for each shape.
-
-    >>> import equinox as eqx, jax
-    >>> from prefermab.networks import apart
-    >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
-    ...     jax.random.split(jax.random.key(0)))
-    >>> [one.weight.shape for one in apart(both, 2)]
-    [(3, 2), (3, 2)]
-    """
-    arrays, fixed = eqx.partition(stacked, eqx.is_array)
-    arrays = jax.device_get(arrays)
-    each = [jax.tree.map(lambda x, i=i: x[i], arrays) for i in range(number)]
-    return [eqx.combine(own, fixed) for own in jax.device_put(each)]
-
-
-def at_place(stacked: T, place: int) -> T:
-    """One of several networks that are stacked along their first axis.
-
-    >>> import equinox as eqx, jax
-    >>> from prefermab.networks import at_place
-    >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
-    ...     jax.random.split(jax.random.key(0)))
-    >>> at_place(both, 1).weight.shape
-    (3, 2)
-    """
-    arrays, fixed = eqx.partition(stacked, eqx.is_array)
-    return eqx.combine(jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[place]), arrays), fixed)

@@ -1,5 +1,6 @@
 """Loading models: those that ship with the package, by name, and those in folders."""
 
+import dataclasses
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,16 @@ def fingerprint(model: Model) -> str:
     """
     config = {key: value for key, value in model.describe().items() if key != "package"}
     return digest_of_model({"format": FORMAT, **config}, named_arrays(model.network))
+
+
+def earlier_fingerprint(model: Model) -> str | None:
+    """What a model was called before it was taught the last rounds of a programme; None where it
+    was not. For ongoing programmes it decides as it did then."""
+    if getattr(model.network, "to_end", None) is None:
+        return None
+    network: Any = dataclasses.replace(model.network, to_end=None)
+    config = dataclasses.replace(model.config, rounds_left=0)
+    return fingerprint(dataclasses.replace(model, network=network, config=config))
 
 
 def _rebuild(stored: Stored, domain: Domain | None) -> Model:

@@ -25,9 +25,10 @@ from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
-from prefermab.networks import Network, apart
+from prefermab.networks import Network
 from prefermab.recipes.base import METRICS, Metrics, Recipe, Rows, make
 from prefermab.sharding import everywhere
+from prefermab.stacked import apart
 
 
 class TrainingError(PrefermabError):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from prefermab.cli.options import (
     Amount,
     JsonFlag,
+    KnownEnd,
     ModelOrDomain,
     Names,
     OtherDomain,
@@ -58,6 +59,7 @@ class EvaluateCommand:
     """Number of trials; each draws new arms."""
     rounds: int = 9
     """Number of rounds in a trial."""
+    known_end: KnownEnd = False
     seed: int = 0
     """Random seed; the same seed gives the same figures."""
     domain: OtherDomain = None
@@ -82,7 +84,10 @@ class EvaluateCommand:
         policies, bound = policies_for(self.against, domain), bounded_trials(self, domain)
         n_arms, budget = usual_size(model, domain, self.n_arms, self.budget)
         if model is not None:
-            policies = {model_label(self.model): model, **policies}
+            policies = {
+                **with_known_end(model_label(self.model), model, self.known_end),
+                **policies,
+            }
         with progress() as report:
             frame = evaluate(
                 domain, policies, n_arms=n_arms, budget=budget, opt_in=self.opt_in,
@@ -112,6 +117,14 @@ class EvaluateCommand:
                 f"\nof bound: from the first {plural(bound, 'trial')}, because it takes long to "
                 "compute.\nThe policy lagrangian takes as long: ask for it with --against."
             )
+
+
+def with_known_end(label: str, model: "Model", known_end: bool) -> "dict[str, Model]":
+    """The model, and on request beside it the same one told how many rounds are left."""
+    both = {label: model}
+    if known_end:
+        both[f"{label}, end known"] = model.with_rounds_left("trial")
+    return both
 
 
 def model_and_domain(

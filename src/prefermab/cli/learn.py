@@ -96,6 +96,8 @@ class LearnCommand:
     """Random seed; the same seed gives the same model."""
     steps: int = 6000
     """Steps of the training; fewer give a first look sooner."""
+    rounds_left: int = 0
+    """The most rounds left that plans may ask about, such as 12, where the programme is to end."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -154,6 +156,7 @@ class LearnCommand:
                 budget=self.budget,
                 rounds=self.rounds,
                 steps=self.steps,
+                rounds_left=self.rounds_left,
                 seed=self.seed,
                 progress=report,
             )

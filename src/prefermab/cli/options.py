@@ -65,6 +65,18 @@ JsonFlag = Annotated[
 ]
 ColumnName = Annotated[str | None, option("COLUMN")]
 Whole = Annotated[int | None, option("N")]
+RoundsLeft = Annotated[
+    int | None,
+    option("N", "Rounds that the programme has left, this one included. Default: it goes on."),
+]
+KnownEnd = Annotated[
+    bool,
+    FlagCreatePairsOff,
+    arg(
+        help="Also play the model told how many rounds are left in each round.",
+        help_behavior_hint="",
+    ),
+]
 Amount = Annotated[float | None, option("AMOUNT")]
 RequiredAmount = Annotated[float, arg(metavar="AMOUNT")]
 Explore = Annotated[

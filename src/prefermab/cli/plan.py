@@ -19,6 +19,7 @@ from prefermab.cli.options import (
     Names,
     PlotFile,
     RequiredAmount,
+    RoundsLeft,
     RuleOptions,
     Whole,
     hide_ids,
@@ -56,6 +57,7 @@ class PlanCommand:
     """File to write the list to (.csv, .xlsx or .parquet); a new folder if --arms is a folder."""
     waiting: int = 20
     """Length of the waiting list."""
+    rounds_left: RoundsLeft = None
     explore: Explore = 0.0
     seed: LotSeed = None
     engine: str = "local"
@@ -105,7 +107,10 @@ class PlanCommand:
             unused = unused_columns(model, rules, table.columns)
             table = hide_people(table, where, key, unused, self.keep_text)
             rules = hide_ids(rules, key)
-        made = plan(model, table, self.budget, rules, self.waiting, where, self.explore, self.seed)
+        made = plan(
+            model, table, self.budget, rules, self.waiting, where, self.explore, self.seed,
+            self.rounds_left,
+        )  # fmt: skip
         write_list(list_order(made.frame), dataclasses.asdict(made.summary), self.out)
         warn_of_unused(model, rules, table.columns)
         if self.json:
@@ -136,7 +141,8 @@ class PlanCommand:
             with progress() as report:
                 summary = plan_folder(
                     self.model, Path(self.arms), self.out, self.budget, rules, waiting=self.waiting,
-                    engine=self.engine, workers=self.workers, reasons=self.reasons, progress=report,
+                    engine=self.engine, workers=self.workers, reasons=self.reasons,
+                    rounds_left=self.rounds_left, progress=report,
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(
@@ -160,6 +166,7 @@ class WhatIfCommand:
     """Table of people: a text file, Excel, Parquet or database."""
     budgets: Annotated[str, arg(metavar="AMOUNTS")]
     """first:last:step, such as 100:2000:100, or budgets separated by commas."""
+    rounds_left: RoundsLeft = None
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plan must follow."""
     plot: PlotFile = None
@@ -178,7 +185,7 @@ class WhatIfCommand:
             plots.check_target(self.plot)
         found = what_if(
             load(self.model), read_table(self.arms), parse_budgets(self.budgets),
-            self.rules.rules(), source_of(self.arms),
+            self.rules.rules(), source_of(self.arms), self.rounds_left,
         )  # fmt: skip
         if self.json:
             print(json.dumps(found.to_dicts(), indent=2))

@@ -54,6 +54,8 @@ class BeginCommand:
     """A model in the package, or a model's folder; later commands find it by themselves."""
     change_model: Flag = False
     """Continue with a different model from now on."""
+    last_round: Annotated[int | None, option("N")] = None
+    """The round with which the programme ends; plans say how many are left. 0: it goes on."""
 
     def run(self) -> None:
         """Starts or continues a programme, and stores where its model is."""
@@ -62,7 +64,10 @@ class BeginCommand:
 
         with Programme(self.file, load(self.model), change_model=self.change_model) as programme:
             programme.keep_place(self.model)
-            print(f"{self.file}: current round {programme.round}, model {self.model}")
+            if self.last_round is not None:
+                programme.last_round = self.last_round or None
+            last = "" if programme.last_round is None else f" of {programme.last_round}"
+            print(f"{self.file}: current round {programme.round}{last}, model {self.model}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,13 +5,14 @@ import dataclasses
 import json
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from prefermab.cli.options import (
     Amount,
     JsonFlag,
+    KnownEnd,
     ModelOrDomain,
     Names,
     OtherDomain,
@@ -45,6 +46,7 @@ class SimulateCommand:
     """none, random, lottery, round-robin, myopic, whittle, lagrangian. Default: the usual ones."""
     rounds: int = 52
     """Number of rounds."""
+    known_end: KnownEnd = False
     n_arms: Whole = None
     """Number of places. Default: the model's, or the paper's for the domain."""
     budget: Amount = None
@@ -65,7 +67,7 @@ class SimulateCommand:
     def run(self) -> None:
         """Simulates while a table is updated; then draws on request."""
         from prefermab import plots
-        from prefermab.cli.evaluate import model_and_domain, usual_size
+        from prefermab.cli.evaluate import model_and_domain, usual_size, with_known_end
         from prefermab.cli.terminal import plural
         from prefermab.files import use_compilation_cache
         from prefermab.opt_in import Streaming
@@ -76,10 +78,13 @@ class SimulateCommand:
             plots.check_target(self.plot)
         model, domain = model_and_domain(self.model, parse_settings(self.settings), self.domain)
         n_arms, budget = usual_size(model, domain, self.n_arms, self.budget)
+        others: dict[str, Any] = {**policies_to_simulate(self.against, domain)}
+        if model is not None:
+            others = with_known_end("prefermab", model, self.known_end) | others
+            others.pop("prefermab")
         runs = simulate_batches(
-            model, domain, policies=policies_to_simulate(self.against, domain), n_arms=n_arms,
-            budget=budget, rounds=self.rounds, opt_in=Streaming(self.stay, self.newcomers),
-            trials=self.trials, seed=self.seed,
+            model, domain, policies=others, n_arms=n_arms, budget=budget, rounds=self.rounds,
+            opt_in=Streaming(self.stay, self.newcomers), trials=self.trials, seed=self.seed,
         )  # fmt: skip
         title = (
             f"{domain.name}: {plural(n_arms, 'place')}, budget {budget:g}, {self.rounds} rounds; "

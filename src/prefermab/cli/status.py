@@ -40,20 +40,21 @@ class StatusCommand:
 
         with open_programme(self.file) as programme:
             rounds, now, roster = planned_rounds(programme), programme.round, programme.roster()
-            changes = model_changes(programme)
+            changes, last = model_changes(programme), programme.last_round
         planned = rounds.filter(pl.col("round") == now).height > 0
         past = rounds.filter(pl.col("round") < now)
         unseen = count_unseen(roster)
         if self.json:
             facts = {"round": now, "planned": planned, "people": roster.height, "unseen": unseen}
             changed = [{"round": round, "model": model} for round, model in changes]
-            facts |= {"model_changes": changed, **old_states(roster)}
+            facts |= {"model_changes": changed, **old_states(roster), "last_round": last}
             print(json.dumps({**facts, "past": past.to_dicts()}, indent=2))
             return
         if past.height:
             print_past(past)
+        end = "" if last is None else f" of {last}"
         print(
-            f"current round: {now}, {'planned' if planned else 'not planned yet'}; "
+            f"current round: {now}{end}, {'planned' if planned else 'not planned yet'}; "
             f"{format_people(roster.height)} take part, {unseen:,} of them not observed in this "
             "round"
         )

@@ -1,18 +1,20 @@
 """Policies made of trained networks."""
 
 import abc
+import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Actions, Key, Observation, State
 from prefermab.budget import Scores, by_price, clearing_price, greedy
+from prefermab.errors import InputError
 from prefermab.networks import ActorCritic, Worth
-from prefermab.policies.base import Memory, Policy
+from prefermab.policies.base import Memory, Policy, Problem
 from prefermab.sharding import on_each
 
 PROBES = 3
@@ -23,6 +25,19 @@ HALVINGS = 16
 
 CHUNK = 1 << 16
 """Arms that go through the network together; the price of more arms is found on so many of them."""
+
+
+TRIAL = "trial"
+"""In place of a number of rounds left: those of the trial that is played."""
+
+NO_END = (
+    "this model was not trained for rounds_left: train one by the recipe exact with rounds_left=12 "
+    "(`pretrain --exact.rounds-left 12`, `learn --rounds-left 12`), or leave rounds_left out."
+)
+
+ONLY_TRIALS = (
+    "the rounds left of a trial are known in an evaluation only: give a number as rounds_left."
+)
 
 
 class Judged(eqx.Module):
@@ -44,6 +59,20 @@ class Learned(Policy):
     def price_ceiling(self) -> Float[Array, ""]:
         """Above this price no arm prefers any action; infinite where that is not known."""
         return jnp.asarray(jnp.inf)
+
+    @property
+    def longest(self) -> int | None:
+        """The most rounds left for which the network was trained; None where it was not."""
+        return None
+
+    @property
+    def least_gain(self) -> Float[Array, ""]:
+        """What an action must gain to be taken though budget be left."""
+        return jnp.zeros(())
+
+    def with_rounds_left(self, left: int | str) -> "Learned":
+        """The policy for a programme that has so many rounds left, or those of its trial."""
+        raise InputError(NO_END)
 
     @abc.abstractmethod
     def gain(
@@ -72,25 +101,77 @@ class BySweep(Learned):
     than nothing at price 0 is never taken, though budget be left. Of more than `CHUNK` arms, as
     many find the price together: it is the same for all, and what their choice misses of the
     budget, the choice among all arms mends.
+
+    With `left` rounds of the programme to go, this one included, the network for the end is asked.
+    With `to_end` they are those of the trial that the policy is prepared for, of `rounds` rounds.
     """
 
     worth: Worth
+    left: Int[Array, ""] | None = None
+    to_end: bool = eqx.field(static=True, default=False)
+    rounds: int | None = eqx.field(static=True, default=None)
     gains_are_rewards = True
+
+    @property
+    def longest(self) -> int | None:
+        ending = self.worth.to_end
+        return None if ending is None or ending.usual is None else ending.usual.longest
+
+    def with_rounds_left(self, left: int | str) -> "BySweep":
+        if self.longest is None:
+            raise InputError(NO_END)
+        if left == TRIAL:
+            return BySweep(self.worth, to_end=True)
+        return BySweep(self.worth, jnp.asarray(left))
+
+    def prepare(self, problem: Problem) -> "BySweep":
+        if not self.to_end:
+            return self
+        return dataclasses.replace(self, rounds=problem.opt_in.shape[0])
+
+    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
+        if not self.to_end:
+            return super().act(seen, memory, key)
+        if self.rounds is None or self.longest is None:
+            raise InputError(ONLY_TRIALS)
+        left = self.rounds - seen.round
+        near, ongoing = BySweep(self.worth, jnp.minimum(left, self.longest)), BySweep(self.worth)
+        if self.rounds <= self.longest:
+            return near.act(seen, memory, key)
+        choose = lambda policy: lambda: policy.act(seen, memory, key)[0]  # noqa: E731
+        return jax.lax.cond(left <= self.longest, choose(near), choose(ongoing)), memory
 
     @property
     def price_ceiling(self) -> Float[Array, ""]:
         return self.worth.perception.highest_price
 
+    @property
+    def least_gain(self) -> Float[Array, ""]:
+        if self.left is None or (usual := self._asked.usual) is None:
+            return jnp.zeros(())
+        return usual.least(self.left)
+
+    @property
+    def _asked(self) -> Worth:
+        """The network that is asked."""
+        if self.to_end:
+            raise InputError(ONLY_TRIALS)
+        if self.left is None:
+            return self.worth
+        if self.worth.to_end is None:
+            raise InputError(NO_END)
+        return self.worth.to_end
+
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "act"]:
-        return self.worth(state, features, price)[1]
+        return self._asked(state, features, price, self.left)[1]
 
     def judge(self, seen: Observation) -> Judged:
         if seen.n_arms <= CHUNK:
             return self.search(seen)
         price = self.search(_some(seen, CHUNK)).price
-        return _useful(price, gains := self.gains(price, seen), gains)
+        return _useful(price, gains := self.gains(price, seen), gains, self.least_gain)
 
     def settle(self, judged: Judged, seen: Observation) -> Actions:
         return by_price(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
@@ -124,7 +205,9 @@ class BySweep(Learned):
             slope = jnp.where(step == 0, -1.0, jnp.minimum(slope, -0.2))
             before, missed_before = price, missed
             price = jnp.clip(price - missed / slope, 0.0, highest)
-        return _useful(price, self.gains(price, seen), free)
+        if self.left is not None and (usual := self._asked.usual) is not None:
+            price = usual.expected(price, seen.budget, jnp.sum(seen.opt_in), self.left)
+        return _useful(price, self.gains(price, seen), free, self.least_gain)
 
 
 class ByGreedyProba(Learned):
@@ -149,9 +232,11 @@ class ByGreedyProba(Learned):
         return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
 
-def _useful(price: Float[Array, ""], gains: Scores, free: Scores) -> Judged:
+def _useful(
+    price: Float[Array, ""], gains: Scores, free: Scores, least: Float[Array, ""]
+) -> Judged:
     """The gains of what is worth something when it is free."""
-    return Judged(price, jnp.where(free > 0, gains, -jnp.inf).at[:, 0].set(0.0))
+    return Judged(price, jnp.where(free > least, gains, -jnp.inf).at[:, 0].set(0.0))
 
 
 def _some(seen: Observation, n_arms: int) -> Observation:

@@ -14,22 +14,37 @@ the place of the oldest, and learns from a sample of all that are kept.
 """
 
 import dataclasses
-from typing import ClassVar
+import functools
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arm, Arms, Features, Key
+from prefermab.arms import Arm, Arms, Budget, Features, Key
 from prefermab.domains.base import Domain, Targets
-from prefermab.networks import Worth
+from prefermab.ending import LEVELS, Usual, clock, worths_to_end
+from prefermab.errors import InputError
+from prefermab.networks import Perception, Shape, Worth, mlp
 from prefermab.oracles.dynamic_programming import expectation_of_few
-from prefermab.recipes.regression import Batch, Regression, mask_some, some_prices
+from prefermab.recipes.base import Metrics, Tuning
+from prefermab.recipes.regression import (
+    Batch,
+    Regression,
+    RegressionState,
+    mask_some,
+    some_prices,
+)
 
 KEPT, FRESH, TABLE = 512, 64, 1 << 17
 """Arms whose answers are kept; the most that are worked out in a step; and the most transition
 probabilities that this may take: fewer arms where they have many states."""
+
+
+ENDS, SEVERAL = 4, 3
+"""Where there are rounds left to tell apart, a step's sample has so many times as many rows, and so
+many numbers of rounds left are kept of each arm and price."""
 
 
 class Answers(eqx.Module):
@@ -38,6 +53,8 @@ class Answers(eqx.Module):
     features: Features
     prices: Float[Array, "arm price"]
     worth: Float[Array, "arm price state act"]
+    left: Int[Array, "arm price"] | None = None
+    """Rounds left; None: the programme goes on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +68,8 @@ class Exact(Regression):
     """
 
     name: ClassVar[str] = "exact"
+    later: ClassVar[tuple[str, ...]] = ("rounds_left",)
+    may_be_zero: ClassVar[tuple[str, ...]] = ("seed", "rounds_left")
     may_be_undiscounted: ClassVar[bool] = True
 
     steps: int = 6000
@@ -61,6 +80,64 @@ class Exact(Regression):
     """Prices at which the answers of an arm are worked out."""
     horizon: int = 12
     """Rounds that value iteration looks ahead."""
+    rounds_left: int = 0
+    """The most rounds left of a programme that ends for which the model can be asked: a second
+    network learns them; 0: it knows ongoing programmes only."""
+
+    def check(self, domain: Domain) -> None:
+        if self.rounds_left and domain.targets is not None:
+            raise InputError(
+                f"rounds_left is for states that are seen, and those of '{domain.name}' are not "
+                "always: leave it out."
+            )
+
+    @property
+    def ends(self) -> "Ends":
+        """The same recipe for the last rounds of a programme."""
+        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return Ends(**{**own, "arms": ENDS * self.arms})
+
+    def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
+        ongoing = super().init(domain, n_arms, key)
+        if not self.rounds_left:
+            return ongoing
+        to_end = self.ends.begin(domain, ongoing.worth.perception, jax.random.fold_in(key, 2))
+        return dataclasses.replace(ongoing, to_end=to_end)
+
+    def step(
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
+    ) -> tuple[RegressionState, Metrics]:
+        """So many gradient steps, of both networks where there are two; metrics of the first."""
+        ongoing = dataclasses.replace(state, to_end=None)
+        after, metrics = super().step(domain, n_arms, budget, size, ongoing, key)
+        if state.to_end is None:
+            return after, metrics
+        to_end = self.ends.proceed(domain, size, state.to_end, jax.random.fold_in(key, 2))
+        return dataclasses.replace(after, to_end=to_end), metrics
+
+    def trained(self, state: RegressionState) -> Worth:
+        ongoing = super().trained(state)
+        if state.to_end is None:
+            return ongoing
+        return dataclasses.replace(ongoing, to_end=state.to_end.slow)
+
+    def network(self, shape: Shape, key: Key) -> Worth:
+        ongoing = super().network(shape, key)
+        if not self.rounds_left:
+            return ongoing
+        to_end = self.ends.worth(ongoing.perception, shape.actions, key)
+        return dataclasses.replace(ongoing, to_end=to_end)
+
+    def finetune(
+        self, tuning: Tuning, domain: Domain, net: Worth, arms: Arms, budget: Budget, key: Key
+    ) -> Worth:
+        ongoing = dataclasses.replace(net, to_end=None)
+        tuned = super().finetune(tuning, domain, ongoing, arms, budget, key)
+        if net.to_end is None:
+            return tuned
+        key = jax.random.fold_in(key, 2)
+        to_end = Regression.finetune(self.ends, tuning, domain, net.to_end, arms, budget, key)
+        return dataclasses.replace(tuned, to_end=to_end)
 
     @property
     def rounds_ahead(self) -> float:
@@ -68,7 +145,7 @@ class Exact(Regression):
 
     def prepare(self, domain: Domain, slow: Worth, key: Key) -> Answers:
         """The first answers to learn from."""
-        fresh = fresh_arms(domain)
+        fresh = self.fresh_arms(domain)
         keys = jax.random.split(key, KEPT // fresh)
         several = jax.lax.map(lambda key: self.draw(domain, slow, fresh, key), keys)
         return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), several)
@@ -78,7 +155,7 @@ class Exact(Regression):
     ) -> tuple[Answers, Batch]:
         """The oldest answers replaced by fresh ones, and a sample of all."""
         key_arms, key_rows = jax.random.split(key)
-        fresh = fresh_arms(domain)
+        fresh = self.fresh_arms(domain)
         new = self.draw(domain, slow, fresh, key_arms)
         place = (step % (KEPT // fresh)) * fresh
         kept = jax.tree.map(
@@ -110,12 +187,13 @@ class Exact(Regression):
             mask_some(key_mask, among.features[arm], self.masked),
             among.prices[arm, price],
             everywhere if by_cell else everywhere[jnp.arange(self.arms), cell],
+            None if among.left is None else among.left[arm, price],
         )
 
     def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
         """A sample of these arms, of as many of them as fit the table."""
         key_used, key_prices, key_rows = jax.random.split(key, 3)
-        used = min(n_arms, fresh_arms(domain))
+        used = min(n_arms, self.fresh_arms(domain))
         chosen = jax.random.choice(key_used, n_arms, (used,), replace=False)
         arms = jax.tree.map(lambda x: x[chosen], arms)
         answers = self.answers(domain, slow, arms, used, key_prices)
@@ -139,12 +217,7 @@ class Exact(Regression):
     ) -> Float[Array, "price state act"]:
         """The same by an arm's transitions (to `targets`, or to all states), rewards and costs:
         backward induction."""
-
-        def expected(ahead: Float[Array, "price state"]) -> Float[Array, "price state act"]:
-            if targets is None:
-                return jnp.einsum("sat,pt->psa", table, ahead)
-            few = expectation_of_few(table[..., None], targets)
-            return jnp.moveaxis(few(ahead.T), -1, 0)
+        expected = functools.partial(expectations, table, targets)
 
         def one_round(worth, _):
             value = jnp.max(worth - prices[:, None, None] * cost, axis=2)
@@ -157,7 +230,76 @@ class Exact(Regression):
         """None: the dynamics are known."""
         return 0
 
+    def fresh_arms(self, domain: Domain) -> int:
+        """How many arms are worked out in a step."""
+        few = 1 if domain.targets is None else 10
+        return max(1, min(FRESH, TABLE // (domain.table_size * few)))
 
-def fresh_arms(domain: Domain) -> int:
-    """How many arms are worked out in a step."""
-    return max(1, min(FRESH, TABLE // (domain.table_size * (1 if domain.targets is None else 10))))
+
+@dataclasses.dataclass(frozen=True)
+class Ends(Exact):
+    """Recipe `exact` for programmes that end: what actions are worth with few rounds left,
+    undiscounted, where later rounds have their usual prices (`prefermab.ending`)."""
+
+    def begin(self, domain: Domain, perception: Perception, key: Key) -> RegressionState:
+        """An untrained network behind a given perception, and its first answers."""
+        key_net, key_arms = jax.random.split(key)
+        # The same for all seeds, so that several trainings at once work it out once.
+        usual = Usual.of(domain, self.rounds_left, jax.random.key(0))
+        worth = self.worth(perception, domain.n_actions, key_net)
+        learner = self.learner(dataclasses.replace(worth, usual=usual))
+        memory = self.prepare(domain, learner.slow, key_arms)
+        return dataclasses.replace(learner, memory=memory)
+
+    def proceed(
+        self, domain: Domain, size: int, state: RegressionState, key: Key
+    ) -> RegressionState:
+        """So many gradient steps; what actions gain at most is noted by the way."""
+        after, _ = self.advance(domain, size, state, key)
+        known: Answers = after.memory
+        assert known.left is not None
+        assert after.slow.usual is not None
+        gained = jnp.max(known.worth - known.worth[..., :1], axis=(2, 3)).reshape(-1)
+        places = known.left.reshape(-1) - 1
+        most = jax.ops.segment_max(gained, places, num_segments=self.rounds_left)
+        most = jnp.maximum(after.slow.usual.most, most)
+        slow = eqx.tree_at(lambda it: it.usual.most, after.slow, most)
+        return dataclasses.replace(after, slow=slow)
+
+    def fresh_arms(self, domain: Domain) -> int:
+        return max(1, super().fresh_arms(domain) // 2)
+
+    def worth(self, perception: Perception, n_actions: int, key: Key) -> Worth:
+        size = perception.size + clock(jnp.ones((), int)).size
+        layers = mlp(size, n_actions, self.width, self.depth, jax.nn.silu, key)
+        return Worth(perception, layers, Usual.blank(self.rounds_left))
+
+    def answers(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Answers:
+        """Answers for these arms, each at budgets and with rounds left of its own."""
+        assert slow.usual is not None
+        key_level, key_left = jax.random.split(key)
+        size = (n_arms, self.prices)
+        level = jax.random.uniform(key_level, size, maxval=LEVELS - 1.0)
+        left = jax.random.randint(key_left, (*size, SEVERAL), 1, self.rounds_left + 1)
+        paths = jax.vmap(jax.vmap(slow.usual.path))(level)
+
+        def one_arm(arm, paths, left):
+            expected = functools.partial(expectations, domain.successors(arm), domain.targets)
+            return worths_to_end(expected, domain.rewards(arm), domain.costs(arm), paths, left)
+
+        worth = jax.vmap(one_arm)(arms, paths, left)
+        prices = jnp.take_along_axis(paths, left - 1, axis=-1)
+        flat = lambda array: array.reshape(n_arms, -1, *array.shape[3:])  # noqa: E731
+        return Answers(domain.features(arms), flat(prices), flat(worth), flat(left))
+
+
+def expectations(
+    table: Float[Array, "state act next"],
+    targets: Targets | None,
+    ahead: Float[Array, "price state"],
+) -> Float[Array, "price state act"]:
+    """What one arm may expect of the next state, by its transitions to `targets` or to all."""
+    if targets is None:
+        return jnp.einsum("sat,pt->psa", table, ahead)
+    few = expectation_of_few(table[..., None], targets)
+    return jnp.moveaxis(few(ahead.T), -1, 0)

@@ -32,13 +32,15 @@ STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
 
 class RegressionState(eqx.Module):
     """Everything that changes in training. `slow` is an average of the network over the last steps;
-    `memory` is what a recipe keeps from step to step."""
+    `memory` is what a recipe keeps from step to step; `to_end` is the training of a second network,
+    for programmes that end."""
 
     worth: Worth
     slow: Worth
     optimiser: PyTree
     step: Int[Array, ""]
     memory: Any = None
+    to_end: "RegressionState | None" = None
 
 
 class Batch(eqx.Module):
@@ -49,6 +51,8 @@ class Batch(eqx.Module):
     price: Float[Array, "arm"]
     worth: Float[Array, "arm act"] | Float[Array, "arm cell act"]
     """Of the one state, or of all."""
+    left: Int[Array, "arm"] | None = None
+    """Rounds left; None: the programme goes on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +147,15 @@ class Regression(Recipe):
     ) -> tuple[RegressionState, Metrics]:
         """So many gradient steps, and one row of metrics. A step's randomness depends on its number
         only."""
+        after, loss = self.advance(domain, size, state, key)
+        measured = measure_worth(domain, after.slow, n_arms, budget, key)
+        measured = eqx.tree_at(lambda it: it.loss, measured, loss)
+        return after, jax.tree.map(lambda value: value[None], measured)
+
+    def advance(
+        self, domain: Domain, size: int, state: RegressionState, key: Key
+    ) -> tuple[RegressionState, Float[Array, ""]]:
+        """So many gradient steps, and their mean loss."""
         arrays, fixed = eqx.partition(state, eqx.is_array)
 
         def one_step(_, carry):
@@ -155,10 +168,7 @@ class Regression(Recipe):
             return eqx.filter(after, eqx.is_array), total + loss
 
         arrays, total = jax.lax.fori_loop(0, size, one_step, (arrays, jnp.zeros(())))
-        after = eqx.combine(arrays, fixed)
-        measured = measure_worth(domain, after.slow, n_arms, budget, key)
-        measured = eqx.tree_at(lambda it: it.loss, measured, total / size)
-        return after, jax.tree.map(lambda value: value[None], measured)
+        return eqx.combine(arrays, fixed), total / size
 
     def improve(
         self, learner: RegressionState, batch: Batch
@@ -172,8 +182,8 @@ class Regression(Recipe):
         new, fixed = eqx.partition(layers, eqx.is_array)
         old = eqx.filter(learner.slow.layers, eqx.is_array)
         mixed: Any = optax.incremental_update(new, old, self.target_rate)
-        worth = worth_of(perception, layers)
-        slow = worth_of(perception, eqx.combine(mixed, fixed))
+        worth = dataclasses.replace(learner.worth, layers=layers)
+        slow = dataclasses.replace(learner.slow, layers=eqx.combine(mixed, fixed))
         return loss, RegressionState(worth, slow, state, learner.step + 1, learner.memory)
 
     def trained(self, state: RegressionState) -> Worth:
@@ -240,7 +250,7 @@ def fit_error(
         out = jax.vmap(worth.everywhere)(batch.features, batch.price)
         values, gains = out[..., 0], out.at[..., 0].set(0.0)
     else:
-        values, gains = jax.vmap(worth)(batch.state, batch.features, batch.price)
+        values, gains = jax.vmap(worth)(batch.state, batch.features, batch.price, batch.left)
     waiting = batch.worth[..., 0]
     of_acting = jnp.sum((gains - (batch.worth - waiting[..., None])) ** 2, axis=-1)
     return jnp.mean(of_acting) + value_weight * jnp.mean((values - waiting) ** 2)

@@ -17,8 +17,10 @@ from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.programme.columns import column, source_columns
 from prefermab.programme.planning.places import sighting_columns
+from prefermab.programme.planning.plan import to_the_end
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.tables import Source, row_in
+from prefermab.storage import load
 
 ROWS = 1 << 19
 """The most rows of a chunk."""
@@ -67,6 +69,7 @@ class Job:
     people: int
     out: str
     reasons: bool
+    rounds_left: int | None = None
 
     @property
     def units(self) -> DecimalUnits:
@@ -94,6 +97,26 @@ class Job:
     def part(self, chunk: Chunk) -> Path:
         """A chunk of the plan, until all are written."""
         return self.scratch / f"part-{chunk.number:05}.parquet"
+
+
+_models: dict[str, Model] = {}
+
+
+def model_of(name: str) -> Model:
+    """The model, read once in a process."""
+    if name not in _models:
+        _models[name] = load(name)
+    return _models[name]
+
+
+def planner(job: Job) -> Model:
+    """The model of a job, for the rounds that are left."""
+    return to_the_end(model_of(job.model), job.rounds_left)
+
+
+def remember(name: str, model: Model) -> None:
+    """This process has the model of that name in memory."""
+    _models[name] = model
 
 
 def divide(folder: Path, rows: int = ROWS) -> list[Chunk]:

@@ -24,11 +24,20 @@ from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
-from prefermab.programme.bulk.chunks import ROWS, Chunk, Job, divide, refuse_duplicate_ids
+from prefermab.programme.bulk.chunks import (
+    ROWS,
+    Chunk,
+    Job,
+    divide,
+    model_of,
+    planner,
+    refuse_duplicate_ids,
+    remember,
+)
 from prefermab.programme.bulk.output import Output
-from prefermab.programme.bulk.passes import Report, Totals, choose_together, model_of, remember
+from prefermab.programme.bulk.passes import Report, Totals, choose_together
 from prefermab.programme.planning.increments import Cut, find_cut
-from prefermab.programme.planning.plan import Summary, plan, with_given_columns
+from prefermab.programme.planning.plan import Summary, plan, to_the_end, with_given_columns
 from prefermab.programme.planning.reasons import KEPT_OUT
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.scoring import sample_price
@@ -49,6 +58,7 @@ def plan_folder(
     engine: str | Engine = "local",
     workers: int | None = None,
     reasons: bool = True,
+    rounds_left: int | None = None,
     progress: Progress | None = None,
     rows: int = ROWS,
 ) -> Summary:
@@ -68,6 +78,8 @@ def plan_folder(
         engine: `local`, `ray`, or an engine.
         workers: How many workers Ray uses; all if left out.
         reasons: Whether those on the list get a reason.
+        rounds_left: How many rounds the programme has left, this one included; left out, it goes
+            on.
         progress: Called with the share of the work that is done, and what was done.
         rows: The most rows that are read at once.
 
@@ -90,10 +102,11 @@ def plan_folder(
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
     if isinstance(engine, str):
         check_engine(engine, workers)
-    name = _name(model, Path(out))
+    name = _name(model, Path(out), rounds_left)
     chunks = divide(Path(arms), count(rows, "rows"))
     people = chunks[-1].start + chunks[-1].rows
-    job = Job(name, rules or Rules(), limit, people, str(Path(out).absolute()), reasons)
+    target = str(Path(out).absolute())
+    job = Job(name, rules or Rules(), limit, people, target, reasons, rounds_left)
     output = Output(job, chunks, waiting)
     with output.entered() as done:
         if done is not None:
@@ -112,10 +125,10 @@ def plan_folder(
     return summary
 
 
-def _name(model: Model | str | Path, out: Path) -> str:
+def _name(model: Model | str | Path, out: Path, rounds_left: int | None) -> str:
     """What workers find a model by: its name, or its folder. A model in memory is saved beside the
     unfinished plan."""
-    given = model if isinstance(model, Model) else load(model)
+    given = to_the_end(model if isinstance(model, Model) else load(model), rounds_left)
     if not given.policy.gains_are_rewards:
         raise InputError(
             f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
@@ -149,7 +162,8 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
     except pl.exceptions.PolarsError as error:
         first = str(error).partition("\n")[0]
         raise InputError(f"{where}: columns of the parts are not of one kind: {first}.") from None
-    made = plan(model_of(job.model), table, job.budget, job.rules, waiting, where)
+    model, left = model_of(job.model), job.rounds_left
+    made = plan(model, table, job.budget, job.rules, waiting, where, rounds_left=left)
     said = pl.col("reason").is_in(list(KEPT_OUT.values()))
     if job.reasons:
         said |= pl.col("list") != ""
@@ -217,7 +231,7 @@ class Driver:
     def _price(self) -> float:
         found = self.each("finding the price", functools.partial(passes.sampled, self.job))
         some = [np.concatenate(parts) for parts in zip(*found, strict=True)]
-        model = model_of(self.job.model)
+        model = planner(self.job)
         return sample_price(model, *some, budget=self.job.budget, people=self.job.people)
 
     def _check(self, reports: list[Report]) -> None:
@@ -270,6 +284,7 @@ class Driver:
             outside_training=total("outside_training"),
             outside=dict(sum((Counter(report.outside) for report in reports), Counter())),
             states_read={k: v for report in reports for k, v in report.states_read.items()},
+            rounds_left=job.rounds_left,
         )  # fmt: skip
 
 

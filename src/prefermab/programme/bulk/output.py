@@ -11,8 +11,7 @@ from pathlib import Path
 import prefermab
 from prefermab.errors import InputError, StorageError
 from prefermab.files import locked, write_atomically
-from prefermab.programme.bulk.chunks import Chunk, Job
-from prefermab.programme.bulk.passes import model_of
+from prefermab.programme.bulk.chunks import Chunk, Job, model_of
 from prefermab.programme.planning.plan import Summary
 from prefermab.storage import fingerprint
 
@@ -135,6 +134,7 @@ class Output:
             "budget": self.job.budget,
             "waiting": self.waiting,
             "reasons": self.job.reasons,
+            **({} if self.job.rounds_left is None else {"rounds_left": self.job.rounds_left}),
             "chunks": [[Path(p.file).name, p.first, p.rows] for p in self.chunks],
             "parts": {file: _stamp(file) for file in sorted({p.file for p in self.chunks})},
         }

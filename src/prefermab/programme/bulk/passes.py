@@ -18,13 +18,13 @@ from safetensors.numpy import save as pack
 from prefermab.amounts import add_up
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
-from prefermab.model import Model
 from prefermab.policies.learned import sample
 from prefermab.programme.bulk.chunks import (
     Chunk,
     Job,
     keep_ids,
     needed,
+    planner,
     recoded,
     save_array,
     union,
@@ -51,7 +51,6 @@ from prefermab.programme.planning.scoring import (
     locked_actions,
     positive,
 )
-from prefermab.storage import load
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,27 +74,12 @@ class Report:
     states_read: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-_models: dict[str, Model] = {}
-
-
-def model_of(name: str) -> Model:
-    """The model, read once in a process."""
-    if name not in _models:
-        _models[name] = load(name)
-    return _models[name]
-
-
-def remember(name: str, model: Model) -> None:
-    """This process has the model of that name in memory."""
-    _models[name] = model
-
-
 def look(
     job: Job, chunk: Chunk, frame: pl.DataFrame | None = None
 ) -> tuple[Roster, Limits, list[str]]:
     """A chunk, or some rows of it, as the model sees it, with the rules that concern each person
     alone, and the ids of the rules that are found in it."""
-    model, rules = model_of(job.model), job.rules
+    model, rules = planner(job), job.rules
     if frame is None:
         frame = chunk.read(needed(model, rules, chunk.file))
     roster = read_roster(model, frame, chunk.where)
@@ -117,7 +101,7 @@ def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
     """States, features, who may be acted on and costs, of those rows that find the price."""
     rows = sample(job.people)
     rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
-    table = chunk.read(needed(model_of(job.model), job.rules, chunk.file))
+    table = chunk.read(needed(planner(job), job.rules, chunk.file))
     try:
         roster, limits, _ = look(job, chunk, table[rows])
         rows = np.arange(rows.size)
@@ -133,10 +117,10 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
     if kept.exists():
         with safe_open(kept, "np") as file:
             return Report(**json.loads(file.metadata()["report"]))
-    model = model_of(job.model)
+    model = planner(job)
     roster, limits, named = look(job, chunk)
     raw = gains_at(model, roster.states, roster.features, price, wide=True)
-    locked = locked_actions(Scored(price, positive(raw)), roster.costs, limits.locked)
+    locked = locked_actions(Scored(price, positive(model, raw)), roster.costs, limits.locked)
     arrays = {
         "raw": raw,
         "standing": limits.standing.astype(np.int8),
@@ -197,7 +181,7 @@ class Totals:
 def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Totals]:
     """Adds up each choice."""
     kept = kept_of(job, chunk)
-    gains, costs, locked = positive(kept["raw"]), kept["costs"], kept["locked"]
+    gains, costs, locked = positive(planner(job), kept["raw"]), kept["costs"], kept["locked"]
     open = (kept["standing"] == IN) & (locked == 0)
     each, found = np.arange(chunk.rows), []
     for cut, actions in zip(cuts, actions_of(job, chunk, kept, cuts), strict=True):
@@ -217,7 +201,7 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> l
 def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
     """Those of a chunk who matter under shared rules: locked in, or with some gain."""
     kept = kept_of(job, chunk)
-    gains = positive(kept["raw"])
+    gains = positive(planner(job), kept["raw"])
     open = (kept["standing"] == IN) & (np.isfinite(gains[:, 1:]).any(axis=1) | (kept["locked"] > 0))
     rows = np.flatnonzero(open)
     arrays = {name: kept[name][rows] for name in ("costs", "group", "worker", "locked")}
@@ -228,9 +212,9 @@ def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) ->
     """Writes a chunk of the plan, unless that is done."""
     if job.part(chunk).exists():
         return
-    model, kept, table = model_of(job.model), kept_of(job, chunk), chunk.read()
+    model, kept, table = planner(job), kept_of(job, chunk), chunk.read()
     (actions,) = actions_of(job, chunk, kept, [None if chosen_apart else cut])
-    best = best_actions(Scored(price, positive(kept["raw"])), kept["costs"], actions)
+    best = best_actions(Scored(price, positive(planner(job), kept["raw"])), kept["costs"], actions)
     listed = (actions > 0).astype(int)
     for row in cut.waiting:
         if chunk.start <= row < chunk.start + chunk.rows:
@@ -265,7 +249,7 @@ def listed_reasons(
     rows = np.flatnonzero(on_list)
     if not job.reasons or not rows.size:
         return found
-    model, some = model_of(job.model), table[rows]
+    model, some = planner(job), table[rows]
     roster = read_roster(model, some, chunk.where)
     text = reasons(
         model, roster, kept["standing"][rows], some, price, best[rows], kept["raw"][rows],
@@ -289,7 +273,7 @@ def paid(actions: np.ndarray, costs: np.ndarray) -> np.ndarray:
 def increments_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Increments:
     """The increments of those who are open to be chosen."""
     open = (kept["standing"] == IN) & (kept["locked"] == 0)
-    gains = positive(kept["raw"])
+    gains = positive(planner(job), kept["raw"])
     return Increments.of(gains, kept["costs"], open, job.units, chunk.start)
 
 

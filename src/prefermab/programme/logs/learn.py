@@ -150,6 +150,7 @@ def learn(
     budget: float | None = None,
     rounds: int | None = None,
     steps: int = 6000,
+    rounds_left: int = 0,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LearnResult:
@@ -184,6 +185,8 @@ def learn(
         rounds: Rounds that the gain is counted over; half as many as the log has, at most 12, if
             left out.
         steps: Training steps; fewer give a first look sooner.
+        rounds_left: The most rounds left that plans may ask about, where the programme is to end;
+            training takes longer with it.
         seed: Random seed; the same seed gives the same model.
         progress: Called with the share that is done, from 0 to 1, and what is being done.
 
@@ -210,7 +213,7 @@ def learn(
     held_out = hold_out(checked, seed=seed)
     model = pretrain(
         Logged(checked, fit, seed), n_arms=n_arms, budget=budget, seed=seed, progress=progress,
-        steps=steps,
+        steps=steps, rounds_left=count(rounds_left, "rounds_left", at_least=0),
     )  # fmt: skip
     assessment = assess(checked, fit, model.budget / model.n_arms, rounds, seed, progress)
     effects = estimate_effects(checked, fit)

@@ -83,14 +83,17 @@ def plan(
     where: str = "the table",
     explore: float = 0.0,
     seed: int | None = None,
+    rounds_left: int | None = None,
 ) -> Plan:
     """A round's plan; see `Model.plan`. `where` names the table in messages."""
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
     explore, seed = check_lots(explore, seed)
+    model = to_the_end(model, rounds_left)
     table = as_frame(frame)
     draft = prepare(model, table, rules or Rules(), limit, where)
     actions = choose(draft)
-    summary = summarise(draft, actions)
+    asked = model.rounds_left if rounds_left is None else rounds_left
+    summary = dataclasses.replace(summarise(draft, actions), rounds_left=asked)
     if not explore:
         return Plan(with_given_columns(explain(draft, actions, waiting), table), summary)
     seed = secrets.randbits(32) if seed is None else seed
@@ -110,8 +113,10 @@ def what_if(
     budgets: Sequence[float],
     rules: Rules | None = None,
     where: str = "the table",
+    rounds_left: int | None = None,
 ) -> pl.DataFrame:
     """What other budgets would do; see `Model.what_if`."""
+    model = to_the_end(model, rounds_left)
     limits = [number(budget, "budget") for budget in budgets]
     if not limits:
         raise InputError("budgets must name at least one budget.")
@@ -132,6 +137,11 @@ def what_if(
             }
         )
     return pl.DataFrame(rows, schema_overrides={"gain": pl.Float64})
+
+
+def to_the_end(model: Model, rounds_left: int | None) -> Model:
+    """The model for a programme that has so many rounds left; as it is where nothing is said."""
+    return model if rounds_left is None else model.with_rounds_left(rounds_left)
 
 
 def prepare(model: Model, table: pl.DataFrame, rules: Rules, budget: float, where: str) -> "Draft":

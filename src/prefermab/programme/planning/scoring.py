@@ -38,7 +38,8 @@ def score(
     """Asks the model. With `everyone`, also for those who may not be acted on."""
     if by_increments(model, roster.size):
         price = sample_price(model, *sampled_people(roster, may), budget=budget, people=roster.size)
-        return Scored(price, positive(gains_at(model, roster.states, roster.features, price)))
+        gains = gains_at(model, roster.states, roster.features, price)
+        return Scored(price, positive(model, gains))
     judged = _judge(model.policy, observation(model.policy, roster, may, budget))
     gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
     if everyone and not may.all():
@@ -147,14 +148,15 @@ def useful_gains(
     """What each action would gain, -inf where it is worth nothing even if it is free."""
     gains = gains_at(model, states, features, price)
     if model.policy.gains_are_rewards:
-        gains = np.where(gains_at(model, states, features, 0.0) > 0, gains, -np.inf)
+        least = float(model.policy.least_gain)
+        gains = np.where(gains_at(model, states, features, 0.0) > least, gains, -np.inf)
     gains[:, 0] = 0.0
     return gains
 
 
-def positive(gains: np.ndarray) -> np.ndarray:
+def positive(model: Model, gains: np.ndarray) -> np.ndarray:
     """Gains, -inf where an action is worth nothing at the present price."""
-    found = np.where(gains > 0, gains, np.float32(-np.inf))
+    found = np.where(gains > np.float32(model.policy.least_gain), gains, np.float32(-np.inf))
     found[:, 0] = 0.0
     return found
 

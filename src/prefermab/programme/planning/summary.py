@@ -53,6 +53,8 @@ class Summary:
     """What the lots give up on average in expected reward."""
     could_change: int = 0
     """People whom a lot could give another action than the model did."""
+    rounds_left: int | None = None
+    """Rounds that the programme has left, this one included; None for one that goes on."""
 
     def __str__(self) -> str:
         bought = (
@@ -74,6 +76,8 @@ class Summary:
                 f"{self.explore:.0%} by lot among {format_people(self.could_change)}, seed "
                 f"{self.seed}: this gives up {lost} of expected gain on average"
             )
+        if self.rounds_left is not None:
+            lines.append(self._ending())
         apart = {
             "opted out": self.opted_out,
             "excluded": self.excluded,
@@ -96,6 +100,15 @@ class Summary:
         for rule, cost in self.rules.items():
             lines.append(f"the rule {rule} costs {'?' if cost is None else format_number(cost)}")
         return "\n".join(lines)
+
+    def _ending(self) -> str:
+        """What the end of the programme means for this round."""
+        told = "this is the last round"
+        if self.rounds_left != 1:
+            told = f"{self.rounds_left} rounds left, this one included"
+        if self.gain is not None and not self.chosen and self.left > 0:
+            told += ": no action that may be taken would still pay before the end"
+        return told
 
     def _doubts(self) -> list[str]:
         """What is to be checked before the list is trusted."""

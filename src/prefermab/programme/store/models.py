@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.programme.columns import HasStates
-from prefermab.storage import fingerprint, load, shipped_models
+from prefermab.storage import earlier_fingerprint, fingerprint, load, shipped_models
 
 PACKAGES = ("prefermab", "jax", "jaxlib", "numpy", "polars")
 
@@ -63,6 +63,14 @@ def model_hash(model: Planner) -> str:
             f"{type(model).__name__} has no fingerprint."
         )
     return fingerprint(model)
+
+
+def is_same_model(model: object, stored_hash: str | None) -> bool:
+    """Whether a stored hash is that of this model, or of what it was before it was taught the last
+    rounds of a programme."""
+    if not isinstance(model, Model):
+        return False
+    return stored_hash is not None and stored_hash == earlier_fingerprint(model)
 
 
 def software_versions() -> dict[str, str]:

@@ -2,21 +2,19 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from sqlite3 import Connection
 from typing import Any
 
 import polars as pl
 
 from prefermab.errors import InputError, count, number
-from prefermab.programme.columns import column, state_numbers
 from prefermab.programme.planning.rules import Rules
-from prefermab.programme.store import queries, recording
+from prefermab.programme.store import queries, recording, request
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.frames import as_ids, read_details, read_ids, split_last_action
 from prefermab.programme.store.history import History, read_deviations, read_history, read_plans
 from prefermab.programme.store.models import check_model, load_stored, model_hash
 from prefermab.programme.store.queries import Planned
-from prefermab.programme.store.request import PlanRequest, check_replay, plan_round
+from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.tables import as_frame
 
 MODEL_PLACE = "model_place"
@@ -24,7 +22,6 @@ MODEL_PLACE = "model_place"
 
 class Programme:
     """A programme that runs for many rounds, stored in a SQLite file.
-
     Rounds are counted from 1: `plan` plans the current round and `record` closes it. Each call is a
     transaction: when it returns, its changes are on the disk; if the process is killed before,
     nothing was changed. A Programme can only be used in the thread that opened it.
@@ -124,6 +121,17 @@ class Programme:
         with self._database.writing() as sql:
             queries.check_key(sql, mark)
 
+    @property
+    def last_round(self) -> int | None:
+        """The round with which the programme ends; None where it goes on."""
+        with self._database.reading() as sql:
+            return queries.get_meta(sql, request.LAST_ROUND)
+
+    @last_round.setter
+    def last_round(self, last: int | None) -> None:
+        with self._database.writing() as sql:
+            request.set_last_round(sql, self.model, last)
+
     def keep_place(self, name: str) -> None:
         """Stores where the model is, so that `Programme.open(path)` finds it.
 
@@ -162,7 +170,7 @@ class Programme:
             queries.put_details(sql, ids, pl.DataFrame([*details.get_columns(), *last]), where)
             queries.start_stays(sql, ids, now)
             if any(name.strip().lower() == "state" for name in frame.columns):
-                self._put_states(sql, frame, ids, now, where)
+                recording.put_states(sql, self.model, frame, ids, now, where)
         return len(ids)
 
     def leave(self, ids: str | int | Iterable[Any]) -> int:
@@ -203,7 +211,7 @@ class Programme:
             known = ~queries.strangers(sql, ids, where, skip=skip_unknown)
             frame, ids = frame.filter(known), ids.filter(known)
             details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
-            seen = self._put_states(sql, frame, ids, now, where)
+            seen = recording.put_states(sql, self.model, frame, ids, now, where)
             if details.width and len(ids):
                 queries.put_details(sql, ids, details, where)
         return seen
@@ -230,15 +238,17 @@ class Programme:
             waiting: Length of the waiting list.
             round: The round that is meant, so that a script may run twice; the current one if None.
             again: Replace a plan of this round; the old one is stored as superseded.
-            **more: Other arguments of the model's `plan`, such as `explore` and `seed`.
+            **more: Other arguments of the model's `plan`, such as `explore` and `seed`;
+                `rounds_left` is counted from `last_round` where that is set.
 
         Returns:
             The plan as it is stored.
         """
-        request = PlanRequest.from_call(self.model, budget, rules, waiting, more)
         with self._database.writing() as sql:
             which = None if round is None else count(round, "round")
-            return plan_round(sql, self.model, self.hash, request, which, again=again)
+            more = request.rounds_to_end(sql, which) | more
+            asked = PlanRequest.from_call(self.model, budget, rules, waiting, more)
+            return request.plan_round(sql, self.model, self.hash, asked, which, again=again)
 
     def record(
         self,
@@ -308,7 +318,7 @@ class Programme:
             The stored plan.
         """
         old = self.planned(round, attempt)
-        check_replay(old, self.model, self.hash)
+        request.check_replay(old, self.model, self.hash)
         return old
 
     def roster(self) -> pl.DataFrame:
@@ -338,11 +348,3 @@ class Programme:
         """Everything that is stored, as frames; its `log` is a table to learn a model from."""
         with self._database.reading() as sql:
             return read_history(sql, self.model)
-
-    def _put_states(
-        self, sql: Connection, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
-    ) -> int:
-        """Stores the states of a frame, and returns how many there are."""
-        states = state_numbers(self.model, column(frame, "state", where), ids, where)
-        queries.put_states(sql, ids, states, now)
-        return len(states) - states.null_count()

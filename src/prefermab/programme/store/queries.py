@@ -24,7 +24,7 @@ from prefermab.programme.store.frames import (
     from_json,
     to_json,
 )
-from prefermab.programme.store.models import Planner
+from prefermab.programme.store.models import Planner, is_same_model
 from prefermab.programme.tables import row_in
 
 MEMBERS = """
@@ -326,7 +326,7 @@ def set_model(
                 f"{path}: the {key.replace('_', ' ')} of the programme are {', '.join(stored)}, "
                 f"but this model's are {', '.join(names)}."
             )
-    if running is not None and not change_model:
+    if running is not None and not change_model and not is_same_model(model, running):
         raise InputError(
             f"{path}: the programme is run by the model {running[:12]}, but this one is "
             f"{model_hash[:12]}; open it with change_model=True (`programme begin` with "

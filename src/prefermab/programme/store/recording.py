@@ -7,7 +7,7 @@ import polars as pl
 
 from prefermab.amounts import fits, total
 from prefermab.errors import InputError, list_names, unknown
-from prefermab.programme.columns import as_flags, as_labels, column
+from prefermab.programme.columns import as_flags, as_labels, column, state_numbers
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import read_ids
 from prefermab.programme.store.models import Planner
@@ -21,6 +21,15 @@ NOT_REACHED = (
     r"(missed|busy|failed|voice ?mail)\b)"
 )
 """Texts that staff write instead of an action when it did not reach the person."""
+
+
+def put_states(
+    sql: Connection, model: Planner, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
+) -> int:
+    """Stores the states of a frame, and returns how many there are."""
+    states = state_numbers(model, column(frame, "state", where), ids, where)
+    queries.put_states(sql, ids, states, now)
+    return len(states) - states.null_count()
 
 
 def record(

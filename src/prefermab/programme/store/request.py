@@ -16,8 +16,11 @@ from prefermab.programme.planning.roster import Participants
 from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import SINCE_ACTION, difference, pack, unpack
-from prefermab.programme.store.models import Planner, software_versions
+from prefermab.programme.store.models import Planner, is_same_model, software_versions
 from prefermab.programme.store.queries import Planned
+
+LAST_ROUND = "last_round"
+"""Under which a file keeps with which round its programme ends."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,6 +128,31 @@ class PlanRequest:
         return {**rest, **{f"the rule {name}": value for name, value in rules.items()}}
 
 
+def set_last_round(sql: Connection, model: Planner, last: int | None) -> None:
+    """Stores with which round a programme ends; None where it goes on."""
+    if last is not None:
+        now = queries.current_round(sql)
+        if count(last, "last_round") < now:
+            raise InputError(f"last_round {last} is over: the current round is {now}.")
+        if isinstance(model, Model):
+            model.with_rounds_left(last)
+    queries.set_meta(sql, LAST_ROUND, last)
+
+
+def rounds_to_end(sql: Connection, round: int | None) -> dict[str, int]:
+    """How many rounds are left in a round, by default the current one, that one included: as an
+    argument of a plan; none where the programme goes on."""
+    last, now = queries.get_meta(sql, LAST_ROUND), round or queries.current_round(sql)
+    if last is None:
+        return {}
+    if now > last:
+        raise InputError(
+            f"the programme ended with round {last}: set another last round "
+            "(`programme begin` with --last-round) to go on."
+        )
+    return {"rounds_left": last - now + 1}
+
+
 def plan_round(
     sql: Connection,
     model: Planner,
@@ -143,7 +171,7 @@ def plan_round(
     old = queries.get_plan(sql, now)
     request = request.with_seed(old)
     if old is not None:
-        change = _change_since(old, request, people, model_hash)
+        change = _change_since(old, request, people, model, model_hash)
         if change is None:
             return old
         if not again:
@@ -202,10 +230,10 @@ def _recorded_plan(
 
 
 def _change_since(
-    old: Planned, request: PlanRequest, people: pl.DataFrame, model_hash: str
+    old: Planned, request: PlanRequest, people: pl.DataFrame, model: Planner, model_hash: str
 ) -> str | None:
     """What changed since a plan was made, in words; None if the same plan would be made again."""
-    if old.model != model_hash:
+    if old.model != model_hash and not is_same_model(model, old.model):
         return "the model changed"
     return request.changed_from(PlanRequest(old.asked)) or _people_change(old.inputs, people)
 
@@ -213,7 +241,7 @@ def _change_since(
 def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
     """Makes a plan again; raises unless it equals the stored one to the last bit.
     Columns and facts that later versions added are not compared."""
-    if old.model != model_hash:
+    if old.model != model_hash and not is_same_model(model, old.model):
         raise InputError(
             f"the plan of round {old.round} was made by the model {old.model[:12]}, but this one "
             f"is {model_hash[:12]}: open the programme with that model to replay it."

@@ -1,0 +1,158 @@
+"""The study `left`: models told how many rounds are left, beside policies that know the dynamics.
+
+Trainings and trials take long, so what is done is kept in studies/data/left, and the same command
+goes on where it was stopped. `python -m studies.left armman` measures one domain only.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from prefermab import policies
+from prefermab.evaluation import trial_batches, trial_bounds, trial_keys, trial_rewards
+from prefermab.files import use_compilation_cache, write_atomically
+from prefermab.pages import table_as_markdown
+from prefermab.paper.runner import EVALUATION_SEED
+from prefermab.paper.tables import Setting
+from prefermab.training import pretrain_seeds
+
+DATA = Path("studies/data/left")
+RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
+LONGEST = 12
+SEEDS, TOGETHER = range(100, 116), 4
+"""Training seeds, which no setting was chosen on, and how many are trained at once."""
+
+SIZES: dict[str, tuple[Setting, ...]] = {
+    "armman": tuple(Setting("armman", n, b) for n, b in ((25, 7), (25, 5), (50, 10))),
+    "synthetic": tuple(Setting("synthetic", n, b) for n, b in ((21, 7), (48, 16), (96, 32))),
+    "continuous-synthetic": (Setting("continuous-synthetic", 21, 7),),
+    "sis-50": (Setting("sis", 20, 16, train=(("population", 50),)),),
+    "continuous-synthetic-exponential": (
+        Setting("continuous-synthetic", 21, 7, train=(("reward", "exponential"),)),
+    ),
+    "continuous-synthetic-scaled": (
+        Setting("continuous-synthetic", 21, 7, train=(("reward", "scaled"),)),
+    ),
+    "sis-150": (Setting("sis", 20, 16, train=(("population", 150),)),),
+    "continuous-sis": (Setting("continuous-sis", 20, 16),),
+}
+TRIALS = {"sis-50": 200, "sis-150": 100, "continuous-sis": 100}
+"""Fewer than 1,000 where the bound of a trial takes a hundred times as long."""
+
+
+def measure(name: str) -> None:
+    """Measures what is missing of a domain."""
+    file = DATA / f"{name}.json"
+    done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    trials, settings = TRIALS.get(name, 1000), SIZES[name]
+    done |= {"trials": trials, "informed": done.get("informed", {})}
+    groups = [list(SEEDS)[at : at + TOGETHER] for at in range(0, len(SEEDS), TOGETHER)]
+    for seeds in [group for group in groups if str(group[0]) not in done]:
+        models = pretrain_seeds(settings[0].tried_on(), seeds, "exact", rounds_left=LONGEST)
+        found: dict[str, Any] = {}
+        for setting in settings:
+            for rate in RATES:
+                cell = f"({setting.n_arms}, {setting.budget:g}) {rate:g}"
+                best = informed(setting, rate, trials)
+                own = {
+                    kind: played(models, kind, setting, rate, trials) for kind in (None, "trial")
+                }
+                gap = own["trial"].mean(axis=0) - best.pop("rewards")
+                done["informed"][cell] = best
+                found[cell] = {
+                    "ongoing": own[None].mean(axis=1).tolist(),
+                    "left": own["trial"].mean(axis=1).tolist(),
+                    "stderr": float(gap.std(ddof=1) / np.sqrt(trials)),
+                }
+                print(name, seeds, cell, found[cell], best, flush=True)
+        done[str(seeds[0])] = found
+        text = json.dumps(done, indent=1)
+        write_atomically(file, lambda draft, text=text: draft.write_text(text))
+
+
+def worlds(setting: Setting, rate: float, trials: int):
+    """The domain and the trials that all policies meet."""
+    domain = setting.tried_on()
+    return domain, trial_batches(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
+
+
+def informed(setting: Setting, rate: float, trials: int) -> dict[str, Any]:
+    """What the better of the policies that know the dynamics earns in every trial."""
+    (domain, batches), budget = worlds(setting, rate, trials), jnp.float32(setting.budget)
+    _, prices = trial_bounds(domain, batches, budget, trials)
+    known: dict[str, policies.Policy] = {"lagrangian": policies.Lagrangian()}
+    if domain.n_actions == 2:
+        known["whittle"] = policies.Whittle()
+    earned = {
+        name: trial_rewards(policy, domain, batches, budget, trials, prices)
+        for name, policy in known.items()
+    }
+    best = max(earned, key=lambda name: earned[name].mean())
+    means = {name: float(own.mean()) for name, own in earned.items()}
+    return {"best": best, **means, "rewards": earned[best]}
+
+
+def played(models, kind: str | None, setting: Setting, rate: float, trials: int) -> np.ndarray:
+    """What the models earn in every trial, (seed, trial)."""
+    (domain, batches), budget = worlds(setting, rate, trials), jnp.float32(setting.budget)
+    told = [model.with_rounds_left(kind) for model in models]
+    return np.stack([trial_rewards(m.policy, domain, batches, budget, trials) for m in told])
+
+
+def left() -> str:
+    """Models that know how many rounds are left."""
+    for name in SIZES:
+        measure(name)
+    return page()
+
+
+def page() -> str:
+    """What has been measured so far."""
+    rows = []
+    for name in SIZES:
+        file = DATA / f"{name}.json"
+        if file.exists():
+            rows += rows_of(name, json.loads(file.read_text()))
+    head = ["", "opted in", "better informed policy", "seeds", "ongoing", "rounds left known",
+            "standard error", "worst seed"]  # fmt: skip
+    return (
+        "Reward per opted-in arm over nine rounds, as a share of what the better of the policies "
+        "Whittle and Lagrangian earns in the same trials; both know every arm's dynamics, and "
+        "Lagrangian the end. The models see features only. `ongoing` is a model of recipe `exact` "
+        "that is not told of the end, `rounds left known` the same model asked with "
+        '`with_rounds_left("trial")`: the mean over training seeds, the standard error of its '
+        "paired difference over trials, and the worst seed. Trials: 1,000, but "
+        + ", ".join(f"{count} on {name}" for name, count in TRIALS.items())
+        + f". Training seeds from {SEEDS[0]} on; settings were chosen on others, and on other "
+        "trials.\n\n" + table_as_markdown(head, rows)
+    )
+
+
+def rows_of(name: str, done: dict[str, Any]) -> list[list[str]]:
+    """The rows of a domain."""
+    groups = [value for key, value in done.items() if key.isdigit()]
+    rows = []
+    for cell, known in done["informed"].items():
+        best = known[known["best"]]
+        size, rate = cell.rsplit(" ", 1)
+        shares = {
+            kind: np.concatenate([group[cell][kind] for group in groups]) / best
+            for kind in ("ongoing", "left")
+        }
+        error = np.mean([group[cell]["stderr"] for group in groups]) / best
+        rows.append(
+            [f"{name} {size}", f"{float(rate):.0%}", f"{known['best']} {best:.3f}",
+             str(shares["left"].size), f"{shares['ongoing'].mean():.2%}",
+             f"{shares['left'].mean():.2%}", f"{error:.2%}", f"{shares['left'].min():.2%}"]
+        )  # fmt: skip
+    return rows
+
+
+if __name__ == "__main__":
+    use_compilation_cache()
+    for domain_name in sys.argv[1:] or SIZES:
+        measure(domain_name)
