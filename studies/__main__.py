@@ -26,6 +26,7 @@ from prefermab.paper.tables import Setting
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 from studies.departures_page import departures
+from studies.evidence import evidence
 from studies.gain import gain
 from studies.left import left
 from studies.log import log
@@ -295,6 +296,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "log": log,
     "gain": gain,
     "left": left,
+    "evidence": evidence,
     "scale": scale,
     "departures": departures,
     "unseen": unseen,

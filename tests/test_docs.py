@@ -13,6 +13,7 @@ import pytest
 import prefermab as pm
 from prefermab import evaluation
 from prefermab.cli import dispatch
+from prefermab.programme.evidence import power
 from prefermab.programme.logs import gain
 from prefermab.recipes.regression import Regression
 
@@ -36,6 +37,13 @@ def little_work(monkeypatch):
     monkeypatch.setattr(evaluation, "evaluate", evaluate)
     monkeypatch.setattr(Regression, "pieces", property(lambda self: (min(self.steps, few),)))
     monkeypatch.setattr(gain, "MOST_TRANSITIONS", 0)
+    simulate = power.simulate_effects
+
+    def simulate_few(*given):
+        *rest, trials, rng = given
+        return simulate(*rest, min(trials, few), rng)
+
+    monkeypatch.setattr(power, "simulate_effects", simulate_few)
 
 
 @pytest.mark.usefixtures("little_work")
@@ -117,5 +125,5 @@ def test_the_commands_of_the_tutorial_run_as_printed(tmp_path, monkeypatch):
     assert (plan["nurse"] == "Ana").sum() <= 12
     assert (plan["do_not_call"] == "no").all()
     assert (plan["rounds_since_action"].fill_null(99) > 2).all()
-    for made in ("report/index.html", "budgets.svg"):
+    for made in ("report/index.html", "budgets.svg", "trial/index.html", "analysis/index.html"):
         assert (tmp_path / "clinic" / made).stat().st_size > 1000

@@ -8,6 +8,7 @@ freedom from the fourth moment (Satterthwaite), and skewness is removed by Hall'
 """
 
 import dataclasses
+import math
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,11 @@ class Interval:
 
 
 def from_influence(
-    estimate: float, influence: np.ndarray, level: float = LEVEL, lost: int = 1
+    estimate: float,
+    influence: np.ndarray,
+    level: float = LEVEL,
+    lost: int = 1,
+    normal: bool = False,
 ) -> Interval:
     """The interval of an estimate whose units have this influence: its error is near their mean.
 
@@ -49,6 +54,8 @@ def from_influence(
         influence: (unit,) what each unit adds to the error, times the number of units.
         level: How often the interval is to hold the truth.
         lost: Degrees of freedom that were spent on means.
+        normal: Units are few and themselves means of many, so that moments beyond the second say
+            nothing: Student's interval.
 
     Returns:
         The interval.
@@ -59,20 +66,23 @@ def from_influence(
     >>> round(found.low, 2), round(found.high, 2)
     (1.83, 2.17)
     """
-    size = len(influence)
+    estimate, size = float(estimate), len(influence)
     free = max(size - lost, 1)
     apart = influence - influence.mean()
     variance = float((apart**2).sum()) / free
     error = float(np.sqrt(variance / size))
     if error == 0:
-        return Interval(float(estimate), float(estimate), float(estimate), 0.0)
+        return Interval(estimate, estimate, estimate, 0.0)
+    if normal:
+        reach = error * float(student.ppf((1 + level) / 2, free))
+        return Interval(estimate, estimate - reach, estimate + reach, error)
     scaled = apart / np.sqrt(variance)
     skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean())
     # At least as many as the units give if they are normal, fewer where a few units carry it.
     degrees = float(np.clip(2 * size / max(kurtosis - 1, 1e-9), 1, free))
     most = float(student.ppf((1 + level) / 2, degrees))
-    left, right = (_unskewed(x, skewness / np.sqrt(size)) for x in (-most, most))
-    return Interval(float(estimate), estimate - error * right, estimate - error * left, error)
+    left, right = (_unskewed(x, skewness / math.sqrt(size)) for x in (-most, most))
+    return Interval(estimate, estimate - error * right, estimate - error * left, error)
 
 
 def _unskewed(quantile: float, skew: float) -> float:

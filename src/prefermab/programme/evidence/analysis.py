@@ -1,0 +1,284 @@
+"""The analysis that a protocol fixed: effects by intention to treat, and all that a reader of
+trials asks for: who was assigned, who was lost, whether the arms have the numbers that were drawn.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.stats import binomtest, fisher_exact
+
+from prefermab.errors import InputError
+from prefermab.model import Model
+from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, write_pages
+from prefermab.programme.evidence.designs import BY_CLUSTER, Layout, estimate_effects
+from prefermab.programme.evidence.effects import Arm, follows_index, group_difference
+from prefermab.programme.evidence.intervals import Interval
+from prefermab.programme.evidence.outcomes import histories, read_outcomes
+from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
+from prefermab.programme.tables import as_frame, format_people
+
+FOLLOWED = 0.95
+"""Share of actions by the index below which the reshuffled and subgroup estimators are not used."""
+
+SUSPICIOUS = 0.001
+"""Probability of a sample ratio below which the assignment was probably not followed."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TrialResult:
+    """What a trial shows. `effects` has intervals by estimator, rewards per person and round, the
+    one that counts first; `flow` counts people by arm; `ratio` is how probable the numbers of
+    people in the arms are, and `lost` how probable the difference in those lost, if arms were
+    alike."""
+
+    protocol: Protocol
+    effects: dict[str, Interval]
+    flow: pl.DataFrame
+    ratio: float | None
+    lost: float | None
+    groups: pl.DataFrame
+    strangers: int
+    followed: float | None = None
+    """Share of the model's actions that went to those with the highest index, where it is known."""
+
+    @property
+    def primary(self) -> str:
+        """The estimator that counts."""
+        return next(iter(self.effects))
+
+    @property
+    def effect(self) -> Interval:
+        """The effect by the estimator that counts."""
+        return self.effects[self.primary]
+
+    @property
+    def shown(self) -> bool:
+        """Whether a gain is shown: the whole interval is above 0, and the arms have the numbers
+        that were drawn."""
+        return self.effect.shown and not self._broken
+
+    @property
+    def _broken(self) -> bool:
+        return self.ratio is not None and self.ratio < SUSPICIOUS
+
+    def lines(self) -> list[str]:
+        """The result in sentences, the most important first."""
+        effect = self.effect
+        told = (
+            f"{effect.estimate:+.4g} reward per person and round (90 % interval {effect.low:+.4g} "
+            f"to {effect.high:+.4g}, {self.primary})"
+        )
+        if self._broken:
+            first = (
+                "The trial cannot be read: the numbers of people in the arms have a probability of "
+                f"{self.ratio:.1g} under the lots that were drawn. Taken at face value: {told}."
+            )
+        elif effect.shown:
+            first = f"A gain is shown: {told}."
+        elif effect.high < 0:
+            first = f"The model does harm: {told}."
+        else:
+            first = f"No gain is shown: {told}."
+        lines = [first]
+        if self.lost is not None and self.lost < 0.05:
+            lines.append(
+                "More people were lost in one arm than in the other (probability "
+                f"{self.lost:.2g} if both lose alike): the effect may come from who was lost."
+            )
+        if self.strangers:
+            lines.append(
+                f"{format_people(self.strangers)} in the log were never assigned: left out."
+            )
+        if self.followed is not None and self.followed < FOLLOWED:
+            lines.append(
+                f"Only {self.followed:.0%} of the model's actions went to those with the highest "
+                "index (lots, rules or changes by staff): people cannot be exchanged between arms, "
+                "so that the plain difference counts."
+            )
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything as JSON can hold it.
+
+        Returns:
+            Names and figures.
+        """
+        return {
+            "lines": self.lines(),
+            "shown": self.shown,
+            "design": self.protocol.design.name,
+            "primary": self.primary,
+            "effects": {name: one.as_data() for name, one in self.effects.items()},
+            "sample_ratio": self.ratio,
+            "attrition": self.lost,
+            "flow": self.flow.to_dicts(),
+            "groups": self.groups.to_dicts(),
+            "protocol": self.protocol.facts["checksum"],
+        }
+
+    def blocks(self) -> list[Block]:
+        """The page, in the order of a CONSORT report."""
+        cells = lambda frame: [[Cell(str(x)) for x in row] for row in frame.iter_rows()]  # noqa: E731
+        ratio = "not applicable" if self.ratio is None else f"p = {self.ratio:.3g}"
+        lost = "not applicable" if self.lost is None else f"p = {self.lost:.3g}"
+        facts, design = self.protocol.facts, self.protocol.design
+        notes = {
+            "t-test": "as if people were independent, which a shared budget makes wrong",
+            "subgroup": "what those whom the model chose first gain each in the next round",
+        }
+        rows = [
+            [Cell(name, strong=name == self.primary), Cell(f"{one.estimate:+.4f}"),
+             Cell(f"{one.low:+.4f} to {one.high:+.4f}"), Cell(notes.get(name, ""))]
+            for name, one in self.effects.items()
+        ]  # fmt: skip
+        groups: list[Block] = []
+        if self.groups.height:
+            shown = [
+                [Cell(f"{r['column']} {r['group']}"), Cell(f"{r['people']:,}"),
+                 Cell(f"{r['effect']:+.4f}"), Cell(f"{r['low']:+.4f} to {r['high']:+.4f}")]
+                for r in self.groups.iter_rows(named=True)
+            ]  # fmt: skip
+            groups = [
+                Heading("Effect by group"),
+                Text("Each interval stands alone: of twenty groups one or two miss by chance."),
+                Grid(["group", "people", "effect", "90 % interval"], shown),
+            ]
+        return [
+            *(Text(line) for line in self.lines()),
+            Heading("Design"),
+            Text(
+                f"{design.name.capitalize()}, {design.rounds} rounds; control: {facts['control']}. "
+                f"Outcome: {facts['analysis']['outcome']}. Fixed beforehand in the protocol with "
+                f"the checksum `{facts['checksum']}`; lots from the seed {facts['seed']}."
+            ),
+            Heading("Flow of participants"),
+            Grid(self.flow.columns, cells(self.flow)),
+            Bullets([f"Sample ratio: {ratio}", f"Difference in those lost: {lost}"]),
+            Heading("Effect"),
+            Text(
+                "Reward per person and round, model less control, everybody in the arm that they "
+                "were assigned to."
+            ),
+            Grid(["estimator", "effect", "90 % interval", ""], rows),
+            *groups,
+            Heading("Balance at the start"),
+            Grid(["", MODEL, CONTROL, "difference"],
+                 [[Cell(str(x)) for x in row] for row in facts["balance"]]),
+        ]  # fmt: skip
+
+    def report(self, path: str | Path) -> None:
+        """Writes the result as a page.
+
+        Args:
+            path: Folder for index.html, README.md and trial.json.
+        """
+        data = json.dumps(self.as_data(), indent=1)
+        write_pages(Path(path), "What the trial shows", self.blocks(), {"trial.json": data})
+
+
+def analyse(
+    protocol: Protocol,
+    log: Any,
+    *,
+    model: Model | None = None,
+    rewards: Mapping[str, float] | None = None,
+    passive: str = "none",
+    where: str = "the log",
+) -> TrialResult:
+    """Analyses a trial as its protocol says.
+
+    Args:
+        protocol: The protocol, as `read_protocol` gives it.
+        log: A frame with `id`, `time`, `state` and `action`, all arms together: a row for each
+            person and round, and the states of one round more. A column `index` may hold the
+            model's index (the `price` of a list).
+        model: The model, to compute the index where the log has none; its features must be there.
+        rewards: The reward of each state; that of the protocol if left out.
+        passive: The action that means doing nothing.
+        where: What messages call the log.
+
+    Returns:
+        The result; `report(folder)` writes the page.
+    """
+    fixed = protocol.facts["analysis"]["rewards"]
+    given = {name: float(value) for name, value in (rewards or fixed).items()}
+    if not given:
+        raise InputError("rewards must be given: the protocol has none.")
+    if fixed and given != fixed:
+        raise InputError("the rewards differ from those that the protocol fixed: leave them out.")
+    rows, strangers = read_outcomes(protocol, as_frame(log), given, passive, model, where)
+    people, known, layout = histories(protocol, rows, where)
+    here = np.asarray(known.any(axis=1))
+    kept = dataclasses.replace(layout, unit=layout.unit[here])
+    indexed, followed = not np.isnan(people.index).any(), None
+    if indexed and protocol.design.name in ("individual", "stratified"):
+        followed = follows_index(people.where(here & layout.by_model[:, 0]))
+        indexed = followed >= FOLLOWED
+    found = estimate_effects(protocol.design, kept, people.where(here), indexed)
+    flow, ratio, lost = _flow(protocol, layout, people, known)
+    groups = _groups(protocol, layout, people, here)
+    return TrialResult(protocol, found, flow, ratio, lost, groups, strangers, followed)
+
+
+def _flow(
+    protocol: Protocol, layout: Layout, people: Arm, known: np.ndarray
+) -> tuple[pl.DataFrame, float | None, float | None]:
+    """Numbers of people by arm, how probable they are, and how probable the difference in those
+    lost is."""
+    here, whole = known.any(axis=1), known[:, -1]
+    if protocol.design.name in ("switchback", "stepped wedge"):
+        columns = {"everybody": np.ones(len(known), bool)}
+    else:
+        model = layout.by_model[:, 0]
+        columns = {MODEL: model, CONTROL: ~model}
+    steps = {
+        "assigned": np.ones(len(known), bool),
+        "acted on at least once": people.acted.any(axis=1),
+        "lost before the end": ~whole,
+        "without any outcome": ~here,
+        "analysed": here,
+    }
+    rows = [
+        [what, *(f"{int((which & inside).sum()):,}" for inside in columns.values())]
+        for what, which in steps.items()
+    ]
+    flow = pl.DataFrame(rows, schema=["people", *columns], orient="row")
+    if len(columns) == 1:
+        return flow, None, None
+    model = columns[MODEL]
+    drawn = float(model.mean())
+    ratio = float(binomtest(int((model & here).sum()), int(here.sum()), drawn).pvalue)
+    table = [[int((one & ~whole).sum()), int((one & whole).sum())] for one in columns.values()]
+    return flow, ratio, float(np.asarray(fisher_exact(table))[1])
+
+
+def _groups(protocol: Protocol, layout: Layout, people: Arm, here: np.ndarray) -> pl.DataFrame:
+    """The difference between the arms within groups, where people or clusters were drawn."""
+    schema = {"column": pl.String, "group": pl.String, "people": pl.Int64, "effect": pl.Float64,
+              "low": pl.Float64, "high": pl.Float64}  # fmt: skip
+    rows, design = [], protocol.design
+    if design.name in ("switchback", "stepped wedge"):
+        return pl.DataFrame(schema=schema)
+    model, rounds = layout.by_model[:, 0], design.rounds
+    for name in protocol.facts["analysis"]["groups"]:
+        labels = protocol.assignment[name].cast(pl.String).fill_null("unknown")
+        for label in sorted(labels.unique().to_list()):
+            inside = (labels == label).to_numpy() & here
+            sizes = int((inside & model).sum()), int((inside & ~model).sum())
+            if min(sizes) < 8:
+                continue
+            unit = layout.unit if design.name in BY_CLUSTER else None
+            found = group_difference(people, model, inside, here, unit)
+            rows.append((name, label, sum(sizes), *(x / rounds for x in
+                         (found.estimate, found.low, found.high))))  # fmt: skip
+    return pl.DataFrame(rows, schema=schema, orient="row")

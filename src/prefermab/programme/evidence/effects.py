@@ -1,0 +1,267 @@
+"""Effects in a trial whose arms share a budget, with errors that account for it.
+
+In an arm that is run by a model people compete for a budget: who is acted on depends on everybody
+else. The mean of the arm then varies less, or more, than that of independent people, and a t-test
+is wrong. To first order the budget acts through a price: whoever is acted on takes an action from
+somebody at the margin, who would have gained p from it. So the influence of a person with the
+reward Y and S actions on the arm's mean is Y - p·(S - mean S), and people are independent again.
+The price is estimated at the margin: what those just above the cut of a round earn from then on
+more than those just below it, less what later actions are worth.
+
+`difference` compares the means of both arms.
+
+`reshuffled` (Mate et al. 2023) removes noise from people whom the trial did not touch: somebody of
+the control arm whose index was always on the same side of the other arm's cut as their actions
+would have had the same actions, and so the same outcome, in the other arm. All such people with the
+same actions can be exchanged, and the mean over all exchanges is computed at once: each has the
+mean outcome of their class in both arms.
+
+`subgroup` (Boehmer et al. 2024) compares those whom the model acted on in the first round with
+those of the control arm whom it would have acted on: as many with the highest index. It answers
+another question: what the people chosen first gain each, in the next round; later both arms differ
+in whom they could choose. The variance includes that the cut is estimated.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from prefermab.programme.evidence.intervals import LEVEL, Interval, from_influence
+
+NEAR = 0.5
+"""People on each side of a cut that count as at the margin, as a share of those above it."""
+
+FEWEST_NEAR = 10
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Arm:
+    """People of an arm: rewards, actions (true and false) and the model's index, each
+    (person, round)."""
+
+    reward: np.ndarray
+    acted: np.ndarray
+    index: np.ndarray
+
+    @property
+    def total(self) -> np.ndarray:
+        """(person,): reward in all rounds."""
+        return self.reward.sum(axis=1)
+
+    def where(self, chosen: np.ndarray) -> "Arm":
+        """Some of the people."""
+        return Arm(self.reward[chosen], self.acted[chosen], self.index[chosen])
+
+
+def marginal_price(arm: Arm, by_index: bool) -> float:
+    """What an action is worth to those at the margin: near the cut where the index decides, to
+    everybody where actions go at random."""
+    ahead = np.cumsum(arm.reward[:, ::-1], axis=1)[:, ::-1]
+    later = np.cumsum(arm.acted[:, ::-1], axis=1)[:, ::-1] - arm.acted
+    gain = more = weight = 0.0
+    for now in range(arm.reward.shape[1]):
+        acted = arm.acted[:, now]
+        yes, no = np.flatnonzero(acted), np.flatnonzero(~acted)
+        if by_index:
+            near = max(int(NEAR * len(yes)), FEWEST_NEAR)
+            yes = yes[np.argsort(arm.index[yes, now], kind="stable")[:near]]
+            no = no[np.argsort(-arm.index[no, now], kind="stable")[:near]]
+        if not (len(yes) and len(no)):
+            continue
+        share = len(yes) * len(no) / (len(yes) + len(no))
+        gain += share * (ahead[yes, now].mean() - ahead[no, now].mean())
+        more += share * (later[yes, now].mean() - later[no, now].mean())
+        weight += share
+    if not weight:
+        return 0.0
+    return float(gain / weight / max(1 + more / weight, 0.1))
+
+
+def arm_influence(arm: Arm, outcome: np.ndarray, by_index: bool) -> np.ndarray:
+    """(person,): the influence on the arm's mean of these outcomes."""
+    times = arm.acted.sum(axis=1)
+    return outcome - marginal_price(arm, by_index) * (times - times.mean())
+
+
+Strata = tuple[np.ndarray, np.ndarray]
+"""The stratum of each person of both arms."""
+
+
+def difference(
+    model: Arm, control: Arm, level: float = LEVEL, strata: Strata | None = None
+) -> Interval:
+    """The difference of the means of reward per person, with the error of a shared budget.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.effects import Arm, difference
+    >>> rng = np.random.default_rng(0)
+    >>> nobody, index = np.zeros((50, 1), bool), rng.random((50, 1))
+    >>> arms = [Arm(rng.random((50, 1)) + up, nobody, index) for up in (1.0, 0.0)]
+    >>> found = difference(*arms)
+    >>> found.low < 1 < found.high
+    True
+    """
+    return _contrast(
+        model.total.mean() - control.total.mean(),
+        arm_influence(model, model.total, by_index=True),
+        arm_influence(control, control.total, by_index=False), level, strata,
+    )  # fmt: skip
+
+
+def plain_difference(
+    model: Arm, control: Arm, level: float = LEVEL, strata: Strata | None = None
+) -> Interval:
+    """The same as a t-test sees it, as if people were independent: only to compare."""
+    del strata
+    return _contrast(model.total.mean() - control.total.mean(), model.total, control.total, level)
+
+
+def reshuffled(
+    model: Arm, control: Arm, level: float = LEVEL, strata: Strata | None = None
+) -> Interval:
+    """The difference after averaging over all exchanges of people that change nobody's actions."""
+    code = _action_codes(model, control)
+    n_model, n_control = len(model.reward), len(control.reward)
+    own, other = code[:n_model], code[n_model:]
+    fits = _same_in_the_other_arm(model, control)
+    size = int(code.max()) + 1
+    in_model, in_control = (
+        np.bincount(own, minlength=size),
+        np.bincount(other[fits], minlength=size),
+    )
+    # Only classes with people of both arms can be exchanged.
+    both = (in_model > 0) & (in_control > 0)
+    pooled = np.bincount(own, model.total, size)
+    pooled += np.bincount(other[fits], control.total[fits], size)
+    mean = pooled / np.maximum(in_model + in_control, 1)
+    tilt = (in_model / n_model - in_control / n_control) / np.maximum(in_model + in_control, 1)
+    parts = []
+    for arm, which, swaps, people, sign in (
+        (model, own, both[own], n_model, 1.0),
+        (control, other, both[other] & fits, n_control, -1.0),
+    ):
+        apart = arm.total - mean[which]
+        outcome = np.where(swaps, mean[which], arm.total)
+        spread = outcome + np.where(swaps, sign * tilt[which] * people * apart, 0.0)
+        parts.append((outcome, spread))
+    estimate = float(parts[0][0].mean() - parts[1][0].mean())
+    return _contrast(
+        estimate, arm_influence(model, parts[0][1], by_index=True),
+        arm_influence(control, parts[1][1], by_index=False), level, strata,
+    )  # fmt: skip
+
+
+def subgroup(model: Arm, control: Arm, level: float = LEVEL) -> Interval:
+    """What those whom the model chose first gain each in the next round, against those whom it
+    would have chosen."""
+    chosen = model.acted[:, 0]
+    share = float(chosen.mean())
+    count = round(share * len(control.reward))
+    if not 0 < count < len(control.reward) or chosen.all():
+        return Interval(float("nan"), float("-inf"), float("inf"), float("inf"))
+    would = np.zeros(len(control.reward), bool)
+    would[np.argsort(-control.index[:, 0], kind="stable")[:count]] = True
+    means, influences = [], []
+    for arm, picked in ((model, chosen), (control, would)):
+        total, at_cut = arm.reward[:, 0], _at_cut(arm, picked)
+        mean = float(total[picked].mean())
+        # The mean of those above an estimated cut: (Y - m)·S/a, m the mean at the cut.
+        means.append(mean)
+        influences.append(np.where(picked, total - at_cut, 0.0) / picked.mean())
+    return _contrast(means[0] - means[1], influences[0], influences[1], level)
+
+
+def follows_index(model: Arm) -> float:
+    """The share of the model's actions that went to those with the highest index of the round.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.effects import Arm, follows_index
+    >>> index = np.array([[3.0], [2.0], [1.0]])
+    >>> follows_index(Arm(index, np.array([[True], [False], [True]]), index))
+    0.5
+    """
+    order = np.argsort(np.argsort(-model.index, axis=0, kind="stable"), axis=0)
+    highest = order < model.acted.sum(axis=0)
+    # Equal indices may stand in for each other.
+    least = np.where(highest, model.index, np.inf).min(axis=0)
+    right = model.acted & (highest | (model.index == least))
+    return float(right.sum() / max(model.acted.sum(), 1))
+
+
+def group_difference(
+    people: Arm,
+    model: np.ndarray,
+    inside: np.ndarray,
+    here: np.ndarray,
+    unit: np.ndarray | None = None,
+    level: float = LEVEL,
+) -> Interval:
+    """The difference between the arms among the people `inside` a group, of all who are `here`; the
+    price of the budget is that of the whole arm. With `unit`, clusters are the units."""
+    influences = []
+    for arm in (model, ~model):
+        rows = np.flatnonzero(arm & here)
+        values = arm_influence(people.where(rows), people.where(rows).total, arm is model)
+        influences.append((rows, values))
+    means, parts = [], []
+    for rows, values in influences:
+        chosen = inside[rows]
+        means.append(float(people.total[rows[chosen]].mean()))
+        apart = values[chosen] - values[chosen].mean()
+        if unit is not None:
+            _, place = np.unique(unit[rows[chosen]], return_inverse=True)
+            added = np.bincount(place, people.total[rows[chosen]] - means[-1])
+            apart = added * len(added) / chosen.sum()
+        parts.append(apart)
+    total = len(parts[0]) + len(parts[1])
+    both = np.concatenate([parts[0] * total / len(parts[0]), -parts[1] * total / len(parts[1])])
+    return from_influence(means[0] - means[1], both, level, lost=2, normal=unit is not None)
+
+
+def _at_cut(arm: Arm, picked: np.ndarray) -> float:
+    """The mean outcome of those with the lowest index among the picked."""
+    rows = np.flatnonzero(picked)
+    near = max(int(NEAR * len(rows)), min(FEWEST_NEAR, len(rows)))
+    low = rows[np.argsort(arm.index[rows, 0], kind="stable")[:near]]
+    return float(arm.reward[low, 0].mean())
+
+
+def _action_codes(*arms: Arm) -> np.ndarray:
+    """A number for each sequence of actions."""
+    together = np.concatenate([arm.acted for arm in arms])
+    _, code = np.unique(together, axis=0, return_inverse=True)
+    return code.ravel()
+
+
+def _same_in_the_other_arm(model: Arm, control: Arm) -> np.ndarray:
+    """(person of control,): whether the model would have acted on them exactly when they were acted
+    on: their index was always on the right side of its cut, halfway between the lowest index acted
+    on and the highest that was not."""
+    lowest = np.where(model.acted, model.index, np.inf).min(axis=0)
+    highest = np.where(~model.acted & (model.index < lowest), model.index, -np.inf).max(axis=0)
+    # Where everybody with an index above 0 was acted on, the cut is 0.
+    cut = np.where(highest > 0, (lowest + highest) / 2, np.where(np.isfinite(lowest), 0.0, np.inf))
+    return ((control.index > cut) == control.acted).all(axis=1)
+
+
+def _contrast(
+    estimate: float,
+    model: np.ndarray,
+    control: np.ndarray,
+    level: float,
+    strata: Strata | None = None,
+) -> Interval:
+    """The interval of a difference of two means with these influences; lots were drawn within
+    strata, so that only what differs within them counts."""
+    total, lost, parts = len(model) + len(control), 0, []
+    for values, sign, own in (
+        (model, 1.0, None if strata is None else strata[0]),
+        (control, -1.0, None if strata is None else strata[1]),
+    ):
+        place = (
+            np.zeros(len(values), int) if own is None else np.unique(own, return_inverse=True)[1]
+        )
+        means = np.bincount(place, values) / np.bincount(place)
+        lost += len(means)
+        parts.append(sign * (values - means[place]) * total / len(values))
+    return from_influence(float(estimate), np.concatenate(parts), level, lost=lost)

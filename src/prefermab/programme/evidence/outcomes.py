@@ -1,0 +1,89 @@
+"""The log of a trial as arrays: everyone's rewards, actions and index in every round."""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError
+from prefermab.model import Model
+from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
+from prefermab.programme.evidence.designs import Layout
+from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.programmes import index_of
+from prefermab.programme.evidence.protocol import Protocol
+
+
+def read_outcomes(
+    protocol: Protocol, table: pl.DataFrame, rewards: Mapping[str, float], passive: str,
+    model: Model | None, where: str,
+) -> tuple[pl.DataFrame, int]:  # fmt: skip
+    """The rows of the log with numbers: id, round, reward, acted, index."""
+    state = as_labels(column(table, "state", where))
+    strange = set(state.drop_nulls().unique()) - set(rewards)
+    if strange:
+        raise InputError(f"{where}: the state '{min(strange)}' has no reward.")
+    time = as_numbers(column(table, "time", where), where)
+    index = pl.Series("index", np.full(table.height, np.nan))
+    if any(name.strip().lower() == "index" for name in table.columns):
+        index = (
+            as_numbers(column(table, "index", where), where).alias("index").fill_null(float("nan"))
+        )
+    elif model is not None:
+        index = pl.Series("index", index_of(model, table, where))
+    if any(name.strip().lower() == "available" for name in table.columns):
+        free = as_flags(column(table, "available", where), where, unknown=True)
+        index = index.set(~free & index.is_not_nan(), 0.0)
+    rows = pl.DataFrame(
+        {
+            "id": column(table, "id", where).cast(pl.String),
+            "round": time.rank("dense").cast(pl.Int64) - 1,
+            "reward": state.replace_strict(dict(rewards), default=None, return_dtype=pl.Float64),
+            "acted": as_labels(column(table, "action", where)).fill_null(passive) != passive,
+            "index": index,
+        }
+    )
+    twice = rows.select(pl.struct("id", "round").is_duplicated()).to_series()
+    if twice.any():
+        raise InputError(f"{where}: {rows['id'][twice.arg_max() or 0]} has two rows in one round.")
+    needed, seen = protocol.design.rounds + 1, int(time.n_unique())
+    if seen < needed:
+        raise InputError(
+            f"{where}: the trial has {needed - 1} rounds, so that the log must have {needed} "
+            f"times, the last with the states after them, but it has {seen}."
+        )
+    if protocol.design.name == "switchback":
+        return rows, 0
+    assigned = protocol.assignment["id"].cast(pl.String)
+    inside = rows["id"].is_in(assigned.implode())
+    return rows.filter(inside), int(rows.filter(~inside)["id"].n_unique())
+
+
+def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, np.ndarray, Layout]:
+    """Everyone's rewards, actions and index (person, round), where rewards are known, and the
+    layout. The reward of a round is that of the next state; an unknown one is the last known."""
+    rounds, layout = protocol.design.rounds, protocol.layout
+    if protocol.design.name == "switchback":
+        ids = rows["id"].unique(maintain_order=True)
+        layout = dataclasses.replace(layout, unit=np.zeros(len(ids), int))
+    else:
+        ids = protocol.assignment["id"].cast(pl.String)
+    place = {name: at for at, name in enumerate(ids.to_list())}
+    who = np.array([place[name] for name in rows["id"].to_list()], int)
+    when = rows["round"].to_numpy()
+    inside = when <= rounds
+    reward = np.full((len(ids), rounds + 1), np.nan)
+    index, acted = np.full((len(ids), rounds + 1), np.nan), np.zeros((len(ids), rounds + 1), bool)
+    for target, name in ((reward, "reward"), (index, "index"), (acted, "acted")):
+        target[who[inside], when[inside]] = rows[name].to_numpy()[inside]
+    known = ~np.isnan(reward[:, 1:])
+    for now in range(1, rounds + 1):
+        reward[:, now] = np.where(np.isnan(reward[:, now]), reward[:, now - 1], reward[:, now])
+    lasting = np.nan_to_num(reward[:, 1:], nan=float(np.nanmean(reward)))
+    if not known.any():
+        raise InputError(f"{where}: nobody who was assigned has a state after the first round.")
+    indices = index[:, :rounds]
+    # Whoever has left cannot be chosen.
+    indices = np.where(np.isnan(indices) & ~np.isnan(index).all(), 0.0, indices)
+    return Arm(lasting, acted[:, :rounds], indices), known, layout

@@ -1,0 +1,311 @@
+"""How many people, clusters or rounds a trial needs, by simulating the programme itself."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from prefermab.errors import InputError, count, number, share
+from prefermab.errors import unknown as unknown_name
+from prefermab.model import Model
+from prefermab.programme.evidence.designs import (
+    BY_CLUSTER,
+    Design,
+    Layout,
+    draw_layout,
+    estimate_effects,
+)
+from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.intervals import Interval
+from prefermab.programme.evidence.programmes import (
+    CONTROLS,
+    Histories,
+    Pool,
+    draw_pool,
+    people_budget,
+    play_trials,
+)
+
+TRIALS, FIRST_TRIALS = 1000, 300
+"""Simulated trials of the last step of the search and of the first."""
+
+TURNS = 9
+AT_ONCE = 400_000
+"""People that are simulated together."""
+
+MOST = 20_000
+"""People in a trial above which the search gives up."""
+
+STRATA = 3
+"""Strata of simulated people: thirds by the model's index in their first state."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialProgramme:
+    """What is tried: the share of people who can be acted on in a round, what the other arm does
+    (`none` or `random`), and the rounds that must pass between two actions on a person."""
+
+    share: float
+    control: str = "none"
+    cooldown: int = 0
+
+    def __post_init__(self) -> None:
+        share(self.share, "share")
+        count(self.cooldown, "cooldown", at_least=0)
+        if self.control not in CONTROLS:
+            raise unknown_name("control", self.control, CONTROLS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Needed:
+    """What a trial needs: people, rounds and, where clusters are drawn, clusters. `power` is how
+    often such a trial showed the gain in `trials` simulated ones, `simulated_gain` what the model
+    gains per person and round in the simulation, `gain` the gain that is to be shown."""
+
+    design: str
+    people: int
+    rounds: int
+    clusters: int | None
+    gain: float
+    simulated_gain: float
+    wanted: float
+    power: float
+    trials: int
+    spread: float
+    """Standard deviation of the estimate over trials."""
+
+    def __str__(self) -> str:
+        units = "" if self.clusters is None else f" in {self.clusters:,} clusters"
+        return (
+            f"{self.design}: {self.people:,} people{units} over {self.rounds:,} rounds show a gain "
+            f"of {self.gain:.4g} per person and round in {self.power:.1%} of {self.trials:,} "
+            f"simulated trials ({self.wanted:.0%} wanted); the model gains "
+            f"{self.simulated_gain:.4g} in the simulation"
+        )
+
+
+def simulate_effects(
+    pool: Pool,
+    design: Design,
+    programme: TrialProgramme,
+    people: int,
+    clusters: int,
+    trials: int,
+    rng: np.random.Generator,
+) -> list[dict[str, Interval]]:
+    """The effects that so many simulated trials find, each by estimator.
+
+    Args:
+        pool: Where people come from.
+        design: The design.
+        programme: What is tried.
+        people: People in a trial.
+        clusters: Clusters that they are in, for designs that need them.
+        trials: The number of trials.
+        rng: Random numbers.
+
+    Returns:
+        For each trial, intervals by estimator.
+    """
+    found: list[dict[str, Interval]] = []
+    batch = max(AT_ONCE // people, 1)
+    while len(found) < trials:
+        number = min(batch, trials - len(found))
+        who = rng.integers(0, pool.size, (number, people))
+        layouts = [_layout(pool, design, one, clusters, rng) for one in who]
+        played = play_layouts(pool, design, programme, who, layouts, rng)
+        for place, layout in enumerate(layouts):
+            arm = Arm(played.reward[place], played.acted[place], played.index[place])
+            found.append(estimate_effects(design, layout, arm))
+    return found
+
+
+def play_layouts(
+    pool: Pool,
+    design: Design,
+    programme: TrialProgramme,
+    who: np.ndarray,
+    layouts: list[Layout],
+    rng: np.random.Generator,
+) -> Histories:
+    """Plays trials with these layouts. An arm has a budget of its own; a cluster too, where
+    clusters are drawn; in a switchback there is one for all."""
+    by_model = np.stack([layout.by_model for layout in layouts])
+    if design.name in BY_CLUSTER:
+        own = np.stack([layout.unit for layout in layouts])
+    elif design.name == "switchback":
+        own = np.zeros(by_model.shape[:2], int)
+    else:
+        own = by_model[:, :, 0].astype(int)
+    shared = own + (own.max() + 1) * np.arange(len(layouts))[:, None]
+    budget = [people_budget(programme.share, size) for size in np.bincount(shared.ravel()).tolist()]
+    return play_trials(
+        pool, who, by_model, shared, np.array(budget), programme.control, programme.cooldown, rng
+    )
+
+
+def _layout(
+    pool: Pool, design: Design, who: np.ndarray, clusters: int, rng: np.random.Generator
+) -> Layout:
+    people = len(who)
+    if design.name in BY_CLUSTER:
+        return draw_layout(design, np.arange(people) % clusters, np.zeros(clusters, int), rng)
+    stratum = np.zeros(people, int)
+    if design.name == "stratified":
+        first = (pool.index[who] * pool.start[who]).sum(axis=1)
+        stratum = np.argsort(np.argsort(first)) * STRATA // people
+    return draw_layout(design, np.arange(people), stratum, rng)
+
+
+def needed(
+    model: Model,
+    design: Design,
+    programme: TrialProgramme,
+    *,
+    domain: Any = None,
+    gain: float | None = None,
+    power: float = 0.8,
+    people: int = 200,
+    cluster_size: int = 30,
+    trials: int = TRIALS,
+    seed: int = 0,
+    progress: Callable[[float, str], None] | None = None,
+) -> Needed:
+    """How large a trial must be to show a gain, by simulating trials of this programme.
+
+    A gain is shown if the whole 90 % interval of the estimator that counts is above 0. Where
+    `gain` differs from what the model gains in the simulation, the intervals are shifted by the
+    difference: the spread of outcomes is taken to be that of the simulated programme.
+
+    Args:
+        model: The model that is tried.
+        design: The design, with its rounds; a switchback is made longer until it suffices.
+        programme: Share of people acted on, control and cooldown.
+        domain: Where people come from, such as `prefermab.from_log(log)`; the model's own if None.
+        gain: The gain per person and round that is to be shown; that of the simulation if None.
+        power: How often it is to be shown.
+        people: People in a switchback; for other designs where the search begins.
+        cluster_size: People in a cluster.
+        trials: Simulated trials of the last step.
+        seed: Random seed.
+        progress: Called with the share that is done, and what is done.
+
+    Returns:
+        What the trial needs.
+    """
+    wanted, size = share(power, "power"), count(people, "people", at_least=8)
+    if not 0.05 < wanted < 1:
+        raise InputError(f"power must lie between 0.05 and 1, not {wanted:g}.")
+    pool, rng = draw_pool(model, domain, seed=seed), np.random.default_rng([seed, 1])
+    search = _Search(pool, design, programme, size, count(cluster_size, "cluster_size"), gain, rng)
+    units = search.find(wanted, trials, progress)
+    if progress is not None:
+        progress(0.9, f"trials with {search.in_words(units)}")
+    lows, target = search.low_ends(units, trials)
+    return Needed(
+        design.name, search.people(units), search.rounds(units), search.clusters(units), target,
+        search.simulated, wanted, float((lows > 0).mean()), trials, search.spread,
+    )  # fmt: skip
+
+
+class _Search:
+    """The search for the number of units: people, clusters, or pairs of blocks."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        design: Design,
+        programme: TrialProgramme,
+        size: int,
+        cluster_size: int,
+        gain: float | None,
+        rng: np.random.Generator,
+    ):
+        self.pool, self.design, self.programme, self.rng = pool, design, programme, rng
+        self.size, self.cluster_size = size, cluster_size
+        self.gain = None if gain is None else number(gain, "gain")
+        if self.gain == 0:
+            raise InputError("gain must be above 0: no trial shows a gain of 0.")
+        self.step = 4 if design.name in ("individual", "stratified") else 1
+        self.fewest = 4 if design.name in BY_CLUSTER else 2 if self.step == 1 else 8
+        self.simulated, self.spread = 0.0, 0.0
+
+    def first(self) -> int:
+        """Where the search begins."""
+        if self.design.name in BY_CLUSTER:
+            return 12
+        return 6 if self.design.name == "switchback" else self.size
+
+    def find(
+        self, wanted: float, trials: int, progress: Callable[[float, str], None] | None
+    ) -> int:
+        """The fewest units that show the gain as often as wanted, by trying some."""
+        units, few, enough = self.first(), self.fewest - self.step, None
+        for turn in range(TURNS):
+            if progress is not None:
+                progress(0.9 * turn / TURNS, f"trials with {self.in_words(units)}")
+            lows, target = self.low_ends(units, FIRST_TRIALS if turn < 2 else trials)
+            if (lows > 0).mean() >= wanted:
+                enough = units
+            else:
+                few = units
+            guess = self.next(units, lows, target, wanted)
+            if turn > 1 and self.step > 1 and abs(guess - units) <= self.step:
+                return guess
+            if enough is not None:
+                if enough - few <= self.step:
+                    break
+                guess = int(np.clip(guess, few + self.step, enough - self.step))
+            units = max(guess, few + self.step)
+        return units if enough is None else enough
+
+    def people(self, units: int) -> int:
+        if self.design.name in BY_CLUSTER:
+            return units * self.cluster_size
+        return self.size if self.design.name == "switchback" else units
+
+    def rounds(self, units: int) -> int:
+        if self.design.name == "switchback":
+            return units * 2 * self.design.block
+        return self.design.rounds
+
+    def clusters(self, units: int) -> int | None:
+        return units if self.design.name in BY_CLUSTER else None
+
+    def in_words(self, units: int) -> str:
+        return f"{self.people(units):,} people and {self.rounds(units):,} rounds"
+
+    def low_ends(self, units: int, trials: int) -> tuple[np.ndarray, float]:
+        """The low ends of the intervals in simulated trials, shifted to the gain that is to be
+        shown, and that gain."""
+        design = dataclasses.replace(self.design, rounds=self.rounds(units))
+        found = simulate_effects(
+            self.pool, design, self.programme, self.people(units), units, trials, self.rng
+        )
+        counts = [next(iter(one.values())) for one in found]
+        estimates = np.array([one.estimate for one in counts])
+        self.simulated, self.spread = float(estimates.mean()), float(estimates.std())
+        target = self.simulated if self.gain is None else self.gain
+        if target <= 0:
+            raise InputError(
+                f"the model gains {target:.3g} per person and round in the simulation, which no "
+                "trial can show: give the gain that is to be shown."
+            )
+        return np.array([one.low for one in counts]) + target - self.simulated, target
+
+    def next(self, units: int, lows: np.ndarray, target: float, wanted: float) -> int:
+        """The number of units by which low ends, whose distance from the gain falls with the root
+        of the number, are above 0 as often as wanted."""
+        reach = target - float(np.quantile(lows, 1 - wanted))
+        # In small trials the quantile is noisy; the normal one of the same mean is less so.
+        smooth = target - float(lows.mean() + norm.ppf(1 - wanted) * lows.std())
+        root = np.sqrt(units) * (reach + smooth) / 2 / target
+        found = max(int(np.ceil(root**2 / self.step)) * self.step, self.fewest)
+        if self.people(found) > MOST or self.rounds(found) > MOST:
+            raise InputError(
+                f"such a trial would need {self.in_words(found)}, more than {MOST:,}: a gain of "
+                f"{target:.3g} per person and round is too small to be shown."
+            )
+        return found

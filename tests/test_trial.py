@@ -1,0 +1,363 @@
+"""Trials: lots and protocols, estimators by hand and against exchanges, power, analysis."""
+
+import json
+import shlex
+
+import numpy as np
+import polars as pl
+import pytest
+
+import prefermab as pm
+from prefermab.cli import dispatch
+from prefermab.programme.evidence import effects, power
+from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
+from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.power import TrialProgramme, needed, simulate_effects
+from prefermab.programme.evidence.programmes import Pool, draw_pool, play_trials
+from prefermab.programme.evidence.protocol import randomise, read_protocol
+from prefermab.programme.evidence.rehearsal import rehearse
+
+REWARDS = {"motivated": 1.0, "persuadable": 0.5, "lost cause": 0.0}
+MODEL = pm.load("armman")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Pool:
+    return draw_pool(MODEL, size=300, seed=1)
+
+
+def people(size=60, seed=0) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    return pl.DataFrame(
+        {
+            "id": [f"p{i}" for i in range(size)],
+            "region": np.array(["north", "south"])[rng.integers(0, 2, size)],
+            "age": rng.integers(18, 60, size),
+            "clinic": np.array(list("abcdefgh"))[np.arange(size) % 8],
+        }
+    )
+
+
+def arm(reward, acted, index) -> Arm:
+    return Arm(*(np.array(x, kind) for x, kind in ((reward, float), (acted, bool), (index, float))))
+
+
+def test_the_subgroup_estimator_by_hand():
+    """The model chose the two with the highest index, who earn 3 and 5; of the control those with
+    the indices 9 and 8 earn 1 and 2: 4 - 1.5."""
+    one = arm([[3], [5], [0], [0]], [[1], [1], [0], [0]], [[9], [8], [2], [1]])
+    other = arm([[0], [1], [2], [0]], [[0]] * 4, [[1], [9], [8], [3]])
+    assert effects.subgroup(one, other).estimate == pytest.approx(2.5)
+
+
+def exchanged_differences(one: Arm, other: Arm, cut: float) -> list[float]:
+    """All exchanges of one untouched person of each arm, and of none, one by one."""
+    found = [one.total.mean() - other.total.mean()]
+    for i in np.flatnonzero(~one.acted[:, 0]):
+        for j in np.flatnonzero(other.index[:, 0] < cut):
+            swap = (other.total[j] - one.total[i]) * (1 / len(one.total) + 1 / len(other.total))
+            found.append(found[0] + swap)
+    return found
+
+
+def test_reshuffling_is_the_mean_over_all_exchanges_of_a_pair():
+    """One untouched person in each arm: exchanged or not, with the same probability. Model: 6, 1
+    (untouched); control: 4 (would be acted on), 3 (untouched). Not exchanged 3.5 - 3.5, exchanged
+    4.5 - 2.5: the mean is 1."""
+    one = arm([[6], [1]], [[1], [0]], [[9], [2]])
+    other = arm([[4], [3]], [[0], [0]], [[8], [1]])
+    both = exchanged_differences(one, other, cut=5.5)
+    assert both == pytest.approx([0.0, 2.0])
+    assert effects.reshuffled(one, other).estimate == pytest.approx(np.mean(both))
+
+
+def test_reshuffling_leaves_those_whom_the_other_arm_would_treat_otherwise():
+    """Everybody of the control would have been acted on: nobody can be exchanged."""
+    one = arm([[6], [1]], [[1], [0]], [[9], [2]])
+    other = arm([[4], [3]], [[0], [0]], [[8], [7]])
+    assert effects.reshuffled(one, other).estimate == pytest.approx(3.5 - 3.5)
+
+
+def test_people_with_the_same_actions_in_both_arms_can_be_exchanged():
+    """Control by lot: the second was acted on and would have been by the model; pooled with the
+    model's first: 6 and 2 become 4 in both arms, and 1 and 3 become 2."""
+    one = arm([[6], [1]], [[1], [0]], [[9], [2]])
+    other = arm([[3], [2]], [[0], [1]], [[1], [8]])
+    assert effects.reshuffled(one, other).estimate == pytest.approx(0.0)
+
+
+def test_the_price_is_what_actions_are_worth_at_the_margin():
+    """Those acted on earn 2 more in the next round whatever their index, so the price is 2."""
+    rng = np.random.default_rng(0)
+    index = rng.random((400, 1))
+    acted = index > np.sort(index, axis=0)[-80]
+    reward = rng.normal(0, 0.1, (400, 1)) + 2.0 * acted
+    assert effects.marginal_price(Arm(reward, acted, index), by_index=True) == pytest.approx(
+        2, abs=0.1
+    )
+    nobody = Arm(reward, np.zeros_like(acted), index)
+    assert effects.marginal_price(nobody, by_index=True) == 0
+
+
+@pytest.mark.parametrize("name", ["individual", "stratified", "cluster", "stepped wedge"])
+def test_lots_are_drawn_evenly_within_strata(name):
+    design, unit = Design(name, 10), np.arange(40) % 20
+    stratum = np.arange(20) % 2 if name == "stratified" else np.zeros(20, int)
+    times = np.zeros(20)
+    for seed in range(300):
+        layout = draw_layout(design, unit, stratum, np.random.default_rng(seed))
+        model = layout.schedule[:, 5]
+        times += model / 300
+        if name != "stepped wedge":
+            assert [model[stratum == each].sum() for each in (0, 1) if (stratum == each).any()] in (
+                [10], [5, 5],
+            )  # fmt: skip
+        else:
+            starts = layout.schedule.argmax(axis=1)
+            assert np.bincount(starts).tolist() == [0, 0, 5, 0, 5, 0, 5, 0, 5]
+    assert (np.abs(times - 0.5) < 0.13).all()
+
+
+def test_a_switchback_has_one_block_of_each_arm_in_every_pair():
+    layout = draw_layout(Design("switchback", 30, block=3), np.arange(5), np.zeros(5, int),
+                         np.random.default_rng(0))  # fmt: skip
+    blocks = layout.schedule[0].reshape(10, 3)
+    assert (blocks == blocks[:, :1]).all()
+    assert (blocks[0::2, 0] ^ blocks[1::2, 0]).all()
+    assert layout.by_model.shape == (5, 30)
+
+
+def test_a_simulated_programme_keeps_its_budget_and_cooldown(pool):
+    rng = np.random.default_rng(0)
+    who, shared = rng.integers(0, pool.size, (3, 40)), np.arange(3)[:, None] * 2 + np.arange(40) % 2
+    by_model = np.repeat((shared % 2 == 0)[:, :, None], 8, axis=2)
+    played = play_trials(pool, who, by_model, shared, np.full(6, 4), "random", 2, rng)
+    for trial in range(3):
+        for which in (0, 1):
+            acted = played.acted[trial, np.arange(40) % 2 == which]
+            assert (acted.sum(axis=0) <= 4).all()
+            assert acted.sum() > 8
+    both = np.cumsum(played.acted, axis=2)
+    within = both - np.concatenate([np.zeros((3, 40, 3)), both[:, :, :-3]], axis=2)
+    assert within.max() == 1
+
+
+@pytest.mark.parametrize(
+    ("design", "clusters"),
+    [
+        (Design("individual", 6), 0),
+        (Design("stratified", 6), 0),
+        (Design("cluster", 6), 12),
+        (Design("switchback", 24, block=3), 0),
+        (Design("stepped wedge", 10, washout=1), 12),
+    ],
+)
+def test_effects_are_found_in_every_design(pool, design, clusters):
+    tried = TrialProgramme(0.2)
+    found = simulate_effects(pool, design, tried, 96, clusters, 40, np.random.default_rng(0))
+    first = [next(iter(one.values())) for one in found]
+    mean = np.mean([one.estimate for one in first])
+    held = np.mean([one.low <= mean <= one.high for one in first])
+    assert 0.05 < mean < 0.6
+    assert held >= 0.75
+    assert {"t-test"} < set(found[0])
+
+
+def test_power_finds_the_clusters_that_a_known_spread_needs(monkeypatch):
+    """Nothing depends on anything: rewards are 0 or 1 by a coin, in one round, in clusters of ten
+    with the standard deviation 0.158. A low end above 0 in 80 % of trials takes a gain of
+    (1.75 + 0.86)·0.158·sqrt(4/k), with Student's quantiles: k = 17 clusters for 0.2."""
+    coin = np.full((50, 2, 2, 2), 0.5)
+    flat = Pool(coin, np.full((50, 2), 0.5), np.tile([0.0, 1.0], (50, 1)), np.zeros((50, 2)))
+    monkeypatch.setattr(power, "draw_pool", lambda *_, **__: flat)
+    design, tried = Design("cluster", 1), TrialProgramme(0.2)
+    found = needed(MODEL, design, tried, gain=0.2, cluster_size=10, trials=600)
+    assert found.clusters is not None
+    assert 15 <= found.clusters <= 20
+    assert found.people == 10 * found.clusters
+    assert found.power == pytest.approx(0.8, abs=0.07)
+
+
+def test_gains_that_cannot_be_shown_are_refused():
+    with pytest.raises(pm.InputError, match="gain must be above 0"):
+        needed(MODEL, Design("individual", 2), TrialProgramme(0.2), gain=0)
+    with pytest.raises(pm.InputError, match="unknown control 'placebo'"):
+        TrialProgramme(0.2, "placebo")
+    with pytest.raises(pm.InputError, match="not for paper"):
+        draw_pool(pm.load("armman-paper"))
+    with pytest.raises(pm.InputError, match="unknown design 'clustr'"):
+        Design("clustr", 3)
+    with pytest.raises(pm.InputError, match="fewer than two pairs"):
+        Design("switchback", 8, block=4)
+
+
+def test_a_protocol_is_drawn_again_from_its_seed_and_notices_changes(tmp_path):
+    made = randomise(people(), Design("stratified", 4), balance=["region", "age"],
+                     groups=["region"], rewards=REWARDS, seed=5)  # fmt: skip
+    again = randomise(people(), Design("stratified", 4), balance=["region", "age"],
+                      groups=["region"], rewards=REWARDS, seed=5)  # fmt: skip
+    assert made.facts == again.facts
+    for region in ("north", "south"):
+        arms = made.assignment.filter(pl.col("region") == region)["arm"]
+        assert abs((arms == "model").sum() - (arms == "control").sum()) <= 3
+    made.write(tmp_path / "trial")
+    assert read_protocol(tmp_path / "trial").checksum == made.facts["checksum"]
+    assert made.facts["checksum"] in (tmp_path / "trial" / "index.html").read_text()
+    with pytest.raises(pm.InputError, match="randomised once"):
+        made.write(tmp_path / "trial")
+    table = (tmp_path / "trial" / "assignment.csv").read_text()
+    moved = table.replace("model", "Model", 1).replace("control", "model", 1)
+    (tmp_path / "trial" / "assignment.csv").write_text(moved)
+    with pytest.raises(pm.InputError, match="not the assignment that the protocol fixed"):
+        read_protocol(tmp_path / "trial")
+    facts = json.loads((tmp_path / "trial" / "protocol.json").read_text())
+    facts["analysis"]["level"] = 0.5
+    (tmp_path / "trial" / "protocol.json").write_text(json.dumps(facts))
+    with pytest.raises(pm.InputError, match="was changed after it was written"):
+        read_protocol(tmp_path / "trial")
+
+
+@pytest.mark.parametrize(
+    ("design", "given", "words"),
+    [
+        ("stratified", {}, "needs columns"),
+        ("cluster", {}, "needs the column of the clusters"),
+        ("cluster", {"cluster": "region"}, "4 clusters or more, not 2"),
+        ("individual", {"balance": ["town"]}, "town"),
+    ],
+)
+def test_a_trial_that_cannot_be_drawn_is_refused(design, given, words):
+    with pytest.raises(pm.InputError, match=words):
+        randomise(people(), Design(design, 4), **given)
+
+
+@pytest.mark.parametrize("name", ["individual", "cluster", "switchback", "stepped wedge"])
+def test_every_design_goes_from_lots_to_its_page(name, tmp_path):
+    design = Design(name, 16 if name == "switchback" else 10)
+    protocol = randomise(people(80), design, groups=["region"], balance=["age"], cluster="clinic",
+                         rewards=REWARDS, seed=2)  # fmt: skip
+    log = rehearse(protocol, MODEL, TrialProgramme(0.2), seed=1)
+    found = pm.evidence.analyse(protocol, log)
+    assert found.primary == {"individual": "reshuffled"}.get(name, name)
+    assert found.effect.low < found.effect.estimate < found.effect.high
+    assert found.effect.estimate > 0
+    assert (found.groups.height == 2) == (name in ("individual", "cluster"))
+    found.report(tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    for heading in ("Flow of participants", "Effect", protocol.facts["checksum"]):
+        assert heading in page
+
+
+@pytest.fixture(scope="module")
+def rehearsed():
+    protocol = randomise(people(120), Design("individual", 5), groups=["region"], rewards=REWARDS,
+                         seed=4)  # fmt: skip
+    return protocol, rehearse(protocol, MODEL, TrialProgramme(0.2), seed=3)
+
+
+def test_the_analysis_agrees_with_the_arrays(rehearsed):
+    protocol, log = rehearsed
+    found = pm.evidence.analyse(protocol, log)
+    reward = log["state"].replace_strict(REWARDS, return_dtype=pl.Float64).to_numpy()
+    after = reward.reshape(6, 120)[1:].mean(axis=0)
+    model = (protocol.assignment["arm"] == "model").to_numpy()
+    plain = after[model].mean() - after[~model].mean()
+    assert found.effects["difference"].estimate == pytest.approx(plain)
+    assert found.followed == 1
+    assert found.shown == (found.effect.low > 0)
+    without = pm.evidence.analyse(protocol, log.drop("index"))
+    assert list(without.effects) == ["difference", "t-test"]
+
+
+def test_those_who_are_lost_are_counted_by_arm(rehearsed):
+    protocol, log = rehearsed
+    control = protocol.assignment.filter(pl.col("arm") == "control")["id"][:15]
+    gone = pl.col("id").is_in(control.implode()) & (pl.col("time") > 3)
+    found = pm.evidence.analyse(protocol, log.filter(~gone))
+    lost = found.flow.row(by_predicate=pl.col("people") == "lost before the end", named=True)
+    assert (lost["model"], lost["control"]) == ("0", "15")
+    assert "More people were lost in one arm" in str(found)
+    assert found.lost is not None
+    assert found.lost < 0.001
+
+
+def test_arms_that_are_not_as_drawn_make_a_trial_unreadable(rehearsed):
+    protocol, log = rehearsed
+    control = protocol.assignment.filter(pl.col("arm") == "control")["id"][:50]
+    stranger = log.head(1).with_columns(id=pl.lit("nobody"))
+    found = pm.evidence.analyse(
+        protocol, pl.concat([log.filter(~pl.col("id").is_in(control.implode())), stranger])
+    )
+    assert not found.shown
+    assert str(found).startswith("The trial cannot be read")
+    assert found.strangers == 1
+
+
+def test_actions_that_do_not_follow_the_index_are_not_reshuffled(rehearsed):
+    protocol, log = rehearsed
+    found = pm.evidence.analyse(protocol, log.with_columns(index=-pl.col("index") + 9))
+    assert found.primary == "difference"
+    assert "of the model's actions went to those with the highest index" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda log: log.filter(pl.col("time") < 6), "must have 6 times"),
+        (lambda log: pl.concat([log, log.head(1)]), "p0 has two rows in one round"),
+        (lambda log: log.with_columns(state=pl.lit("asleep")), "the state 'asleep' has no reward"),
+    ],
+)
+def test_a_wrong_log_is_refused(rehearsed, change, words):
+    protocol, log = rehearsed
+    with pytest.raises(pm.InputError, match=words):
+        pm.evidence.analyse(protocol, change(log))
+    with pytest.raises(pm.InputError, match="differ from those that the protocol fixed"):
+        pm.evidence.analyse(protocol, log, rewards={"motivated": 2})
+
+
+def test_the_index_is_computed_from_states_and_features():
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame(
+        {"state": ["persuadable", None, "motivated"],
+         **{name: rng.normal(0, 0.2, 3) for name in MODEL.feature_names}}
+    )  # fmt: skip
+    from prefermab.programme.evidence.programmes import index_of
+
+    index = index_of(MODEL, table, "the log")
+    planned = MODEL.plan(
+        table.filter(pl.col("state").is_not_null()).with_columns(id=pl.Series([1, 2])), 1
+    )
+    assert index[1] == 0
+    np.testing.assert_allclose(index[[0, 2]], planned.frame["price"].to_numpy(), atol=0.02)
+
+
+def run_trial(typed: str) -> None:
+    dispatch(["trial", *shlex.split(typed)])
+
+
+def test_the_commands_write_what_they_say(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    people(80).write_csv("people.csv")
+    typed = "randomise people.csv --rounds 6 --balance age --groups region --seed 3 --out t"
+    rewards = "--rewards motivated=1 persuadable=0.5 'lost cause=0'"
+    run_trial(f"{typed} {rewards}")
+    assert {"protocol.json", "index.html", "assignment.csv", "model.csv", "control.csv"} == {
+        file.name for file in (tmp_path / "t").iterdir()
+    }
+    run_trial("rehearse t --model armman --share 0.2 --out log.csv")
+    capsys.readouterr()
+    run_trial("analyse t --log log.csv --out report --json")
+    told = json.loads(capsys.readouterr().out)
+    assert told["primary"] == "reshuffled"
+    assert told["sample_ratio"] == 1
+    run_trial("power armman --rounds 2 --share 0.2 --trials 40 --json")
+    assert json.loads(capsys.readouterr().out)["people"] >= 8
+
+
+def test_estimators_are_those_of_the_design():
+    rng = np.random.default_rng(0)
+    layout = draw_layout(Design("individual", 2), np.arange(20), np.zeros(20, int), rng)
+    arms = Arm(rng.random((20, 2)), rng.random((20, 2)) < 0.3, rng.random((20, 2)))
+    found = estimate_effects(Design("individual", 2), layout, arms)
+    assert list(found) == ["reshuffled", "difference", "t-test", "subgroup"]
