@@ -8,10 +8,16 @@ import polars as pl
 
 from prefermab import load
 from prefermab.pages import table_as_markdown
-from prefermab.programme.evidence.designs import Design
+from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
+from prefermab.programme.evidence.effects import Arm, group_difference
 from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.logged import all_moves, judge_policy
-from prefermab.programme.evidence.power import TrialProgramme, needed, simulate_effects
+from prefermab.programme.evidence.power import (
+    TrialProgramme,
+    needed,
+    play_layouts,
+    simulate_effects,
+)
 from prefermab.programme.evidence.programmes import Pool, draw_pool
 from prefermab.programme.evidence.weights import intervals_of, row_episodes
 from prefermab.programme.logs.reading import read_log
@@ -81,6 +87,7 @@ def _trials(pool: Pool) -> str:
             truth = float(np.mean([one[counted].estimate for one in others]))
             rows.append([name, tried.control, way, *_coverage([one[way] for one in found], truth)])
             print(*rows[-1], flush=True)
+    rows += _pairs_and_groups(pool)
     head = ["design", "control", "estimator", "truth", "mean", "spread", "mean error", "holds"]
     return (
         f"{REPEATS:,} trials of 400 people (switchback 200, stepped wedge 360) drawn from the "
@@ -91,13 +98,47 @@ def _trials(pool: Pool) -> str:
         "the mean error what the intervals take it to be.\n\n"
         + table_as_markdown(head, rows)
         + "\nA shared budget makes the mean of an arm vary less than that of independent people, "
-        "so that a t-test's interval is too long; where clusters or rounds are drawn, it takes "
-        "people or person-rounds for independent, and its interval is far too short. Reshuffling "
-        "needs the model's index of everyone. A switchback and a stepped wedge measure less than "
-        "an individual trial of the same programme: what was done before a change still works "
-        "after it, and what begins needs time. They are honest about their own mean, not about the "
-        "long run.\n"
+        "so that a t-test's interval is too long. In a switchback and a stepped wedge the t-test "
+        "takes person-rounds for independent and counts the rounds right after a change too: its "
+        "interval is too short, and around another value. Reshuffling needs the model's index of "
+        "everyone. A switchback and a stepped wedge measure less than an individual trial of the "
+        "same programme: what was done before a change still works after it, and what begins "
+        "needs time. They are honest about their own mean, not about the long run.\n"
     )
+
+
+def _pairs_and_groups(pool: Pool) -> list[list[str]]:
+    """Clusters in pairs alike in the model's index, and the effect in a group: those with a high
+    index. The truth is the mean over the other trials, as above."""
+    worth, tried, people = (pool.index * pool.start).sum(axis=1), TrialProgramme(0.1, "none"), 400
+    rng, high = np.random.default_rng([SEED, 50]), worth > np.median(worth)
+    clusters, persons = Design("cluster", 10), Design("individual", 10)
+    pairs, groups = [], []
+    for _ in range((OTHERS + REPEATS) // 500):
+        who = rng.integers(0, pool.size, (500, people))
+        unit = np.arange(people) % 20
+        means = np.stack([worth[who[:, unit == each]].mean(axis=1) for each in range(20)], axis=1)
+        stratum = np.argsort(np.argsort(means, axis=1), axis=1) // 2
+        layouts = [draw_layout(clusters, unit, one, rng) for one in stratum]
+        alone = np.zeros(people, int)
+        drawn = [draw_layout(persons, np.arange(people), alone, rng) for _ in range(500)]
+        in_pairs = play_layouts(pool, clusters, tried, who, layouts, rng)
+        apart = play_layouts(pool, persons, tried, who, drawn, rng)
+        for at in range(500):
+            arm = Arm(in_pairs.reward[at], in_pairs.acted[at], in_pairs.index[at])
+            pairs.append(estimate_effects(clusters, layouts[at], arm)["cluster"])
+            arm = Arm(apart.reward[at], apart.acted[at], apart.index[at])
+            model, all_of = drawn[at].by_model[:, 0], np.ones(people, bool)
+            groups.append(group_difference(arm, model, high[who[at]], all_of))
+    rows = []
+    for name, way, found in (
+        ("cluster, 10 pairs", "cluster", pairs),
+        ("individual, a group of half of them (total of 10 rounds)", "difference", groups),
+    ):
+        truth = float(np.mean([one.estimate for one in found[:OTHERS]]))
+        rows.append([name, "none", way, *_coverage(found[OTHERS:], truth)])
+        print(*rows[-1], flush=True)
+    return rows
 
 
 def _coverage(found: Sequence[Interval], truth: float) -> list[str]:
@@ -165,7 +206,7 @@ def _off_policy() -> str:
                 starts = place[moves.round % rounds == 0]
                 truth = _policy_value(choice, rounds)[starts].mean()
                 rows = judged.estimates.rows(named=True)
-                found.setdefault((name, rounds), []).append((truth, rows))
+                found.setdefault((name, rounds), []).append((truth, judged.done.estimate, rows))
     return _off_policy_table(found)
 
 
@@ -183,18 +224,21 @@ def _off_policy_table(found: dict) -> str:
         kept = [one for one in all_of if one is not None]
         if not kept:
             continue
-        truth = float(np.mean([t for t, _ in kept]))
-        methods = [(row["method"], row["per"]) for row in kept[0][1]]
+        truth, done = (float(np.mean([one[at] for one in kept])) for at in (0, 1))
+        methods = [(row["method"], row["per"]) for row in kept[0][2]]
         for at, (method, per) in enumerate(methods):
             if rounds == 1 and per == "trajectory":
                 continue
-            each = [r[at] for _, r in kept]
+            each = [one[2][at] for one in kept]
+            gained = [row["gain_low"] <= truth - done <= row["gain_high"] for row in each]
             held = np.mean([row["value_low"] <= truth <= row["value_high"] for row in each])
             mean = np.mean([row["value"] for row in each])
             rows.append([name, str(rounds), method, per, f"{truth:.4f}", f"{mean:.4f}",
-                         f"{held:.1%}", f"{len(all_of) - len(kept):,}"])  # fmt: skip
+                         f"{held:.1%}", f"{np.mean(gained):.1%}",
+                         f"{len(all_of) - len(kept):,}"])  # fmt: skip
             print(*rows[-1], flush=True)
-    head = ["policy", "rounds", "method", "per", "truth", "mean", "holds", "refused"]
+    head = ["policy", "rounds", "method", "per", "truth", "mean", "value holds", "gain holds",
+            "refused"]  # fmt: skip
     return (
         f"{REPEATS:,} logs of 200 people and 12 rounds, in which those in the state bad are called "
         "with probability 0.3 and the others with 0.1; the value of two policies over one, two and "
@@ -235,28 +279,28 @@ def _lots() -> str:
     actions = rng.choice(3, 60, p=[0.8, 0.15, 0.05])
     group = np.sort(rng.integers(0, 4, 60))
     cells = [np.flatnonzero(group == each) for each in range(4)]
-    rows = []
+    rows, costs = [], np.array([0.0, 1.0, 2.5])
     for explore in (0.05, 0.1, 0.5, 1.0):
-        seen = np.zeros((60, 3))
-        lots = draw_lots(actions, cells, 3, explore, 0)
+        halves = np.zeros((2, 60, 3))
         for seed in range(DRAWS):
-            seen[np.arange(60), draw_lots(actions, cells, 3, explore, seed).actions] += 1
-        chance = lots.probabilities
-        error = np.sqrt(chance * (1 - chance) / DRAWS)
-        inside = (chance > 0) & (chance < 1)
-        z = (seen / DRAWS - chance)[inside] / error[inside]
-        same = bool((seen[~inside] / DRAWS == chance[~inside]).all())
-        costs = np.array([0.0, 1.0, 2.5])
-        rows.append([f"{explore:.0%}", f"{np.abs(seen / DRAWS - chance).max():.5f}",
-                     f"{np.abs(z).max():.2f}", f"{(np.abs(z) > 1.96).mean():.1%}",
-                     "yes" if same else "no", f"{costs[actions].sum():g}",
-                     f"{(chance * costs).sum():.6f}"])  # fmt: skip
+            drawn = draw_lots(actions, cells, 3, explore, seed).actions
+            halves[seed % 2, np.arange(60), drawn] += 2 / DRAWS
+        chance = draw_lots(actions, cells, 3, explore, 0).probabilities
+        seen, inside = halves.mean(axis=0), (chance > 0) & (chance < 1)
+        error = np.sqrt(chance * (1 - chance) / DRAWS)[inside]
+        left = (halves - chance)[:, inside]
+        same = np.allclose(seen[~inside], chance[~inside], atol=1e-9)
+        rows.append([f"{explore:.0%}", f"{np.abs(seen - chance).max():.5f}",
+                     f"{(np.abs(seen - chance)[inside] / error).max():.2f}",
+                     f"{np.corrcoef(*left).min():+.2f}", "yes" if same else "no",
+                     f"{costs[actions].sum():g}", f"{(chance * costs).sum():.6f}"])  # fmt: skip
         print(*rows[-1], flush=True)
-    head = ["by lot", "largest difference", "in standard errors", "above 1.96 of them",
+    head = ["by lot", "largest difference", "in standard errors", "halves correlate",
             "certain ones certain", "spent", "expected by the probabilities"]  # fmt: skip
     return (
-        f"60 people in 4 cells with three actions that cost 0, 1 and 2.5: the probabilities that "
-        f"the plan prints against {DRAWS:,} draws. Of about 150 probabilities, 5 % should differ "
-        "by more than 1.96 standard errors. Every draw spends the same.\n\n"
-        + table_as_markdown(head, rows)
+        "60 people in 4 cells with three actions that cost 0, 1 and 2.5: the probabilities that "
+        f"the plan prints against {DRAWS:,} draws. Of about 150 probabilities that are not 0 or 1 "
+        "the largest difference should be some 2.5 to 3.5 standard errors; a wrong formula would "
+        "show in both halves of the draws alike, so that their differences would correlate. Every "
+        "draw spends the same.\n\n" + table_as_markdown(head, rows)
     )

@@ -39,9 +39,8 @@ def little_work(monkeypatch):
     monkeypatch.setattr(gain, "MOST_TRANSITIONS", 0)
     simulate = power.simulate_effects
 
-    def simulate_few(*given):
-        *rest, trials, rng = given
-        return simulate(*rest, min(trials, few), rng)
+    def simulate_few(pool, design, tried, people, clusters, trials, rng):
+        return simulate(pool, design, tried, people, clusters, min(trials, few), rng)
 
     monkeypatch.setattr(power, "simulate_effects", simulate_few)
 

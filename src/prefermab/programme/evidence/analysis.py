@@ -209,6 +209,13 @@ def analyse(
 
     Returns:
         The result; `report(folder)` writes the page.
+
+    Example::
+
+        protocol = pm.evidence.read_protocol("trial")
+        found = pm.evidence.analyse(protocol, pl.read_csv("log.csv"), model=pm.load("mine"))
+        print(found)
+        found.report("trial/report")
     """
     fixed = protocol.facts["analysis"]["rewards"]
     given = {name: float(value) for name, value in (rewards or fixed).items()}

@@ -27,7 +27,12 @@ BY_CLUSTER = ("cluster", "stepped wedge")
 @dataclasses.dataclass(frozen=True)
 class Design:
     """A design: its name, the rounds of the trial, for a switchback the rounds of a block, and for
-    switchbacks and stepped wedges the rounds that are left out after each change."""
+    switchbacks and stepped wedges the rounds that are left out after each change.
+
+    >>> import prefermab as pm
+    >>> pm.evidence.Design("stepped wedge", rounds=20).period
+    4
+    """
 
     name: str
     rounds: int

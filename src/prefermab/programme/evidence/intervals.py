@@ -20,7 +20,12 @@ LEVEL = 0.90
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-    """An estimate with its 90 % interval and standard error."""
+    """An estimate with its 90 % interval and standard error.
+
+    >>> import prefermab as pm
+    >>> pm.evidence.Interval(0.2, 0.1, 0.3, 0.06).shown
+    True
+    """
 
     estimate: float
     low: float

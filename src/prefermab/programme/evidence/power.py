@@ -45,7 +45,12 @@ STRATA = 3
 @dataclasses.dataclass(frozen=True)
 class TrialProgramme:
     """What is tried: the share of people who can be acted on in a round, what the other arm does
-    (`none` or `random`), and the rounds that must pass between two actions on a person."""
+    (`none` or `random`), and the rounds that must pass between two actions on a person.
+
+    >>> import prefermab as pm
+    >>> pm.evidence.TrialProgramme(share=0.1).control
+    'none'
+    """
 
     share: float
     control: str = "none"
@@ -194,6 +199,12 @@ def needed(
 
     Returns:
         What the trial needs.
+
+    Example::
+
+        design = pm.evidence.Design("individual", rounds=12)
+        tried = pm.evidence.TrialProgramme(share=0.1, control="random")
+        print(pm.evidence.needed(pm.load("armman"), design, tried, gain=0.05))
     """
     wanted, size = share(power, "power"), count(people, "people", at_least=8)
     if not 0.05 < wanted < 1:

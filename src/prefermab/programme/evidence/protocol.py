@@ -28,9 +28,6 @@ from prefermab.programme.tables import as_frame, format_people, write_table
 MODEL, CONTROL = "model", "control"
 """The names of the arms."""
 
-LARGE = 0.1
-"""Standardised difference between arms that the balance check remarks on."""
-
 PROTOCOL, ASSIGNMENT = "protocol.json", "assignment.csv"
 
 
@@ -84,6 +81,8 @@ class Protocol:
         drawn = what.get(design.name, "people")
         rows = [[Cell(str(x)) for x in row] for row in facts["balance"]]
         analysis = facts["analysis"]
+        told = ", ".join(f"{name} {value:g}" for name, value in analysis["rewards"].items())
+        rewards = f" ({told})" if told else ""
         return [
             Text(
                 f"Design: **{design.name}**, {format_people(facts['people'])}, {design.rounds} "
@@ -93,7 +92,7 @@ class Protocol:
             Heading("Fixed beforehand"),
             Bullets(
                 [
-                    f"Outcome: {analysis['outcome']}.",
+                    f"Outcome: {analysis['outcome']}{rewards}.",
                     f"Estimator that counts: {analysis['primary']}; others are shown beside it.",
                     f"A gain is shown if the whole {analysis['level']:.0%} interval is above 0.",
                     "Everybody counts in the arm that they were assigned to (intention to treat), "
@@ -105,8 +104,8 @@ class Protocol:
             ),
             Heading("Balance"),
             Text(
-                "Means and shares in both arms; the difference is in standard deviations, and one "
-                f"above {LARGE} is large for a trial of some hundred people."
+                "Means and shares in both arms; the difference is in standard deviations. Lots "
+                f"alone give differences of about {np.sqrt(4 / facts['people']):.2f}."
             ),
             Grid(["", MODEL, CONTROL, "difference"], rows),
         ]
@@ -183,7 +182,18 @@ def randomise(
 
 
 def read_protocol(folder: str | Path) -> Protocol:
-    """A protocol as it was written; refused if it, or the assignment, was changed since."""
+    """A protocol as it was written; refused if it, or the assignment, was changed since.
+
+    Args:
+        folder: Where `Protocol.write` stored it.
+
+    Returns:
+        The protocol.
+
+    Example::
+
+        protocol = pm.evidence.read_protocol("trial")
+    """
     place = Path(folder)
     try:
         facts = json.loads((place / PROTOCOL).read_text())

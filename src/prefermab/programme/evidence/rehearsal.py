@@ -31,6 +31,11 @@ def rehearse(
     Returns:
         A log with `id`, `time`, `state`, `action` and the model's `index`, and the states after the
         last round.
+
+    Example::
+
+        tried = pm.evidence.TrialProgramme(share=0.1)
+        log = pm.evidence.rehearse(pm.evidence.read_protocol("trial"), pm.load("mine"), tried)
     """
     pool, rng = draw_pool(model, domain, seed=seed), np.random.default_rng([seed, 2])
     people, design, layout = protocol.facts["people"], protocol.design, protocol.layout
