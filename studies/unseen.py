@@ -81,6 +81,7 @@ def unseen() -> str:
         f"Reward per arm and round, {ROUNDS} rounds, {TRIALS} paired trials, everybody never seen "
         "at the start, and a state seen only on an action. Indices know everybody's dynamics; "
         f"`exact` sees features only ({SEEDS} seeds). The last row is how much more `exact` gains "
-        "over acting on nobody than the index of the state last seen does.\n\n"
+        "over acting on nobody than the index of the state last seen does. The recipe's settings "
+        "were chosen with training seed 0 on trials of another evaluation seed.\n\n"
         + table_as_markdown(rows[0], rows[1:])
     )
