@@ -824,4 +824,4 @@ def test_a_plan_is_stored_once_and_then_what_changed(file):
     ]
     whole = [size for size in sizes if size > 20_000]
     assert len(whole) == 2  # the first, and one after so many changes
-    assert max(sizes[: -len(whole)]) < whole[0] / 5
+    assert max(sizes[: -len(whole)]) < whole[0] / 3

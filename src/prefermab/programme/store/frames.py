@@ -161,7 +161,7 @@ def to_json(details: pl.DataFrame, height: int) -> list[str]:
 def from_json(texts: Sequence[str], kinds: dict[str, str]) -> pl.DataFrame:
     """The columns from the JSON texts; null where a value is unknown."""
     if not kinds:
-        return pl.DataFrame(height=len(texts))
+        return pl.DataFrame()
     fields = pl.Struct({name: KINDS[kind] for name, kind in kinds.items()})
     return pl.Series(texts, dtype=pl.String).str.json_decode(fields).struct.unnest()
 
