@@ -1,5 +1,6 @@
 """Trials: lots and protocols, estimators by hand and against exchanges, power, analysis."""
 
+import dataclasses
 import json
 import shlex
 
@@ -224,17 +225,82 @@ def test_a_protocol_is_drawn_again_from_its_seed_and_notices_changes(tmp_path):
         ("cluster", {}, "needs the column of the clusters"),
         ("cluster", {"cluster": "region"}, "4 clusters or more, not 2"),
         ("individual", {"balance": ["town"]}, "town"),
+        ("individual", {"balance": ["id"]}, "59 columns of numbers, too many to balance 60 people"),
+        ("switchback", {"balance": ["age"]}, "a switchback compares people with themselves"),
+        ("stepped wedge", {"balance": ["age"], "cluster": "clinic"}, "leave out balance"),
     ],
 )
 def test_a_trial_that_cannot_be_drawn_is_refused(design, given, words):
     with pytest.raises(pm.InputError, match=words):
-        randomise(people(), Design(design, 4), **given)
+        randomise(people(), Design(design, 16), **given)
+
+
+def differences(protocol) -> np.ndarray:
+    """The last column of the balance table, without the row of numbers of people."""
+    return np.array([float(row[-1]) for row in protocol.facts["balance"][1:]])
+
+
+def test_people_are_drawn_alike_in_the_columns_and_with_equal_chances(tmp_path):
+    """With 40 people lots alone differ by 0.32 standard deviations in a column. Here 19 people are
+    in one region and 21 in the other, so that one arm has one more: 0.10, the least there is."""
+    table, times, apart = people(40), np.zeros(40), []
+    draw = lambda seed: randomise(  # noqa: E731
+        table, Design("individual", 4), balance=["age", "region"], rewards=REWARDS, seed=seed
+    )
+    for seed in range(60):
+        made = draw(seed)
+        times += (made.assignment["arm"] == "model").to_numpy() / 60
+        apart.append(np.abs(differences(made)))
+    age, *region = np.mean(apart, axis=0)
+    assert age < 0.06
+    assert region == pytest.approx([0.1, 0.1])
+    assert (np.abs(times - 0.5) < 0.3).all()
+    assert np.abs(times - 0.5).mean() == pytest.approx(0.052, abs=0.02)
+    draw(60).write(tmp_path)
+    again = read_protocol(tmp_path)
+    drawn = (again.assignment["arm"] == "model").to_numpy()
+    np.testing.assert_array_equal(again.layout.by_model[:, 0], drawn)
+    assert "takes off what they predict" in (tmp_path / "index.html").read_text()
+
+
+def test_the_analysis_takes_off_what_balanced_columns_predict():
+    """The outcome is 3·age + 1 in the model's arm: the effect is 1 exactly, with the error of the
+    noise alone; without the column the error is that of age too."""
+    rng = np.random.default_rng(0)
+    age, noise = rng.normal(0, 1, (200, 1)), rng.normal(0, 0.01, (200, 1))
+    design = Design("individual", 1)
+    layout = draw_layout(design, np.arange(200), np.zeros(200, int), rng)
+    reward = 3 * age + layout.by_model + noise
+    everyone = Arm(reward, np.zeros((200, 1), bool), rng.random((200, 1)))
+    plain = estimate_effects(design, layout, everyone)["difference"]
+    taken = dataclasses.replace(layout, columns=age)
+    found = estimate_effects(design, taken, everyone)["difference"]
+    assert found.estimate == pytest.approx(1, abs=0.005)
+    assert found.stderr == pytest.approx(0.01 * np.sqrt(4 / 200), rel=0.15)
+    assert plain.stderr == pytest.approx(3 * np.sqrt(4 / 200), rel=0.15)
+
+
+def test_clusters_are_paired_by_all_columns():
+    """Alike in both columns are a and b, c and d, e, f and g; the first column alone would pair
+    others."""
+    first = {"a": 0, "b": 1, "c": 0, "d": 1, "e": 10, "f": 11, "g": 12}
+    second = {"a": 0, "b": 1, "c": 20, "d": 21, "e": 0, "f": 0, "g": 0}
+    table = pl.DataFrame({"id": range(14), "clinic": list("abcdefg") * 2}).with_columns(
+        pl.col("clinic").replace_strict(first, return_dtype=pl.Float64).alias("size"),
+        pl.col("clinic").replace_strict(second, return_dtype=pl.Float64).alias("far"),
+    )
+    made = randomise(table, Design("cluster", 4), balance=["size", "far"], cluster="clinic", seed=0)
+    together = made.facts["units"]["stratum"]
+    assert together[2] == together[3]
+    assert len({*together}) == 3
+    assert sorted(np.bincount(together)) == [2, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["individual", "cluster", "switchback", "stepped wedge"])
 def test_every_design_goes_from_lots_to_its_page(name, tmp_path):
     design = Design(name, 16 if name == "switchback" else 10)
-    protocol = randomise(people(80), design, groups=["region"], balance=["age"], cluster="clinic",
+    alike = ["age", "region"] if name in ("individual", "cluster") else []
+    protocol = randomise(people(80), design, groups=["region"], balance=alike, cluster="clinic",
                          rewards=REWARDS, seed=2)  # fmt: skip
     log = rehearse(protocol, MODEL, TrialProgramme(0.2), seed=1)
     found = pm.evidence.analyse(protocol, log)

@@ -136,7 +136,7 @@ class RandomiseCommand:
     out: Annotated[Path, arg(metavar="FOLDER")]
     """New folder for the protocol, the assignment and the tables of both arms."""
     balance: Names = ()
-    """Columns in which the arms are to be alike."""
+    """Columns in which the arms are to be alike, for designs of people and of clusters."""
     groups: Names = ()
     """Columns for which effects will be shown by group."""
     cluster: ColumnName = None

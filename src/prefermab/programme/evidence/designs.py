@@ -2,7 +2,7 @@
 
 | design | drawn by lot | independent units |
 |---|---|---|
-| individual | people | people, but for the budget of an arm |
+| individual | people (balanced, if asked for) | people, but for the budget of an arm |
 | stratified | people, within strata | the same, within strata |
 | cluster | clusters, each with a budget of its own (in pairs, if balanced) | clusters |
 | switchback | blocks of rounds, in pairs, for everybody | pairs of blocks |
@@ -61,11 +61,12 @@ class Design:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
     """Who is in which unit (person,) and when the model decides for it (unit, round); `stratum`
-    (unit,) are units among which lots were drawn."""
+    (unit,) are units among which lots were drawn, `columns` (unit, column) what was balanced."""
 
     unit: np.ndarray
     schedule: np.ndarray
     stratum: np.ndarray
+    columns: np.ndarray | None = None
 
     @property
     def by_model(self) -> np.ndarray:
@@ -130,13 +131,15 @@ def _by_person(
     design: Design, layout: Layout, people: Arm, indexed: bool, level: float
 ) -> dict[str, Interval]:
     model = layout.by_model[:, 0]
-    stratum = layout.stratum[layout.unit]
+    stratum, columns = layout.stratum[layout.unit], np.zeros((len(model), 0))
+    if layout.columns is not None:
+        columns = layout.columns[layout.unit]
     arms = people.where(model), people.where(~model)
-    strata = (stratum[model], stratum[~model])
+    lots = effects.Lots(stratum, columns, model)
     ways = {"reshuffled": effects.reshuffled, "difference": effects.difference,
             "t-test": effects.plain_difference}  # fmt: skip
     found = {
-        name: _scaled(way(*arms, level=level, strata=strata), design.rounds)
+        name: _scaled(way(*arms, level=level, lots=lots), design.rounds)
         for name, way in ways.items()
         if indexed or name != "reshuffled"
     }

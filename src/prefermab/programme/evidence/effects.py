@@ -83,12 +83,18 @@ def arm_influence(arm: Arm, outcome: np.ndarray, by_index: bool) -> np.ndarray:
     return outcome - marginal_price(arm, by_index) * (times - times.mean())
 
 
-Strata = tuple[np.ndarray, np.ndarray]
-"""The stratum of each person of both arms."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Lots:
+    """How people of both arms were drawn: within strata (person,), alike in columns
+    (person, column), and who is in the model's arm (person,)."""
+
+    stratum: np.ndarray
+    columns: np.ndarray
+    model: np.ndarray
 
 
 def difference(
-    model: Arm, control: Arm, level: float = LEVEL, strata: Strata | None = None
+    model: Arm, control: Arm, level: float = LEVEL, lots: Lots | None = None
 ) -> Interval:
     """The difference of the means of reward per person, with the error of a shared budget.
 
@@ -104,20 +110,20 @@ def difference(
     return _contrast(
         model.total.mean() - control.total.mean(),
         arm_influence(model, model.total, by_index=True),
-        arm_influence(control, control.total, by_index=False), level, strata,
+        arm_influence(control, control.total, by_index=False), level, lots,
     )  # fmt: skip
 
 
 def plain_difference(
-    model: Arm, control: Arm, level: float = LEVEL, strata: Strata | None = None
+    model: Arm, control: Arm, level: float = LEVEL, lots: Lots | None = None
 ) -> Interval:
     """The same as a t-test sees it, as if people were independent: only to compare."""
-    del strata
+    del lots
     return _contrast(model.total.mean() - control.total.mean(), model.total, control.total, level)
 
 
 def reshuffled(
-    model: Arm, control: Arm, level: float = LEVEL, strata: Strata | None = None
+    model: Arm, control: Arm, level: float = LEVEL, lots: Lots | None = None
 ) -> Interval:
     """The difference after averaging over all exchanges of people that change nobody's actions."""
     code = _action_codes(model, control)
@@ -147,7 +153,7 @@ def reshuffled(
     estimate = float(parts[0][0].mean() - parts[1][0].mean())
     return _contrast(
         estimate, arm_influence(model, parts[0][1], by_index=True),
-        arm_influence(control, parts[1][1], by_index=False), level, strata,
+        arm_influence(control, parts[1][1], by_index=False), level, lots,
     )  # fmt: skip
 
 
@@ -249,19 +255,26 @@ def _contrast(
     model: np.ndarray,
     control: np.ndarray,
     level: float,
-    strata: Strata | None = None,
+    lots: Lots | None = None,
 ) -> Interval:
-    """The interval of a difference of two means with these influences; lots were drawn within
-    strata, so that only what differs within them counts."""
-    total, lost, parts = len(model) + len(control), 0, []
-    for values, sign, own in (
-        (model, 1.0, None if strata is None else strata[0]),
-        (control, -1.0, None if strata is None else strata[1]),
-    ):
-        place = (
-            np.zeros(len(values), int) if own is None else np.unique(own, return_inverse=True)[1]
-        )
+    """The interval of a difference of two means with these influences. Where lots were drawn within
+    strata only what differs within them counts; where columns were balanced, what they predict is
+    taken off in each arm (Lin 2013), which holds for draws that were chosen by balance too."""
+    total, lost, parts, slopes = len(model) + len(control), 0, [], []
+    if lots is None:
+        drawn = np.arange(total) < len(model)
+        lots = Lots(np.zeros(total, int), np.zeros((total, 0)), drawn)
+    columns = lots.columns - lots.columns.mean(axis=0)
+    for values, sign, here in ((model, 1.0, lots.model), (control, -1.0, ~lots.model)):
+        place = np.unique(lots.stratum[here], return_inverse=True)[1]
         means = np.bincount(place, values) / np.bincount(place)
-        lost += len(means)
-        parts.append(sign * (values - means[place]) * total / len(values))
-    return from_influence(float(estimate), np.concatenate(parts), level, lost=lost)
+        left, own = values - means[place], columns[here]
+        slope = np.linalg.lstsq(own - own.mean(axis=0), left, rcond=None)[0]
+        left = left - (own - own.mean(axis=0)) @ slope
+        estimate = estimate - sign * float(own.mean(axis=0) @ slope)
+        lost += len(means) + columns.shape[1]
+        slopes.append(slope)
+        parts.append(sign * left * total / len(values))
+    both = np.concatenate([columns[lots.model], columns[~lots.model]])
+    influence = np.concatenate(parts) + both @ (slopes[0] - slopes[1])
+    return from_influence(float(estimate), influence, level, lost=lost)

@@ -20,13 +20,19 @@ import polars as pl
 from prefermab.errors import InputError, StorageError, count
 from prefermab.files import write_atomically
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
-from prefermab.programme.columns import as_numbers, check_ids, column
+from prefermab.programme.columns import check_ids, column
+from prefermab.programme.evidence.balance import (
+    BEST,
+    CONTROL,
+    DRAWS,
+    MODEL,
+    balance_rows,
+    balanced_draw,
+    find_units,
+)
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design, Layout, draw_layout
 from prefermab.programme.evidence.intervals import LEVEL
 from prefermab.programme.tables import as_frame, format_people, write_table
-
-MODEL, CONTROL = "model", "control"
-"""The names of the arms."""
 
 PROTOCOL, ASSIGNMENT = "protocol.json", "assignment.csv"
 
@@ -98,6 +104,7 @@ class Protocol:
                     "Everybody counts in the arm that they were assigned to (intention to treat), "
                     "also if they left or the list was not followed.",
                     f"Groups: {', '.join(analysis['groups']) or 'none'}.",
+                    f"Balanced: {analysis.get('balanced', 'nothing')}.",
                     f"Seed of the lots: {facts['seed']}. Checksum of the assignment: "
                     f"`{facts['assignment']}`. Checksum of this protocol: `{facts['checksum']}`.",
                 ]
@@ -128,8 +135,9 @@ def randomise(
     Args:
         people: A frame with `id` and the columns that are named.
         design: The design.
-        balance: Columns in which the arms are to be alike: strata of a stratified design, pairs of
-            clusters by their means in a cluster design; in others they are only checked.
+        balance: Columns in which the arms are to be alike: people are drawn again until they are,
+            and the analysis takes off what the columns predict; strata of a stratified design;
+            pairs of clusters by their means in a cluster design; refused in others.
         groups: Columns for which effects are shown by group.
         cluster: Column of the clusters, for designs that need them.
         control: What the other arm does, in words.
@@ -155,7 +163,9 @@ def randomise(
         raise InputError(f"{where}: a trial needs 8 people or more, but there are {table.height}.")
     seed = secrets.randbits(32) if seed is None else count(seed, "seed", at_least=0)
     named = [column(table, name, where).name for name in (*balance, *groups)]
-    units = _units(table, design, list(balance), cluster, where)
+    units = find_units(table, design, list(dict.fromkeys(balance)), cluster, where)
+    if "columns" in units:
+        units["draw"] = balanced_draw(design, units, seed)
     layout = _drawn(design, units, seed)
     assignment = _assignment(table, ids, design, layout, units, named)
     primary = {"individual": "reshuffled", "stratified": "reshuffled"}.get(design.name, design.name)
@@ -165,7 +175,7 @@ def randomise(
         "control": control,
         "units": units,
         "seed": seed,
-        "balance": _balance_rows(table, assignment, list(dict.fromkeys(balance))),
+        "balance": balance_rows(table, assignment, list(dict.fromkeys(balance))),
         "analysis": {
             "outcome": "mean reward per person and round, from the state after each round",
             "rewards": {name: float(value) for name, value in (rewards or {}).items()},
@@ -174,6 +184,7 @@ def randomise(
             else primary,
             "level": LEVEL,
             "groups": list(groups),
+            "balanced": _balanced_in_words(design, list(balance)),
         },
         "assignment": frame_checksum(assignment),
     }
@@ -219,58 +230,26 @@ def _checksum(what: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _units(
-    table: pl.DataFrame, design: Design, balance: list[str], cluster: str | None, where: str
-) -> dict[str, Any]:
-    """Which unit each person is in, and which stratum each unit, as lists of numbers."""
-    if design.name in BY_CLUSTER:
-        if cluster is None:
-            raise InputError(f"a {design.name} design needs the column of the clusters (cluster).")
-        names = column(table, cluster, where).cast(pl.String).fill_null("")
-        known = sorted(names.unique().to_list())
-        if len(known) < 4:
-            raise InputError(f"{where}: a trial needs 4 clusters or more, not {len(known)}.")
-        unit = [known.index(name) for name in names.to_list()]
-        stratum = _pairs(table, unit, len(known), balance, where) if (
-            design.name == "cluster" and balance
-        ) else [0] * len(known)  # fmt: skip
-        return {"unit": unit, "stratum": stratum, "names": known}
-    unit, stratum = list(range(table.height)), [0] * table.height
-    if design.name == "stratified":
-        if not balance:
-            raise InputError(
-                "a stratified design needs columns that the arms are alike in (balance)."
-            )
-        labels = pl.DataFrame([_levels(column(table, name, where)) for name in balance])
-        keys = labels.select(pl.concat_str(pl.all(), separator="|")).to_series()
-        stratum = (keys.rank("dense") - 1).cast(pl.Int64).to_list()
-    return {"unit": unit, "stratum": stratum, "names": []}
-
-
-def _levels(values: pl.Series) -> pl.Series:
-    """A column as labels: numbers with many values in thirds."""
-    if values.dtype.is_numeric() and values.n_unique() > 5:
-        place = values.rank("ordinal").fill_null(0)
-        return ((place - 1) * 3 // len(values)).cast(pl.String).fill_null("").alias(values.name)
-    return values.cast(pl.String).fill_null("").alias(values.name)
-
-
-def _pairs(
-    table: pl.DataFrame, unit: list[int], size: int, balance: list[str], where: str
-) -> list[int]:
-    """Pairs of clusters that are alike in the first column, the rest in the order of the table."""
-    values = as_numbers(_numeric(column(table, balance[0], where)), where).fill_null(0).to_numpy()
-    mean = np.bincount(unit, values, size) / np.bincount(unit, minlength=size)
-    return (np.argsort(np.argsort(mean, kind="stable"), kind="stable") // 2).tolist()
-
-
-def _numeric(values: pl.Series) -> pl.Series:
-    return values if values.dtype.is_numeric() else values.cast(pl.String).rank("dense")
-
-
 def _drawn(design: Design, units: Mapping[str, Any], seed: int) -> Layout:
     unit, stratum = np.array(units["unit"]), np.array(units["stratum"])
-    return draw_layout(design, unit, stratum, np.random.Generator(np.random.PCG64(seed)))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    for _ in range(units.get("draw", 0)):
+        draw_layout(design, unit, stratum, rng)
+    found = draw_layout(design, unit, stratum, rng)
+    return dataclasses.replace(found, columns=np.array(units["columns"])) if (
+        "columns" in units
+    ) else found  # fmt: skip
+
+
+def _balanced_in_words(design: Design, balance: list[str]) -> str:
+    """How the arms were made alike, and how the analysis respects it."""
+    named = ", ".join(balance)
+    return {
+        "individual": f"of {DRAWS:,} draws one at random among the {BEST} in which the arms differ "
+        f"least in {named} (Mahalanobis distance); the analysis takes off what they predict",
+        "stratified": f"people were drawn within strata of {named}; errors are those within strata",
+        "cluster": f"clusters were drawn in pairs alike in {named}; differences within pairs count",
+    }[design.name] if balance else "nothing"  # fmt: skip
 
 
 def _assignment(
@@ -294,29 +273,3 @@ def _assignment(
         found.append(pl.Series("arm", [arm(x) for x in by_model[:, 0]]))
     taken = {series.name for series in found}
     return pl.DataFrame(found + [s for s in rest.get_columns() if s.name not in taken])
-
-
-def _balance_rows(
-    table: pl.DataFrame, assignment: pl.DataFrame, columns: list[str]
-) -> list[list[str]]:
-    """What differs between the arms, as text."""
-    if "arm" not in assignment.columns or "id" not in assignment.columns:
-        return []
-    model = (assignment["arm"] == MODEL).to_numpy()
-    rows = [["people", f"{model.sum():,}", f"{(~model).sum():,}", ""]]
-    for name in columns:
-        values = table[name]
-        parts = {name: values.cast(pl.Float64)} if values.dtype.is_numeric() else {
-            f"{name} {level}": (values.cast(pl.String) == level).cast(pl.Float64)
-            for level in sorted(values.cast(pl.String).drop_nulls().unique().to_list())[:12]
-        }  # fmt: skip
-        for what, numbers in parts.items():
-            known = numbers.is_not_null().to_numpy()
-            cells = numbers.fill_null(0).to_numpy()
-            own, other = cells[model & known], cells[~model & known]
-            if not (len(own) and len(other)):
-                continue
-            spread = np.sqrt((own.var() + other.var()) / 2)
-            apart = (own.mean() - other.mean()) / spread if spread > 0 else 0.0
-            rows.append([what, f"{own.mean():.3f}", f"{other.mean():.3f}", f"{apart:+.2f}"])
-    return rows
