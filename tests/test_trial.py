@@ -14,9 +14,18 @@ from prefermab.programme.evidence import effects, power
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
 from prefermab.programme.evidence.effects import Arm
 from prefermab.programme.evidence.power import TrialProgramme, needed, simulate_effects
-from prefermab.programme.evidence.programmes import Pool, draw_pool, play_trials
+from prefermab.programme.evidence.programmes import (
+    Histories,
+    Pool,
+    Quotas,
+    choose_people,
+    draw_pool,
+    play_trials,
+)
 from prefermab.programme.evidence.protocol import randomise, read_protocol
-from prefermab.programme.evidence.rehearsal import rehearse
+from prefermab.programme.evidence.trial_logs import index_of, rehearse
+from prefermab.programme.planning.constrained import Selection, choose_under_rules
+from prefermab.programme.planning.rules import Limits
 
 REWARDS = {"motivated": 1.0, "persuadable": 0.5, "lost cause": 0.0}
 MODEL = pm.load("armman")
@@ -177,6 +186,100 @@ def test_power_finds_the_clusters_that_a_known_spread_needs(monkeypatch):
     assert 14 <= found.clusters <= 21
     assert found.people == 10 * found.clusters
     assert found.power == pytest.approx(0.8, abs=0.1)
+
+
+def shares_of_a_plan(key, budget, label, shares) -> np.ndarray:
+    """What a plan chooses for these gains."""
+    size, (least, largest) = len(key), shares
+    none, limits = np.full(size, -1), np.zeros(size, int)
+    rules = Limits(limits, limits, label, least, largest, none, np.zeros(0),
+                   tuple("abc"), ())  # fmt: skip
+    gains = np.stack([np.zeros(size), key], axis=1)
+    costs = np.tile([0.0, 1.0], (size, 1))
+    return choose_under_rules(Selection(gains, costs, budget, rules, limits, False)) > 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_simulated_people_are_chosen_as_a_plan_chooses_them(seed):
+    rng = np.random.default_rng(seed)
+    key, label = rng.random(60), rng.integers(0, 3, 60)
+    shares = np.array([0.3, 0.0, 0.35]), np.array([0.5, rng.uniform(0.2, 0.4), 0.6])
+    quotas = Quotas(label, np.append(shares[0], 0), np.append(shares[1], 1), np.full(4, np.inf))
+    found = choose_people(key, np.zeros(60, int), np.array([11]), np.zeros(60), quotas, label)
+    np.testing.assert_array_equal(found, shares_of_a_plan(key, 11.0, label, shares))
+    assert (found[label == 0].sum() >= 0.3 * found.sum(), found.sum() >= 9) == (True, True)
+
+
+def table_of_people(size=150, **more) -> pl.DataFrame:
+    rng = np.random.default_rng(5)
+    features = {name: rng.normal(0, 0.3, size) for name in MODEL.feature_names}
+    north = np.where(features[MODEL.feature_names[0]] > 0, "north", "south")
+    return pl.DataFrame({"id": range(size), "state": ["persuadable"] * size, **features,
+                         "region": north, "out": np.arange(size) % 3 == 0, **more})  # fmt: skip
+
+
+def play_once(programme: TrialProgramme) -> tuple[Pool, np.ndarray, Histories]:
+    rng, drawn = np.random.default_rng(0), draw_pool(MODEL, size=300, seed=1, programme=programme)
+    who, design = rng.integers(0, 300, (4, 100)), Design("individual", 3)
+    layouts = [draw_layout(design, np.arange(100), np.zeros(100, int), rng) for _ in who]
+    return drawn, who, power.play_layouts(drawn, design, programme, who, layouts, rng)
+
+
+def test_simulated_trials_keep_exclusions_and_shares_of_groups():
+    """Nobody excluded is acted on in either arm; at least 60 % of the ten of each arm, that is 6,
+    are of the north wherever there are ten."""
+    rules = pm.Rules(exclude_column="out", group_column="region", min_share={"north": 0.6})
+    programme = TrialProgramme(0.2, "random", rules=rules, table=table_of_people())
+    drawn, who, played = play_once(programme)
+    assert drawn.may is not None
+    assert drawn.quotas is not None
+    assert 0.2 < drawn.may.mean() < 0.9
+    assert not played.acted[~drawn.may[who]].any()
+    assert (played.index[~drawn.may[who]] == 0).all()
+    acted, north = played.acted, drawn.quotas.label[who] == 0
+    assert (acted & north[:, :, None]).sum() >= 0.6 * acted.sum()
+    assert acted.sum() > 0.9 * 4 * 3 * 20
+
+
+def test_simulated_trials_keep_the_budgets_of_workers():
+    """Ana can act on 4 of the 75 in the table whom she cares for: on 0.053 of her people of an arm
+    in a round, to the nearest whole number; others have no limit of their own."""
+    table = table_of_people(worker=["Ana", "Bo"] * 75)
+    rules = pm.Rules(worker_column="worker", budgets={"Ana": 4})
+    programme = TrialProgramme(0.3, "random", rules=rules, table=table)
+    drawn, who, played = play_once(programme)
+    assert drawn.quotas is not None
+    hers = drawn.quotas.label[who] == 0
+    assert hers.mean() == pytest.approx(0.5, abs=0.15)
+    by_round = (played.acted & hers[:, :, None]).sum(axis=1)
+    assert by_round.max() <= 2 * round(4 / 75 * hers.sum(axis=1).max() / 2) + 1
+    assert by_round.min() > 0
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"lock_column": "out"}, "locked in .lock."),
+        ({"cooldown": 1}, "give cooldown itself"),
+        ({"worker_column": "region", "budgets": {"north": 3}, "group_column": "region",
+          "max_share": {"north": 0.5}}, "not with both"),
+    ],
+)  # fmt: skip
+def test_rules_that_cannot_be_simulated_are_refused(given, words):
+    with pytest.raises(pm.InputError, match=words):
+        TrialProgramme(0.2, rules=pm.Rules(**given), table=table_of_people())
+
+
+def test_rules_that_need_a_table_or_another_design_are_refused():
+    with pytest.raises(pm.InputError, match="the rule exclude needs a table"):
+        TrialProgramme(0.2, rules=pm.Rules(exclude_column="out"))
+    rules = pm.Rules(group_column="region", max_share={"north": 0.5})
+    tried = TrialProgramme(0.2, rules=rules, table=table_of_people())
+    with pytest.raises(pm.InputError, match="too small for the rule max_share"):
+        needed(MODEL, Design("cluster", 3), tried)
+    costly = table_of_people(**{f"cost_{MODEL.action_names[1]}": [1.0, 2.0] * 75})
+    with pytest.raises(pm.InputError, match="differs between people"):
+        draw_pool(MODEL, size=20, programme=TrialProgramme(0.2, rules=rules, table=costly))
 
 
 def test_gains_that_cannot_be_shown_are_refused():
@@ -388,8 +491,6 @@ def test_the_index_is_computed_from_states_and_features():
         {"state": ["persuadable", None, "motivated"],
          **{name: rng.normal(0, 0.2, 3) for name in MODEL.feature_names}}
     )  # fmt: skip
-    from prefermab.programme.evidence.programmes import index_of
-
     index = index_of(MODEL, table, "the log")
     planned = MODEL.plan(
         table.filter(pl.col("state").is_not_null()).with_columns(id=pl.Series([1, 2])), 1
@@ -417,7 +518,9 @@ def test_the_commands_write_what_they_say(tmp_path, monkeypatch, capsys):
     told = json.loads(capsys.readouterr().out)
     assert told["primary"] == "reshuffled"
     assert told["sample_ratio"] == 1
-    run_trial("power armman --rounds 2 --share 0.2 --trials 40 --json")
+    table_of_people().write_csv("table.csv")
+    rules = "--table table.csv --exclude out --group region --max-share north=0.7 --cooldown 1"
+    run_trial(f"power armman --rounds 2 --share 0.2 --trials 40 {rules} --json")
     assert json.loads(capsys.readouterr().out)["people"] >= 8
 
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg, subcommand
 
-from prefermab.cli.options import Amount, ColumnName, JsonFlag, ModelName, Names, option
+from prefermab.cli.options import (
+    Amount,
+    ColumnName,
+    JsonFlag,
+    ModelName,
+    Names,
+    RuleOptions,
+    option,
+)
 from prefermab.cli.options import parse_numbers as parse_pairs
 from prefermab.errors import InputError
 
@@ -90,8 +98,6 @@ class PowerCommand:
     share: Amount = None
     """Share of the people who can be acted on in a round. Default: the model's usual budget."""
     control: Control = "none"
-    cooldown: int = 0
-    """Rounds that must pass after an action on a person before the next one."""
     people: int = 200
     """For a switchback: number of people; else where the search begins."""
     cluster_size: int = 30
@@ -106,6 +112,11 @@ class PowerCommand:
     """The design of the trial."""
     log: Annotated[LogOptions, arg(name="")] = dataclasses.field(default_factory=LogOptions)
     """Where people come from."""
+    table: Annotated[str | None, option("TABLE")] = None
+    """Table of people as for `plan`, with the columns of the rules: simulated people have the
+    group, worker and exclusion of the person with the nearest features."""
+    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    """Rules that the plans of the trial follow."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -113,11 +124,17 @@ class PowerCommand:
         from prefermab.cli.terminal import progress
         from prefermab.files import use_compilation_cache
         from prefermab.programme.evidence.power import TrialProgramme, needed
+        from prefermab.programme.tables import read_table
         from prefermab.storage import load
 
         use_compilation_cache()
         model = load(self.model)
-        tried = TrialProgramme(usual_share(model, self.share), self.control, self.cooldown)
+        rules = self.rules.rules()
+        tried = TrialProgramme(
+            usual_share(model, self.share), self.control, rules.cooldown,
+            dataclasses.replace(rules, cooldown=0),
+            None if self.table is None else read_table(self.table),
+        )  # fmt: skip
         with progress() as report:
             found = needed(
                 model, self.design.make(), tried, domain=self.log.domain(), gain=self.gain,
@@ -200,7 +217,7 @@ class RehearseCommand:
         from prefermab.files import use_compilation_cache
         from prefermab.programme.evidence.power import TrialProgramme
         from prefermab.programme.evidence.protocol import read_protocol
-        from prefermab.programme.evidence.rehearsal import rehearse
+        from prefermab.programme.evidence.trial_logs import rehearse
         from prefermab.programme.tables import check_table_path, write_table
         from prefermab.storage import load
 

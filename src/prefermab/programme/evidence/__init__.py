@@ -11,8 +11,8 @@ from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.logged import off_policy
 from prefermab.programme.evidence.power import Needed, TrialProgramme, needed
 from prefermab.programme.evidence.protocol import Protocol, randomise, read_protocol
-from prefermab.programme.evidence.rehearsal import rehearse
 from prefermab.programme.evidence.results import OffPolicy, off_policy_rows
+from prefermab.programme.evidence.trial_logs import rehearse
 
 __all__ = [
     "Design",

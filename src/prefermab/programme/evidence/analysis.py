@@ -16,14 +16,11 @@ from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, write_pages
 from prefermab.programme.evidence.designs import BY_CLUSTER, Layout, estimate_effects
-from prefermab.programme.evidence.effects import Arm, follows_index, group_difference
+from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index, group_difference
 from prefermab.programme.evidence.intervals import Interval
-from prefermab.programme.evidence.outcomes import histories, read_outcomes
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
+from prefermab.programme.evidence.trial_logs import histories, read_outcomes
 from prefermab.programme.tables import as_frame, format_people
-
-FOLLOWED = 0.95
-"""Share of actions by the index below which the reshuffled and subgroup estimators are not used."""
 
 SUSPICIOUS = 0.001
 """Probability of a sample ratio below which the assignment was probably not followed."""

@@ -33,6 +33,9 @@ NEAR = 0.5
 
 FEWEST_NEAR = 10
 
+FOLLOWED = 0.95
+"""Share of actions by the index below which the reshuffled and subgroup estimators are not used."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arm:

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.stats import norm
 
 from prefermab.errors import InputError, count, number, share
-from prefermab.errors import unknown as unknown_name
 from prefermab.model import Model
 from prefermab.programme.evidence.designs import (
     BY_CLUSTER,
@@ -17,12 +16,12 @@ from prefermab.programme.evidence.designs import (
     draw_layout,
     estimate_effects,
 )
-from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index
 from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.programmes import (
-    CONTROLS,
     Histories,
     Pool,
+    TrialProgramme,
     draw_pool,
     people_budget,
     play_trials,
@@ -40,27 +39,6 @@ MOST = 20_000
 
 STRATA = 3
 """Strata of simulated people: thirds by the model's index in their first state."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TrialProgramme:
-    """What is tried: the share of people who can be acted on in a round, what the other arm does
-    (`none` or `random`), and the rounds that must pass between two actions on a person.
-
-    >>> import prefermab as pm
-    >>> pm.evidence.TrialProgramme(share=0.1).control
-    'none'
-    """
-
-    share: float
-    control: str = "none"
-    cooldown: int = 0
-
-    def __post_init__(self) -> None:
-        share(self.share, "share")
-        count(self.cooldown, "cooldown", at_least=0)
-        if self.control not in CONTROLS:
-            raise unknown_name("control", self.control, CONTROLS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +101,19 @@ def simulate_effects(
         played = play_layouts(pool, design, programme, who, layouts, rng)
         for place, layout in enumerate(layouts):
             arm = Arm(played.reward[place], played.acted[place], played.index[place])
-            found.append(estimate_effects(design, layout, arm))
+            found.append(
+                estimate_effects(
+                    design, layout, arm, pool.quotas is None or _follows(design, layout, arm)
+                )
+            )
     return found
+
+
+def _follows(design: Design, layout: Layout, people: Arm) -> bool:
+    """Whether an analysis would reshuffle: the model's actions went to the highest index."""
+    if design.name not in ("individual", "stratified"):
+        return False
+    return follows_index(people.where(layout.by_model[:, 0])) >= FOLLOWED
 
 
 def play_layouts(
@@ -187,7 +176,7 @@ def needed(
     Args:
         model: The model that is tried.
         design: The design, with its rounds; a switchback is made longer until it suffices.
-        programme: Share of people acted on, control and cooldown.
+        programme: Share of people acted on, control and rules.
         domain: Where people come from, such as `prefermab.from_log(log)`; the model's own if None.
         gain: The gain per person and round that is to be shown; that of the simulation if None.
         power: How often it is to be shown.
@@ -209,7 +198,9 @@ def needed(
     wanted, size = share(power, "power"), count(people, "people", at_least=8)
     if not 0.05 < wanted < 1:
         raise InputError(f"power must lie between 0.05 and 1, not {wanted:g}.")
-    pool, rng = draw_pool(model, domain, seed=seed), np.random.default_rng([seed, 1])
+    programme.check_design(design)
+    pool = draw_pool(model, domain, seed=seed, programme=programme)
+    rng = np.random.default_rng([seed, 1])
     search = _Search(pool, design, programme, size, count(cluster_size, "cluster_size"), gain, rng)
     units = search.find(wanted, trials, progress)
     if progress is not None:

@@ -12,13 +12,16 @@ import equinox as eqx
 import jax
 import numpy as np
 import polars as pl
+from scipy.spatial import KDTree
 
 from prefermab.domains.base import FiniteDomain
-from prefermab.errors import InputError, number
+from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
-from prefermab.programme.columns import column
+from prefermab.programme.evidence.designs import BY_CLUSTER, Design
 from prefermab.programme.planning.roster import Roster, read_roster
+from prefermab.programme.planning.rules import Rules, apply_rules
 from prefermab.programme.planning.scoring import gains_at, own_prices
+from prefermab.programme.tables import as_frame
 
 POOL = 2000
 """People that trials draw from."""
@@ -27,15 +30,80 @@ CONTROLS = ("none", "random")
 """What the other arm does: nothing, or the same number of actions at random."""
 
 
+@dataclasses.dataclass(frozen=True)
+class TrialProgramme:
+    """What is tried: the share of people who can be acted on in a round, what the other arm does
+    (`none` or `random`), the rounds that must pass between two actions on a person, and other rules
+    of a plan, with a table of people that has their columns.
+
+    >>> import prefermab as pm
+    >>> pm.evidence.TrialProgramme(share=0.1).control
+    'none'
+    """
+
+    share: float
+    control: str = "none"
+    cooldown: int = 0
+    rules: Rules = dataclasses.field(default_factory=Rules)
+    table: Any = None
+
+    def __post_init__(self) -> None:
+        share(self.share, "share")
+        count(self.cooldown, "cooldown", at_least=0)
+        if self.control not in CONTROLS:
+            raise unknown("control", self.control, CONTROLS)
+        named = set(self.rules.named())
+        if "cooldown" in named:
+            raise InputError("give cooldown itself, not within rules.")
+        if "lock" in named:
+            raise InputError(
+                "a trial cannot be simulated with people who are locked in (lock): they are acted "
+                "on in both arms, so leave them out of the trial."
+            )
+        if "budgets" in named and named & {"min_share", "max_share"}:
+            raise InputError(
+                "a trial is simulated with shares of groups (min_share, max_share) or with budgets "
+                "of workers (budgets), not with both: leave out the ones that bind less."
+            )
+        if named and self.table is None:
+            raise InputError(
+                f"the rule {min(named)} needs a table of people with its column (table)."
+            )
+
+    def check_design(self, design: Design) -> None:
+        """Refuses rules that a design cannot be simulated with."""
+        if design.name in BY_CLUSTER and self.rules.about_groups:
+            named = [name for name in self.rules.named() if name != "exclude"]
+            raise InputError(
+                f"a {design.name} is simulated with a budget for each cluster, too small for the "
+                f"rule {named[0]}: leave it out, or take another design."
+            )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Quotas:
+    """Rules that tie people to each other: everyone's group or worker (person,), the last number
+    for those without; for each number the least and largest share of those acted on, and what a
+    worker can do for each of their people."""
+
+    label: np.ndarray
+    least: np.ndarray
+    largest: np.ndarray
+    per_person: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
     """People: chances (person, state, action, next state) of moving, their first states
-    (person, state), rewards (person, state), and the model's index (person, state)."""
+    (person, state), rewards (person, state), the model's index (person, state), 0 for those who may
+    not be acted on, who may (person,), and rules that tie people to each other."""
 
     chances: np.ndarray
     start: np.ndarray
     rewards: np.ndarray
     index: np.ndarray
+    may: np.ndarray | None = None
+    quotas: Quotas | None = None
 
     @property
     def size(self) -> int:
@@ -54,7 +122,13 @@ class Histories:
     state: np.ndarray
 
 
-def draw_pool(model: Model, domain: Any = None, size: int = POOL, seed: int = 0) -> Pool:
+def draw_pool(
+    model: Model,
+    domain: Any = None,
+    size: int = POOL,
+    seed: int = 0,
+    programme: TrialProgramme | None = None,
+) -> Pool:
     """People of a domain with the model's index for each of their states.
 
     Args:
@@ -63,6 +137,8 @@ def draw_pool(model: Model, domain: Any = None, size: int = POOL, seed: int = 0)
             left out.
         size: The number of people.
         seed: Random seed.
+        programme: Rules: everybody has the group, worker and exclusion of the person of its table
+            with the nearest features.
 
     Returns:
         The people.
@@ -93,7 +169,41 @@ def draw_pool(model: Model, domain: Any = None, size: int = POOL, seed: int = 0)
     n_states = chances.shape[1]
     start = (first[:, :, None] == np.arange(n_states)).mean(axis=1)
     index = np.stack([_index(model, seen, state) for state in range(n_states)], axis=1)
-    return Pool(chances.astype(float), start, rewards.astype(float), index)
+    pool = Pool(chances.astype(float), start, rewards.astype(float), index)
+    if programme is None or programme.table is None:
+        return pool
+    return _ruled(pool, model, seen, programme)
+
+
+def _ruled(pool: Pool, model: Model, features: np.ndarray, programme: TrialProgramme) -> Pool:
+    """The people with the rules of those in the table whose features are nearest."""
+    where, table = "the table", as_frame(programme.table)
+    roster = read_roster(model, table, where)
+    costs = roster.costs[:, 1]
+    if np.ptp(costs) > 0:
+        raise InputError(
+            f"{where}: the column cost_{model.action_names[1]} differs between people, but a trial "
+            "is simulated with a budget of so many people."
+        )
+    limits = apply_rules(programme.rules, model, roster, table, where)
+    middle, spread = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)
+    known = np.where(np.isnan(roster.features), middle, roster.features)
+    near = KDTree((known - middle) / spread).query((features - middle) / spread)[1]
+    may, quotas = limits.may[near], None
+    if programme.rules.about_groups:
+        by_worker = bool(programme.rules.budgets)
+        label = limits.worker if by_worker else limits.group
+        names = limits.worker_names if by_worker else limits.group_names
+        label = np.where(label < 0, len(names), label)
+        none, sizes = np.zeros(len(names) + 1), np.bincount(label, minlength=len(names) + 1)
+        paid = np.append(limits.budgets / costs[0], np.inf) / sizes.clip(1)
+        quotas = (
+            Quotas(label[near], none, none + 1, paid) if by_worker
+            else Quotas(label[near], np.append(limits.min_share, 0.0),
+                        np.append(limits.max_share, 1.0), none + np.inf)
+        )  # fmt: skip
+    index = np.where(may[:, None], pool.index, 0.0)
+    return dataclasses.replace(pool, index=index, may=may, quotas=quotas)
 
 
 @eqx.filter_jit
@@ -117,23 +227,6 @@ def _index(model: Model, features: np.ndarray, state: int) -> np.ndarray:
     found = own_prices(model, roster, 0.0, gains)
     assert found is not None
     return np.where(gains[:, 1] > 0, found, 0.0)
-
-
-def index_of(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
-    """The model's index for each row of a table with states and features; 0 without a state."""
-    if not model.policy.gains_are_rewards:
-        raise InputError("a model of the recipe paper has no index for a single person.")
-    names = set(model.state_names)
-    known = column(table, "state", where).cast(pl.String).is_in(list(names)).fill_null(False)
-    rows = table.filter(known).with_columns(pl.int_range(pl.len()).alias("id"))
-    drop = [name for name in rows.columns if name.strip().lower() == "opt_in"]
-    roster = read_roster(model, rows.drop(drop), where)
-    gains = gains_at(model, roster.states, roster.features, 0.0)
-    found = own_prices(model, roster, 0.0, gains)
-    assert found is not None
-    index = np.zeros(table.height)
-    index[known.to_numpy()] = np.where(gains[:, 1] > 0, found, 0.0)
-    return index
 
 
 def play_trials(
@@ -168,25 +261,76 @@ def play_trials(
     since = np.full(flat.size, rounds + cooldown + 1)
     rewards, indices = np.empty((2, rounds, flat.size))
     actions, states = np.empty((rounds, flat.size), bool), [state]
-    begins = np.searchsorted(np.sort(group), np.arange(group.max() + 1))
+    may = True if pool.may is None else pool.may[flat]
+    label = None if pool.quotas is None else pool.quotas.label[flat]
     for now in range(rounds):
         model = by_model[:, :, now].ravel()
-        rested = since > cooldown
+        rested = (since > cooldown) & may
         # Whoever may not be acted on has no index.
         index = np.where(rested, pool.index[flat, state], 0.0)
         key = np.where(model & (index > 0), index, -np.inf)
         if control == "random":
             key = np.where(model | ~rested, key, rng.random(flat.size))
-        order = np.lexsort((rng.random(flat.size), -key, group))
-        rank = np.empty(flat.size, int)
-        rank[order] = np.arange(flat.size)
-        acted = (rank - begins[group] < budget[group]) & (key > -np.inf)
+        acted = choose_people(key, group, budget, rng.random(flat.size), pool.quotas, label)
         state = _draw(pool.chances[flat, state, acted.astype(int)], rng)
         since = np.where(acted, 1, since + 1)
         rewards[now], indices[now], actions[now] = pool.rewards[flat, state], index, acted
         states.append(state.astype(np.int8))
     shape = lambda x: x.T.reshape(trials, people, -1)  # noqa: E731
     return Histories(*(shape(x) for x in (rewards, actions, indices, np.stack(states))))
+
+
+def choose_people(
+    key: np.ndarray,
+    unit: np.ndarray,
+    budget: np.ndarray,
+    ties: np.ndarray,
+    quotas: Quotas | None = None,
+    label: np.ndarray | None = None,
+) -> np.ndarray:
+    """(person,): whether they are acted on: in each unit as many as its budget, those with the
+    highest key, and nobody whose key is -inf; `ties` decide between equal keys. With quotas, as a
+    plan keeps them: shares are of those acted on, who become fewer until all shares hold.
+
+    >>> import numpy as np
+    >>> from prefermab.programme.evidence.programmes import choose_people
+    >>> key, both = np.array([3.0, 1.0, 2.0, -np.inf]), np.array([0, 0, 0, 1])
+    >>> choose_people(key, both, np.array([2, 1]), np.zeros(4)).tolist()
+    [True, False, True, False]
+    """
+    able = key > -np.inf
+    if quotas is None or label is None:
+        return (_ranks(unit, -key, ties) < budget[unit]) & able
+    units, labels = len(budget), len(quotas.least)
+    cell = unit * labels + label
+    counted = lambda x: np.bincount(x, minlength=units * labels).reshape(units, labels)  # noqa: E731
+    there = counted(cell[able])
+    with np.errstate(invalid="ignore"):
+        room = np.nan_to_num(np.round(quotas.per_person * counted(cell)), nan=np.inf, posinf=np.inf)
+    target = np.minimum(budget, np.minimum(there, room).sum(axis=1)).astype(int)
+    while True:
+        most = np.minimum(np.floor(quotas.largest * target[:, None] + 1e-9), room)
+        need = np.ceil(quotas.least * target[:, None] - 1e-9)
+        enough = np.where(quotas.least > 0, there / quotas.least.clip(1e-9), np.inf)
+        reached = np.floor(enough + 1e-9).min(axis=1)
+        fewer = np.minimum(np.minimum(there, most).sum(axis=1), reached)
+        if (fewer >= target).all():
+            break
+        target = np.minimum(target, fewer).astype(int)
+    place = _ranks(cell, -key, ties)
+    allowed = able & (place < most.ravel()[cell])
+    first = place < need.ravel()[cell]
+    order = np.where(allowed, -key, np.inf)
+    return (_ranks(unit, ~(allowed & first), order, ties) < target[unit]) & allowed
+
+
+def _ranks(unit: np.ndarray, *keys: np.ndarray) -> np.ndarray:
+    """Everyone's place within their unit, from 0 on, by the keys, the first first."""
+    order = np.lexsort((*keys[::-1], unit))
+    sizes = np.bincount(unit)
+    rank = np.empty(len(unit), int)
+    rank[order] = np.arange(len(unit))
+    return rank - (np.cumsum(sizes) - sizes)[unit]
 
 
 def people_budget(share: float, people: int) -> int:

@@ -1,7 +1,9 @@
-"""The log of a trial as arrays: everyone's rewards, actions and index in every round."""
+"""The log of a trial: as arrays, everyone's rewards, actions and index in every round; and made up,
+to try the analysis before the trial begins."""
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,8 +13,73 @@ from prefermab.model import Model
 from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
 from prefermab.programme.evidence.designs import Layout
 from prefermab.programme.evidence.effects import Arm
-from prefermab.programme.evidence.programmes import index_of
+from prefermab.programme.evidence.power import play_layouts
+from prefermab.programme.evidence.programmes import TrialProgramme, draw_pool
 from prefermab.programme.evidence.protocol import Protocol
+from prefermab.programme.planning.roster import read_roster
+from prefermab.programme.planning.scoring import gains_at, own_prices
+
+
+def rehearse(
+    protocol: Protocol,
+    model: Model,
+    programme: TrialProgramme,
+    *,
+    domain: Any = None,
+    seed: int = 0,
+) -> pl.DataFrame:
+    """A made-up log of a trial: its own arms, with people drawn from a domain.
+
+    Args:
+        protocol: The trial.
+        model: The model that is tried.
+        programme: Share of people acted on, what the other arm gets, and rules.
+        domain: Where people come from; the model's own domain if None.
+        seed: Random seed.
+
+    Returns:
+        A log with `id`, `time`, `state`, `action` and the model's `index`, and the states after the
+        last round.
+
+    Example::
+
+        tried = pm.evidence.TrialProgramme(share=0.1)
+        log = pm.evidence.rehearse(pm.evidence.read_protocol("trial"), pm.load("mine"), tried)
+    """
+    programme.check_design(protocol.design)
+    pool = draw_pool(model, domain, seed=seed, programme=programme)
+    rng = np.random.default_rng([seed, 2])
+    people, design, layout = protocol.facts["people"], protocol.design, protocol.layout
+    who = rng.integers(0, pool.size, (1, people))
+    played = play_layouts(pool, design, programme, who, [layout], rng)
+    if "id" in protocol.assignment.columns:
+        ids = protocol.assignment["id"]
+    else:
+        ids = pl.Series("id", np.arange(people))
+    names = np.array(model.state_names, object)
+    actions = np.array(model.action_names, object)
+    rows = []
+    for now in range(design.rounds + 1):
+        last = now == design.rounds
+        state = pl.Series("state", names[played.state[0, :, now]], dtype=pl.String)
+        acted = played.acted[0, :, min(now, design.rounds - 1)].astype(int)
+        action = pl.Series("action", actions[acted], dtype=pl.String)
+        rows.append(
+            pl.DataFrame(
+                {
+                    "id": ids,
+                    "time": np.full(people, now + 1),
+                    "state": state,
+                    "action": pl.repeat(None, people, dtype=pl.String, eager=True)
+                    if last
+                    else action,
+                    "index": pl.repeat(None, people, dtype=pl.Float64, eager=True)
+                    if last
+                    else pl.Series(played.index[0, :, now]),
+                }
+            )
+        )
+    return pl.concat(rows)
 
 
 def read_outcomes(
@@ -87,3 +154,20 @@ def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, 
     # Whoever has left cannot be chosen.
     indices = np.where(np.isnan(indices) & ~np.isnan(index).all(), 0.0, indices)
     return Arm(lasting, acted[:, :rounds], indices), known, layout
+
+
+def index_of(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
+    """The model's index for each row of a table with states and features; 0 without a state."""
+    if not model.policy.gains_are_rewards:
+        raise InputError("a model of the recipe paper has no index for a single person.")
+    names = set(model.state_names)
+    known = column(table, "state", where).cast(pl.String).is_in(list(names)).fill_null(False)
+    rows = table.filter(known).with_columns(pl.int_range(pl.len()).alias("id"))
+    drop = [name for name in rows.columns if name.strip().lower() == "opt_in"]
+    roster = read_roster(model, rows.drop(drop), where)
+    gains = gains_at(model, roster.states, roster.features, 0.0)
+    found = own_prices(model, roster, 0.0, gains)
+    assert found is not None
+    index = np.zeros(table.height)
+    index[known.to_numpy()] = np.where(gains[:, 1] > 0, found, 0.0)
+    return index
