@@ -50,7 +50,8 @@ def assessment(verdict, gain=None, warnings=(), hidden=2.0):
         earned={"model": 4.4, "before": 3.89, "random": 3.8, "none": 3.2}, unseen=0.0,
         hidden=hidden,
     )  # fmt: skip
-    empty = pl.DataFrame(schema=["what", "acted", "others", "difference"])
+    numbers = dict.fromkeys(("acted", "others", "difference"), pl.Float64)
+    empty = pl.DataFrame(schema={"what": pl.String, **numbers})
     placebo = (Gain(-0.1, -0.4, 0.2, 0.18), Gain(0.1, -0.2, 0.4, 0.18))
     return Assessment(verdict, comparison, placebo, Allocation(empty, 0.0), tuple(warnings))
 

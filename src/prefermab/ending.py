@@ -115,8 +115,8 @@ def clock(left: Int[Array, ""]) -> Float[Array, "3"]:
 
     >>> import jax.numpy as jnp
     >>> from prefermab.ending import clock
-    >>> clock(jnp.array(1)), clock(jnp.array(2))
-    (Array([1., 1., 1.], dtype=float32), Array([0. , 0. , 0.6], dtype=float32))
+    >>> [[f"{number:.1f}" for number in clock(jnp.array(left))] for left in (1, 2)]
+    [['1.0', '1.0', '1.0'], ['0.0', '0.0', '0.6']]
     """
     more = left - 1
     return 2 * jnp.stack([1.0 / left, 0.5**more, 0.8**more]) - 1
