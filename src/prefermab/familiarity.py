@@ -182,7 +182,9 @@ def sentence(counts: dict[str, int], people: int, what: str = "people") -> str:
     '1,201 people are unlike those that the model was trained on (age of 1,200, income of 3)'
     """
     named = list_names(f"{name} of {number:,}" for name, number in counts.items())
-    return f"{people:,} {what} are unlike those that the model was trained on ({named})"
+    one = {"people": "1 person is", "arms": "1 arm is"}[what]
+    who = one if people == 1 else f"{people:,} {what} are"
+    return f"{who} unlike those that the model was trained on ({named})"
 
 
 def warn_of_arms(judged: Judged, names: tuple[str, ...], present: np.ndarray) -> None:
