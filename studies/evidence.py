@@ -1,17 +1,28 @@
 """How often the intervals of trials and off-policy estimates hold, on made-up worlds whose truth is
-known; whether power is as promised; whether lots fall as their probabilities say."""
+known; whether power is as promised; whether lots fall as their probabilities say.
 
-from collections.abc import Sequence
+`python -m studies.evidence Power Lots` measures these sections of the page only.
+"""
 
+import dataclasses
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
 import numpy as np
 import polars as pl
 
+import prefermab as pm
 from prefermab import load
+from prefermab.errors import unknown
+from prefermab.files import write_atomically
 from prefermab.pages import table_as_markdown
+from prefermab.programme.evidence.balance import balanced_draw
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
 from prefermab.programme.evidence.effects import Arm, group_difference
 from prefermab.programme.evidence.intervals import Interval
-from prefermab.programme.evidence.logged import all_moves, judge_policy
 from prefermab.programme.evidence.power import (
     TrialProgramme,
     needed,
@@ -19,12 +30,13 @@ from prefermab.programme.evidence.power import (
     simulate_effects,
 )
 from prefermab.programme.evidence.programmes import Pool, draw_pool
-from prefermab.programme.evidence.weights import intervals_of, row_episodes
-from prefermab.programme.logs.reading import read_log
-from prefermab.programme.planning.lots import draw_lots
+from prefermab.programme.evidence.protocol import drawn_layout
+from studies.off_policy import REPEATS, SEED, armman, coverage, learned, lots, off_policy
 
-REPEATS, OTHERS, SEED, DRAWS = 1000, 2000, 2026, 100_000
-"""Repetitions, trials that the truth is computed from, the seed, and draws of lots."""
+PAGE = Path("docs/results/evidence.md")
+
+OTHERS = 2000
+"""Trials that the truth is computed from."""
 
 TRIALS = (
     ("individual", Design("individual", 10), TrialProgramme(0.1, "none"), 400, 0),
@@ -53,29 +65,21 @@ POWER = (
 )
 """Designs, and the gain per person and round that is to be shown."""
 
-STAY = np.array([[[0.7, 0.3], [0.3, 0.7]], [[0.3, 0.7], [0.2, 0.8]]])
-"""(state, action, next state) of the logs: bad and good; a call helps those in bad most."""
-
-CALLED = np.array([0.3, 0.1])
-"""Probability of a call in each state of the logs."""
-
 
 def evidence() -> str:
     """How often intervals of trials and off-policy estimates hold, and whether lots are fair."""
-    pool = draw_pool(load("armman"), seed=SEED)
-    parts = (
-        "Every 90 % interval should hold the truth in 88 to 93 of 100. All settings were chosen on "
-        "other seeds. What `learn` says is in [gain.md](gain.md).\n",
-        "## Trials\n\n" + _trials(pool),
-        "## Power\n\n" + _power(),
-        "## Off-policy\n\n" + _off_policy() + "\n" + _off_policy_lots(pool),
-        "## Lots\n\n" + _lots(),
-    )
-    return "\n".join(parts)
+    return "\n".join([FIRST, *(f"## {name}\n\n{part()}" for name, part in PARTS.items())])
 
 
-def _trials(pool: Pool) -> str:
-    rows = []
+FIRST = (
+    "Every 90 % interval should hold the truth in 88 to 93 of 100. All settings were chosen on "
+    "other seeds. What `learn` says of its own gain is in [gain.md](gain.md).\n"
+)
+
+
+def trials() -> str:
+    """Trials of all designs."""
+    pool, rows = armman(), []
     for place, (name, design, tried, people, clusters) in enumerate(TRIALS):
         rng = np.random.default_rng([SEED, place])
         others = simulate_effects(pool, design, tried, people, clusters, OTHERS, rng)
@@ -85,7 +89,7 @@ def _trials(pool: Pool) -> str:
             usual = "difference" if "difference" in found[0] else next(iter(found[0]))
             counted = way if way == "subgroup" else usual
             truth = float(np.mean([one[counted].estimate for one in others]))
-            rows.append([name, tried.control, way, *_coverage([one[way] for one in found], truth)])
+            rows.append([name, tried.control, way, *coverage([one[way] for one in found], truth)])
             print(*rows[-1], flush=True)
     rows += _pairs_and_groups(pool)
     head = ["design", "control", "estimator", "truth", "mean", "spread", "mean error", "holds"]
@@ -136,20 +140,13 @@ def _pairs_and_groups(pool: Pool) -> list[list[str]]:
         ("individual, a group of half of them (total of 10 rounds)", "difference", groups),
     ):
         truth = float(np.mean([one.estimate for one in found[:OTHERS]]))
-        rows.append([name, "none", way, *_coverage(found[OTHERS:], truth)])
+        rows.append([name, "none", way, *coverage(found[OTHERS:], truth)])
         print(*rows[-1], flush=True)
     return rows
 
 
-def _coverage(found: Sequence[Interval], truth: float) -> list[str]:
-    estimates = np.array([one.estimate for one in found])
-    held = np.mean([one.low <= truth <= one.high for one in found])
-    error = float(np.mean([one.stderr for one in found]))
-    return [f"{truth:.4f}", f"{estimates.mean():.4f}", f"{estimates.std():.4f}", f"{error:.4f}",
-            f"{held:.1%}"]  # fmt: skip
-
-
-def _power() -> str:
+def power() -> str:
+    """Whether trials show a gain as often as promised."""
     rows, model, tried = [], load("armman"), TrialProgramme(0.1, "random")
     for place, (design, gain) in enumerate(POWER):
         found = needed(model, design, tried, gain=gain, trials=REPEATS, seed=SEED + place)
@@ -174,133 +171,107 @@ def _power() -> str:
     )
 
 
-def simulate_log(seed: int, people: int = 200, rounds: int = 12) -> pl.DataFrame:
-    """A log in which lots decide, by the state."""
-    rng = np.random.default_rng([SEED, seed])
-    state, rows = rng.integers(0, 2, people), []
-    for time in range(rounds + 1):
-        called = (rng.random(people) < CALLED[state]).astype(int)
-        chance = np.where(called, CALLED[state], 1 - CALLED[state])
-        names = np.array(["bad", "good"])[state], np.array(["none", "call"])[called]
-        rows.append(pl.DataFrame({"id": np.arange(people), "time": time, "state": names[0],
-                                  "action": names[1], "probability": chance}))  # fmt: skip
-        state = (rng.random(people) < STAY[state, called, 1]).astype(int)
-    return pl.concat(rows)
-
-
-def _off_policy() -> str:
-    ways = {"nobody called": (0, 0), "those in bad called": (1, 0)}
-    rewards, found = {"bad": 0.0, "good": 1.0}, {}
-    for seed in range(REPEATS):
-        log = read_log(simulate_log(seed), rewards=rewards, passive="none")
-        moves = all_moves(log)
-        good = np.array([log.labels.states.index(name) for name in ("bad", "good")])
-        place = np.argsort(good)[moves.state]
-        for name, choice in ways.items():
-            target = np.eye(2)[np.array(choice)[place]]
-            for rounds in (1, 2, 3):
-                judged = judge_policy(log, moves, target, rounds, estimate=False)
-                if judged.refusal:
-                    found.setdefault((name, rounds), []).append(None)
-                    continue
-                starts = place[moves.round % rounds == 0]
-                truth = _policy_value(choice, rounds)[starts].mean()
-                rows = judged.estimates.rows(named=True)
-                found.setdefault((name, rounds), []).append((truth, judged.done.estimate, rows))
-    return _off_policy_table(found)
-
-
-def _policy_value(choice: tuple[int, ...], rounds: int) -> np.ndarray:
-    """(state,): what a policy that goes by the state earns in so many rounds."""
-    moves, value = STAY[np.arange(2), list(choice)], np.zeros(2)
-    for _ in range(rounds):
-        value = moves @ (np.array([0.0, 1.0]) + value)
-    return value
-
-
-def _off_policy_table(found: dict) -> str:
+def balance_and_rules() -> str:
+    """People who are balanced on their outlook, and plans under rules."""
+    design, tried = Design("individual", 10), TrialProgramme(0.1, "random")
+    pool, ruled = armman(), TrialProgramme(0.1, "random", rules=RULES, table=_table_with_rules())
+    bound = draw_pool(load("armman"), seed=SEED, programme=ruled)
     rows = []
-    for (name, rounds), all_of in found.items():
-        kept = [one for one in all_of if one is not None]
-        if not kept:
-            continue
-        truth, done = (float(np.mean([one[at] for one in kept])) for at in (0, 1))
-        methods = [(row["method"], row["per"]) for row in kept[0][2]]
-        for at, (method, per) in enumerate(methods):
-            if rounds == 1 and per == "trajectory":
-                continue
-            each = [one[2][at] for one in kept]
-            gained = [row["gain_low"] <= truth - done <= row["gain_high"] for row in each]
-            held = np.mean([row["value_low"] <= truth <= row["value_high"] for row in each])
-            mean = np.mean([row["value"] for row in each])
-            rows.append([name, str(rounds), method, per, f"{truth:.4f}", f"{mean:.4f}",
-                         f"{held:.1%}", f"{np.mean(gained):.1%}",
-                         f"{len(all_of) - len(kept):,}"])  # fmt: skip
+    for name, programme, world in (("balanced", tried, pool), ("rules", ruled, bound)):
+        rng = np.random.default_rng([SEED, 70])
+        others = simulate_effects(world, design, programme, 400, 0, OTHERS, rng)
+        truth = float(np.mean([one["difference"].estimate for one in others]))
+        found = (
+            _balanced_effects(world, design, programme, rng) if world is pool
+            else simulate_effects(world, design, programme, 400, 0, REPEATS, rng)
+        )  # fmt: skip
+        ways = list(dict.fromkeys(way for one in found for way in one if way != "subgroup"))
+        for way in ways:
+            each = [one[way] for one in found if way in one]
+            told = way if len(each) == len(found) else f"{way} ({len(each):,} trials)"
+            rows.append([name, told, *coverage(each, truth)])
             print(*rows[-1], flush=True)
-    head = ["policy", "rounds", "method", "per", "truth", "mean", "value holds", "gain holds",
-            "refused"]  # fmt: skip
+    head = ["trial", "estimator", "truth", "mean", "spread", "mean error", "holds"]
     return (
-        f"{REPEATS:,} logs of 200 people and 12 rounds, in which those in the state bad are called "
-        "with probability 0.3 and the others with 0.1; the value of two policies over one, two and "
-        "three rounds. The truth is exact, for the states that the logs start from on average.\n\n"
+        f"{REPEATS:,} individual trials of 400 people against as many actions at random, over ten "
+        "rounds. Balanced: as `trial randomise --balance` draws them, on what people would earn "
+        "without any action and on a column that means nothing; beside it the same trials analysed "
+        "as if they had not been balanced. Rules: plans that leave out a fifth of the people and "
+        "give at least half of the actions to three tenths of them; trials in which the actions "
+        "still went to the highest index are reshuffled, as in an analysis.\n\n"
         + table_as_markdown(head, rows)
     )
 
 
-def _off_policy_lots(pool: Pool, people: int = 300, budget: int = 45) -> str:
-    """One round of plans with lots, dealt as a plan deals them: the model's own value."""
-    rng, found, truths = np.random.default_rng([SEED, 7]), {}, []
+def _balanced_effects(
+    pool: Pool, design: Design, programme: TrialProgramme, rng: np.random.Generator
+) -> list[dict[str, Interval]]:
+    """Effects in balanced trials, and `not taken off`: the difference without the columns."""
+    outlook, state, found = np.zeros(pool.size), pool.start, []
+    for _ in range(design.rounds):
+        state = np.einsum("ps,pst->pt", state, pool.chances[:, :, 0])
+        outlook += (state * pool.rewards).sum(axis=1)
+    whole = {"unit": list(range(400)), "stratum": [0] * 400}
     for seed in range(REPEATS):
-        who = rng.integers(0, pool.size, people)
-        state = (np.cumsum(pool.start[who], axis=1) <= rng.random((people, 1))).sum(axis=1)
-        model = np.zeros(people, int)
-        model[np.argsort(-pool.index[who, state])[:budget]] = 1
-        lots = draw_lots(model, [np.arange(people)], 2, 0.3, seed)
-        moved = pool.chances[who, state, lots.actions]
-        following = (np.cumsum(moved, axis=1) <= rng.random((people, 1))).sum(axis=1)
-        reward = pool.rewards[who, np.minimum(following, 2)]
-        truths.append((pool.chances[who, state, model] * pool.rewards[who]).sum(axis=1).mean())
-        ratio = (lots.actions == model) / lots.own
-        for (method, per), (value, _) in intervals_of(row_episodes(reward, ratio)).items():
-            if per == "decision":
-                found.setdefault(method, []).append(value)
-    truth = float(np.mean(truths))
-    rows = [[method, *_coverage(each, truth)] for method, each in found.items()]
-    head = ["method", "truth", "mean", "spread", "mean error", "holds"]
-    return (
-        f"{REPEATS:,} plans for {people} people with {budget} actions, 30 % of them dealt by lot "
-        "as a plan deals them, so that people depend on each other through the pot; the value of "
-        "the model's own list in the next round.\n\n" + table_as_markdown(head, rows)
+        who = rng.integers(0, pool.size, 400)
+        units = {**whole, "columns": np.stack([outlook[who], rng.normal(0, 1, 400)], axis=1)}
+        units["draw"] = balanced_draw(design, units, SEED + seed)
+        layout = drawn_layout(design, units, SEED + seed)
+        played = play_layouts(pool, design, programme, who[None], [layout], rng)
+        arm = Arm(played.reward[0], played.acted[0], played.index[0])
+        plain = estimate_effects(design, dataclasses.replace(layout, columns=None), arm)
+        both = {"difference, not taken off": plain["difference"]}
+        found.append(estimate_effects(design, layout, arm) | both)
+    return found
+
+
+RULES = pm.Rules(exclude_column="out", group_column="region", min_share={"north": 0.5})
+
+
+def _table_with_rules(size: int = 900) -> pl.DataFrame:
+    """People of the domain, a fifth of them excluded, and three tenths in the north."""
+    model, rng = load("armman"), np.random.default_rng([SEED, 61])
+    world: Any = model.domain
+    features = np.asarray(world.features(world.draw_arms(jax.random.key(SEED + 1), size)))
+    north = features[:, 0] > np.quantile(features[:, 0], 0.7)
+    return pl.DataFrame(
+        {
+            "id": range(size),
+            "state": [model.state_names[0]] * size,
+            **dict(zip(world.feature_names, features.T.astype(float), strict=True)),
+            "region": np.where(north, "north", "south"),
+            "out": rng.random(size) < 0.2,
+        }
     )
 
 
-def _lots() -> str:
-    rng = np.random.default_rng([SEED, 9])
-    actions = rng.choice(3, 60, p=[0.8, 0.15, 0.05])
-    group = np.sort(rng.integers(0, 4, 60))
-    cells = [np.flatnonzero(group == each) for each in range(4)]
-    rows, costs = [], np.array([0.0, 1.0, 2.5])
-    for explore in (0.05, 0.1, 0.5, 1.0):
-        halves = np.zeros((2, 60, 3))
-        for seed in range(DRAWS):
-            drawn = draw_lots(actions, cells, 3, explore, seed).actions
-            halves[seed % 2, np.arange(60), drawn] += 2 / DRAWS
-        chance = draw_lots(actions, cells, 3, explore, 0).probabilities
-        seen, inside = halves.mean(axis=0), (chance > 0) & (chance < 1)
-        error = np.sqrt(chance * (1 - chance) / DRAWS)[inside]
-        left = (halves - chance)[:, inside]
-        same = np.allclose(seen[~inside], chance[~inside], atol=1e-9)
-        rows.append([f"{explore:.0%}", f"{np.abs(seen - chance).max():.5f}",
-                     f"{(np.abs(seen - chance)[inside] / error).max():.2f}",
-                     f"{np.corrcoef(*left).min():+.2f}", "yes" if same else "no",
-                     f"{costs[actions].sum():g}", f"{(chance * costs).sum():.6f}"])  # fmt: skip
-        print(*rows[-1], flush=True)
-    head = ["by lot", "largest difference", "in standard errors", "halves correlate",
-            "certain ones certain", "spent", "expected by the probabilities"]  # fmt: skip
-    return (
-        "60 people in 4 cells with three actions that cost 0, 1 and 2.5: the probabilities that "
-        f"the plan prints against {DRAWS:,} draws. Of about 150 probabilities that are not 0 or 1 "
-        "the largest difference should be some 2.5 to 3.5 standard errors; a wrong formula would "
-        "show in both halves of the draws alike, so that their differences would correlate. Every "
-        "draw spends the same.\n\n" + table_as_markdown(head, rows)
-    )
+PARTS: dict[str, Callable[[], str]] = {
+    "Trials": trials,
+    "Balance and rules": balance_and_rules,
+    "Power": power,
+    "Off-policy": off_policy,
+    "What learn prints": learned,
+    "Lots": lots,
+}
+"""The sections of the page."""
+
+
+def renew(names: Sequence[str]) -> None:
+    """Measures some sections anew, in the page as it is; new ones go where they belong."""
+    first, *old = PAGE.read_text().split("\n## ")
+    last = old[-1].rpartition("\nWritten by ")
+    old[-1] = last[0]
+    kept = {name: text for name, _, text in (one.partition("\n\n") for one in old)}
+    for name in names:
+        if name not in PARTS:
+            raise unknown("section", name, PARTS)
+        alone = f'Measured alone, by `python -m studies.evidence "{name}"`.'
+        kept[name] = f"{PARTS[name]().rstrip()}\n\n{alone}\n"
+    title = first.partition("\n")[0]
+    parts = (f"## {name}\n\n{kept[name].rstrip()}\n" for name in PARTS if name in kept)
+    page = "\n".join([f"{title}\n\n{FIRST}", *parts, last[1].lstrip("\n") + last[2]])
+    write_atomically(PAGE, lambda draft: draft.write_text(page))
+
+
+if __name__ == "__main__":
+    renew(sys.argv[1:])

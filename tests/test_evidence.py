@@ -8,6 +8,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.programme.evidence.intervals import from_influence
+from prefermab.programme.evidence.logged import teach_rule
 from prefermab.programme.evidence.weights import (
     Episodes,
     estimate_values,
@@ -15,7 +16,10 @@ from prefermab.programme.evidence.weights import (
     row_episodes,
 )
 from prefermab.programme.logs import gain, verdict
+from prefermab.programme.logs.reading import read_log
 from prefermab.recipes.regression import Regression
+from studies import evidence as evidence_study
+from studies.off_policy import CALLED, rule_value, simulate_log
 from studies.open_bandit import compare_campaign
 
 REWARDS = {"good": 1, "bad": 0}
@@ -260,3 +264,38 @@ def test_a_policy_of_other_states_or_a_wrong_one_is_refused():
 def test_wrong_rows_are_refused(reward, probability, target, words):
     with pytest.raises(pm.InputError, match=words):
         pm.evidence.off_policy_rows(reward, probability, target)
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_the_truth_of_a_rule_is_what_it_earns_in_the_world_of_the_logs(differ):
+    """A rule that acts as the lots do earns what they do: 0.59 for the young, by the chain of the
+    states. If everybody in bad is called, both states lead to good with 0.7, so the young earn 0.7;
+    the older ones 0.4 or 0.7, by how often they are in bad."""
+    log = read_log(simulate_log(3, differ=differ), rewards=REWARDS, passive="none")
+    moves, _ = teach_rule(log, 0.2)
+    assert len(np.unique(moves.person)) == 100
+    bad = np.array(log.labels.states)[moves.state] == "bad"
+    chance = CALLED[1 - bad]
+    value, done = rule_value(log, moves, np.stack([1 - chance, chance], axis=1), differ)
+    assert value == pytest.approx(done)
+    earned = np.array(log.labels.rewards)[moves.following].mean()
+    assert done == pytest.approx(earned, abs=0.04)
+    called, _ = rule_value(log, moves, np.eye(2)[bad * 1], differ)
+    assert (called == pytest.approx(0.7)) == (not differ)
+    assert 0.59 < called < 0.71
+
+
+def test_sections_of_the_study_can_be_measured_alone(tmp_path, monkeypatch):
+    page = tmp_path / "evidence.md"
+    page.write_text("# Title\n\nold words\n\n## Power\n\none\n\n## Lots\n\ntwo\n\nWritten by me.\n")
+    monkeypatch.setattr(evidence_study, "PAGE", page)
+    monkeypatch.setitem(evidence_study.PARTS, "Trials", lambda: "new\n")
+    monkeypatch.setitem(evidence_study.PARTS, "Power", lambda: "three\n")
+    evidence_study.renew(["Power", "Trials"])
+    alone = 'Measured alone, by `python -m studies.evidence "{}"`.\n\n'
+    assert page.read_text() == (
+        f"# Title\n\n{evidence_study.FIRST}\n## Trials\n\nnew\n\n{alone.format('Trials')}"
+        f"## Power\n\nthree\n\n{alone.format('Power')}## Lots\n\ntwo\n\nWritten by me.\n"
+    )
+    with pytest.raises(pm.InputError, match="unknown section 'Lot'"):
+        evidence_study.renew(["Lot"])

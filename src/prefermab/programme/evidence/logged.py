@@ -123,10 +123,15 @@ def judge_policy(
 def judge_learned_rule(log: Log, budget: float, rounds: int = 1, seed: int = 0) -> OffPolicy | None:
     """Off-policy estimates for the rule that half of the people teach, on the other half, with
     `budget` for a person and round; None where the log has no probabilities."""
-    moves = all_moves(log)
     if np.isnan(log.transitions.probability).all():
         return None
-    rng = np.random.default_rng(seed)
+    return judge_policy(log, *teach_rule(log, budget, seed), rounds, estimate=False)
+
+
+def teach_rule(log: Log, budget: float, seed: int = 0) -> tuple[Transitions, np.ndarray]:
+    """A rule that a random half of the people teaches: the transitions of the other half, and with
+    which probability it takes each action there."""
+    moves, rng = all_moves(log), np.random.default_rng(seed)
     teaches = rng.permutation(len(log.latest)) % 2 == 0
     fit = fit_log(log, DRAWS, seed, log.transitions.where(teaches[log.transitions.person]))
     units, labels = Units.from_transitions(log, moves), log.labels
@@ -134,7 +139,7 @@ def judge_learned_rule(log: Log, budget: float, rounds: int = 1, seed: int = 0) 
     rule.action = rule.action[units.profile]
     choices = rule.choices(units.population(fit.chances(log.profiles), budget), units.start)
     target, held = choices[units.unit, moves.state], ~teaches[moves.person]
-    return judge_policy(log, moves.where(held), target[held], rounds, estimate=False)
+    return moves.where(held), target[held]
 
 
 def is_idle(log: Log, moves: Transitions) -> np.ndarray:

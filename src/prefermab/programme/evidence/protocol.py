@@ -59,7 +59,7 @@ class Protocol:
     @property
     def layout(self) -> Layout:
         """The assignment as arrays, drawn again from the seed."""
-        return _drawn(self.design, self.facts["units"], self.facts["seed"])
+        return drawn_layout(self.design, self.facts["units"], self.facts["seed"])
 
     def write(self, folder: str | Path) -> None:
         """Writes protocol.json, assignment.csv and index.html into a folder.
@@ -166,7 +166,7 @@ def randomise(
     units = find_units(table, design, list(dict.fromkeys(balance)), cluster, where)
     if "columns" in units:
         units["draw"] = balanced_draw(design, units, seed)
-    layout = _drawn(design, units, seed)
+    layout = drawn_layout(design, units, seed)
     assignment = _assignment(table, ids, design, layout, units, named)
     primary = {"individual": "reshuffled", "stratified": "reshuffled"}.get(design.name, design.name)
     facts: dict[str, Any] = {
@@ -230,7 +230,8 @@ def _checksum(what: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _drawn(design: Design, units: Mapping[str, Any], seed: int) -> Layout:
+def drawn_layout(design: Design, units: Mapping[str, Any], seed: int) -> Layout:
+    """The layout that a seed gives for units, as `find_units` gives them."""
     unit, stratum = np.array(units["unit"]), np.array(units["stratum"])
     rng = np.random.Generator(np.random.PCG64(seed))
     for _ in range(units.get("draw", 0)):
