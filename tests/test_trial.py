@@ -210,6 +210,21 @@ def test_simulated_people_are_chosen_as_a_plan_chooses_them(seed):
     assert (found[label == 0].sum() >= 0.3 * found.sum(), found.sum() >= 9) == (True, True)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_simulated_budgets_of_workers_are_kept_as_a_plan_keeps_them(seed):
+    rng = np.random.default_rng(seed)
+    key, label = rng.random(60), rng.integers(0, 3, 60)
+    none, zeros, budgets = np.full(60, -1), np.zeros(60, int), np.array([2.0, 3.0, np.inf])
+    limits = Limits(zeros, zeros, none, np.zeros(0), np.zeros(0), label, budgets, (), tuple("abc"))
+    gains, costs = np.stack([np.zeros(60), key], axis=1), np.tile([0.0, 1.0], (60, 1))
+    planned = choose_under_rules(Selection(gains, costs, 15.0, limits, zeros, False)) > 0
+    each = np.append(budgets / np.bincount(label), np.inf)
+    quotas = Quotas(label, np.zeros(4), np.ones(4), each)
+    found = choose_people(key, np.zeros(60, int), np.array([15]), np.zeros(60), quotas, label)
+    np.testing.assert_array_equal(found, planned)
+    assert np.bincount(label[found]).tolist() == [2, 3, 10]
+
+
 def table_of_people(size=150, **more) -> pl.DataFrame:
     rng = np.random.default_rng(5)
     features = {name: rng.normal(0, 0.3, size) for name in MODEL.feature_names}
