@@ -175,8 +175,8 @@ def read_deviations(sql: Connection, round: int | None = None) -> pl.DataFrame:
     """Who was not treated as planned, in one round or in all."""
     rows = sql.execute(
         "SELECT round, id, planned, done, allowed, why FROM deviations "
-        "WHERE ?1 IS NULL OR round = ?1 ORDER BY round, id",
-        (round,),
+        "WHERE ? IS NULL OR round = ? ORDER BY round, id",
+        (round, round),
     ).fetchall()
     texts = dict.fromkeys(("planned", "done"), pl.String)
     schema = {"round": pl.Int64, "id": id_type(sql), **texts, "allowed": pl.Int64, "why": pl.String}
