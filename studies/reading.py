@@ -25,6 +25,7 @@ what the sentences say is for a person to read again.
 import argparse
 import dataclasses
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,9 @@ README_ROWS = {
     "Continuous SIS, 20 arms, budget 16": ("table6", "Continuous SIS, N = 20, B = 16, 100 %"),
 }  # fmt: skip
 """Rows of the README's table: the table and cell of the report that each shows."""
+
+SETS_OF_ARMS = 8
+"""On which DDLPO is trained, one for each seed of the report."""
 
 COMMENT = re.compile(
     r"(?P<text>(?:^(?!<!--|#).+\n)+)\n?<!-- figures\n(?P<lines>[\s\S]*?)-->", re.MULTILINE
@@ -125,8 +129,14 @@ def problems(page: str, data: dict[str, Any], root: Path = Path()) -> Iterator[s
 
 
 def load_data(root: Path = Path()) -> dict[str, Any]:
-    """The report's data, and what departures from the paper are worth."""
-    return json.loads((root / DATA).read_text()) | {"departures": as_rows(root / DEPARTURES)}
+    """The report's data, and what departures from the paper are worth. Cells of DDLPO also say how
+    far they are below the published figure, and how far one set of arms is from another."""
+    data = json.loads((root / DATA).read_text())
+    for cell in data["cells"]:
+        if cell["policy"] == "ddlpo":
+            cell["below"] = cell["corrected"] - cell["mean"]
+            cell["spread"] = cell["stderr"] * math.sqrt(SETS_OF_ARMS)
+    return data | {"departures": as_rows(root / DEPARTURES)}
 
 
 def worked_out(how: str, data: dict[str, Any]) -> float | str:
