@@ -124,4 +124,5 @@ def use_compilation_cache() -> None:
                     file.unlink()
         warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
         jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+        if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
