@@ -12,7 +12,7 @@ from prefermab.paper.runner import APART
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prefermab"
-PROGRAMME_SIDE = ("programme", "cli", "bench", "__main__")
+PROGRAMME_SIDE = ("programme", "service", "cli", "bench", "__main__")
 """The half that is built on the other; everything else is the science."""
 
 DOOR = ("prefermab.model", "prefermab.programme.planning.plan")
@@ -56,6 +56,11 @@ def test_the_science_does_not_import_the_programme_side():
         (a, b) for a, b in imports() if not is_science(b)
     }
     assert upwards == {DOOR}
+
+
+def test_only_the_command_line_imports_the_service():
+    found = {a for a, b in imports() if b.split(".")[1] == "service"}
+    assert {name.split(".")[1] for name in found} == {"cli", "service"}
 
 
 def test_no_import_cycles():

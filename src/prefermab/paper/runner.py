@@ -47,6 +47,7 @@ TASKS_PER_PROCESS = 8
 
 APART = (
     "bench", "cli", "engines.py", "gym", "pages.py", "paper", "plots.py", "programme",
+    "service",
 )  # fmt: skip
 """Files and folders of the package that no result depends on."""
 

@@ -1,0 +1,115 @@
+"""Who may do what: roles, rights, and one table that says which rights open which route."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from prefermab.errors import PrefermabError
+
+RIGHTS = ("read", "record", "plan", "admin")
+"""Rights that a token can have: see everything, say what was done, plan and change the roster,
+and manage users."""
+
+OWN = "own"
+"""The right of field workers: see their own people, and say what was done with them."""
+
+ROLES: Mapping[str, frozenset[str]] = {
+    "viewer": frozenset({"read"}),
+    "field worker": frozenset({OWN}),
+    "planner": frozenset({"read", "record", "plan"}),
+    "admin": frozenset(RIGHTS),
+}
+
+EVERYBODY: frozenset[str] = frozenset()
+"""Routes that answer without signing in."""
+
+SIGNED_IN = frozenset((*RIGHTS, OWN))
+READ = frozenset({"read"})
+READ_OWN = frozenset({"read", OWN})
+RECORD = frozenset({"record"})
+RECORD_OWN = frozenset({"record", OWN})
+PLAN = frozenset({"plan"})
+ADMIN = frozenset({"admin"})
+
+RULES: Mapping[str, frozenset[str]] = {
+    # pages
+    "static": EVERYBODY,
+    "sign_in_page": EVERYBODY,
+    "sign_in": EVERYBODY,
+    "sign_out": EVERYBODY,
+    "welcome_page": EVERYBODY,
+    "welcome": EVERYBODY,
+    "home": SIGNED_IN,
+    "week_page": READ_OWN,
+    # machines
+    "live": EVERYBODY,
+    "ready": EVERYBODY,
+}
+"""For each route, by its name, the rights of which one is needed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """Who sends a request, and what they may do with it."""
+
+    name: str
+    role: str
+    rights: frozenset[str]
+    by_token: bool = False
+
+    @property
+    def own_only(self) -> bool:
+        """Whether they see their own people only."""
+        return "read" not in self.rights
+
+    def may(self, right: str) -> bool:
+        """Whether they have a right."""
+        return right in self.rights
+
+
+class SignInNeededError(PrefermabError):
+    """Nobody is signed in."""
+
+
+class RefusedError(PrefermabError):
+    """Who is signed in may not do this."""
+
+
+class Guarded(APIRoute):
+    """A route that is opened by `RULES`, before anything of the request is read."""
+
+    def get_route_handler(self) -> Any:
+        handle = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            request.state.account = await run_in_threadpool(admit, request, self.name)
+            return await handle(request)
+
+        return guarded
+
+
+def admit(request: Request, route: str) -> Account | None:
+    """Who sends the request, if they may call this route."""
+    needed = RULES.get(route)
+    account: Account | None = request.app.state.identify(request)
+    if needed is None:
+        raise RefusedError(f"nobody may call {route}: it has no rule.")
+    if needed is EVERYBODY:
+        return account
+    if account is None:
+        raise SignInNeededError("sign in first, or send a token that is valid.")
+    if not needed & account.rights:
+        raise RefusedError(f"the role {account.role} may not do this.")
+    return account
+
+
+def account_of(request: Request) -> Account:
+    """Who sends the request."""
+    account = request.state.account
+    if account is None:
+        raise SignInNeededError("sign in first, or send a token that is valid.")
+    return account

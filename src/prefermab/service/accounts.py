@@ -1,0 +1,213 @@
+"""Users, the one-time links with which they set a password, and tokens for programs."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterable
+from typing import Any
+
+import argon2
+import polars as pl
+import sqlalchemy as sa
+
+from prefermab.errors import InputError, list_names, unknown
+from prefermab.service.access import OWN, RIGHTS, ROLES, Account
+from prefermab.service.tables import LINKS, SESSIONS, TOKENS, USERS
+
+HASHER = argon2.PasswordHasher()
+SHORTEST, LONGEST = 10, 200
+"""Characters of a password."""
+
+LINK_LASTS = 3 * 24 * 3600.0
+NAME = re.compile(r"[^\x00-\x1f\x7f<>\"'`\\/]{1,80}")
+
+
+def new_secret() -> str:
+    """A random text that nobody can guess."""
+    return secrets.token_urlsafe(32)
+
+
+def digest(secret: str) -> str:
+    """What is stored of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def check_name(name: str) -> str:
+    """The name of a user, without outer blanks."""
+    name = name.strip()
+    if not NAME.fullmatch(name):
+        raise InputError("a user's name must have 1 to 80 characters, without quotes or < > / \\.")
+    return name
+
+
+def check_password(password: str) -> str:
+    """Raises unless a password is long enough."""
+    if not SHORTEST <= len(password) <= LONGEST:
+        raise InputError(f"a password must have {SHORTEST} to {LONGEST} characters.")
+    return password
+
+
+def check_role(role: str) -> str:
+    """Raises unless there is such a role."""
+    if role not in ROLES:
+        raise unknown("role", role, ROLES)
+    return role
+
+
+def get_user(sql: sa.Connection, name: str) -> Any:
+    """The row of a user, or None."""
+    return sql.execute(sa.select(USERS).where(USERS.c.name == name)).one_or_none()
+
+
+def has_users(sql: sa.Connection) -> bool:
+    """Whether anybody has set a password yet."""
+    found = sa.select(USERS.c.name).where(USERS.c.password.is_not(None))
+    return sql.execute(found.limit(1)).first() is not None
+
+
+def all_users(sql: sa.Connection) -> pl.DataFrame:
+    """Every user: name, role, whether they may sign in, and whether they have set a password."""
+    names = {"name": pl.String, "role": pl.String, "active": pl.Boolean, "ready": pl.Boolean}
+    rows = sql.execute(
+        sa.select(USERS.c.name, USERS.c.role, USERS.c.active, USERS.c.password.is_not(None))
+        .order_by(USERS.c.name)
+    )  # fmt: skip
+    return pl.DataFrame([tuple(row) for row in rows], schema=names, orient="row")
+
+
+def first_link(sql: sa.Connection, now: float) -> str | None:
+    """The secret of the link that makes the first admin; None once there is a user. Links of
+    earlier starts are no longer valid."""
+    if has_users(sql):
+        return None
+    sql.execute(LINKS.delete().where(LINKS.c.name.is_(None)))
+    return _put_link(sql, None, "admin", now)
+
+
+def add_user(sql: sa.Connection, name: str, role: str, now: float) -> str:
+    """Adds a user and returns the secret of the link with which they set their password."""
+    name = check_name(name)
+    if get_user(sql, name) is not None:
+        raise InputError(f"there is a user {name} already.")
+    sql.execute(USERS.insert().values(name=name, role=check_role(role), active=True, made=now))
+    return _put_link(sql, name, role, now)
+
+
+def new_link(sql: sa.Connection, name: str, now: float) -> str:
+    """A link for a user who has forgotten their password; the old one is valid until it is used."""
+    user = known_user(sql, name)
+    return _put_link(sql, user.name, user.role, now)
+
+
+def known_user(sql: sa.Connection, name: str) -> Any:
+    """The row of a user; raises if there is none."""
+    user = get_user(sql, name)
+    if user is None:
+        raise InputError(f"there is no user {name}.")
+    return user
+
+
+def change_user(
+    sql: sa.Connection, name: str, role: str | None = None, active: bool | None = None
+) -> None:
+    """Gives a user another role, or lets them sign in no longer; their sessions end."""
+    user = known_user(sql, name)
+    role = user.role if role is None else check_role(role)
+    active = user.active if active is None else active
+    sql.execute(USERS.update().where(USERS.c.name == name).values(role=role, active=active))
+    admins = sa.select(USERS.c.name).where(
+        USERS.c.role == "admin", USERS.c.active, USERS.c.password.is_not(None)
+    )
+    if sql.execute(admins.limit(1)).first() is None:
+        raise InputError(f"{name} is the only admin: make another one first.")
+    sql.execute(SESSIONS.delete().where(SESSIONS.c.name == name))
+
+
+def find_link(sql: sa.Connection, secret: str, now: float) -> Any:
+    """The row of a link that is still valid; raises if it is not."""
+    rows = sa.select(LINKS).where(LINKS.c.secret == digest(secret), LINKS.c.ends > now)
+    link = sql.execute(rows).one_or_none()
+    if link is None or (link.name is None and has_users(sql)):
+        raise InputError("this link is not valid any more: ask an admin for another one.")
+    return link
+
+
+def use_link(sql: sa.Connection, secret: str, name: str, hashed: str, now: float) -> str:
+    """Stores the password that somebody set by a link, and returns the user's name. The link is
+    used up, and sessions that were begun with the old password end."""
+    link = find_link(sql, secret, now)
+    if link.name is None:
+        name = check_name(name)
+        sql.execute(USERS.delete().where(USERS.c.name == name))
+        sql.execute(USERS.insert().values(name=name, role="admin", active=True, made=now))
+    else:
+        name = link.name
+    sql.execute(USERS.update().where(USERS.c.name == name).values(password=hashed))
+    sql.execute(LINKS.delete().where(LINKS.c.name.is_(None) | (LINKS.c.name == name)))
+    sql.execute(SESSIONS.delete().where(SESSIONS.c.name == name))
+    return name
+
+
+def add_token(
+    sql: sa.Connection,
+    name: str,
+    label: str,
+    scopes: Iterable[str],
+    now: float,
+    days: float | None = None,
+) -> str:
+    """A new token of a user. Only its hash is stored: it is shown this once."""
+    user, wanted = known_user(sql, name), sorted(set(scopes))
+    allowed = ROLES[user.role] - {OWN}
+    for scope in wanted:
+        if scope not in RIGHTS:
+            raise unknown("scope", scope, RIGHTS)
+        if scope not in allowed:
+            raise InputError(
+                f"{name} is a {user.role}: their tokens may have the scopes "
+                f"{list_names(sorted(allowed)) or 'none'}, not {scope}."
+            )
+    if not wanted:
+        raise InputError(f"a token needs at least one scope of {list_names(RIGHTS)}.")
+    secret = new_secret()
+    last = sql.execute(sa.select(sa.func.max(TOKENS.c.number))).scalar() or 0
+    sql.execute(
+        TOKENS.insert().values(
+            secret=digest(secret), number=last + 1, label=label.strip()[:80], name=name,
+            scopes=" ".join(wanted), made=now, ends=None if days is None else now + 86400 * days,
+        )
+    )  # fmt: skip
+    return secret
+
+
+def all_tokens(sql: sa.Connection) -> pl.DataFrame:
+    """Every token without its secret."""
+    names = {"number": pl.Int64, "label": pl.String, "name": pl.String, "scopes": pl.String,
+             "made": pl.Float64, "ends": pl.Float64}  # fmt: skip
+    rows = sql.execute(sa.select(*(TOKENS.c[name] for name in names)).order_by(TOKENS.c.number))
+    return pl.DataFrame([tuple(row) for row in rows], schema=names, orient="row")
+
+
+def drop_token(sql: sa.Connection, number: int) -> None:
+    """Makes a token invalid."""
+    if not sql.execute(TOKENS.delete().where(TOKENS.c.number == number)).rowcount:
+        raise InputError(f"there is no token {number}.")
+
+
+def by_token(sql: sa.Connection, secret: str, now: float) -> Account | None:
+    """Who sends a token; it never has rights that its user's role does not have any more."""
+    rows = sa.select(TOKENS.c.scopes, TOKENS.c.ends, USERS).join(USERS)
+    found = sql.execute(rows.where(TOKENS.c.secret == digest(secret), USERS.c.active)).one_or_none()
+    if found is None or (found.ends is not None and found.ends <= now):
+        return None
+    rights = ROLES[found.role] & frozenset(found.scopes.split())
+    return Account(found.name, found.role, rights, by_token=True)
+
+
+def _put_link(sql: sa.Connection, name: str | None, role: str, now: float) -> str:
+    secret = new_secret()
+    sql.execute(LINKS.delete().where(LINKS.c.ends <= now))
+    sql.execute(
+        LINKS.insert().values(secret=digest(secret), name=name, role=role, ends=now + LINK_LASTS)
+    )
+    return secret

@@ -1,0 +1,59 @@
+"""The application: routes, guards and errors put together."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio.to_thread
+from fastapi import FastAPI
+
+import prefermab
+from prefermab.service import machines, pages
+from prefermab.service.database import Records
+from prefermab.service.desk import Desk
+from prefermab.service.guards import Guards
+from prefermab.service.problems import HANDLERS
+from prefermab.service.settings import Clock, Settings
+
+THREADS = 8
+"""Requests that one process works on at the same time; each has a programme of its own open."""
+
+
+def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = None) -> FastAPI:
+    """The application that serves a programme.
+
+    Args:
+        settings: Which programme, and how.
+        clock: Tells the time.
+        model: The model of the programme; if left out, the one that it names.
+
+    Returns:
+        An ASGI application, for uvicorn or for the test client of Starlette.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+        app.state.desk.records.close()
+
+    app = FastAPI(
+        title="prefermab", version=prefermab.__version__, lifespan=lifespan,
+        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
+        exception_handlers=HANDLERS,
+    )  # fmt: skip
+    for part in (pages, machines):
+        app.include_router(part.router)
+    app.state.desk = Desk(settings, Records(settings.place, settings.wait), clock, model)
+    app.state.identify = app.state.desk.sign_ins.identify
+    app.add_middleware(Guards, settings=settings)
+    return app
+
+
+def from_environment() -> FastAPI:
+    """The application of a worker process that `prefermab serve` started."""
+    from prefermab.files import use_compilation_cache
+
+    use_compilation_cache()
+    return create_app(Settings.from_environment())

@@ -1,0 +1,138 @@
+"""What every request passes before anything looks at it: its host, its origin and its size; and the
+headers of every answer."""
+
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from prefermab.service.problems import Problem, problem_response
+from prefermab.service.settings import Settings
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "connect-src 'self'",
+        "manifest-src 'self'",
+        "worker-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "require-trusted-types-for 'script'",
+    )
+)
+"""Nothing is loaded from elsewhere; no inline script or style, no eval, no frame around a page."""
+
+HEADERS = {
+    "content-security-policy": POLICY,
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+class Guards:
+    """Refuses requests to another host, changes that another site asks for, and long bodies."""
+
+    def __init__(self, app: ASGIApp, settings: Settings):
+        self.app, self.settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Called for each request."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return  # a WebSocket is not answered
+        headers = Headers(scope=scope)
+        refused = self._refusal(scope, headers)
+        if refused is not None:
+            await problem_response(refused)(scope, receive, self._send(send))
+            return
+        body = Body(receive, self.settings.most_bytes)
+        try:
+            await self.app(scope, body, self._send(send))
+        except TooLongError:
+            if not body.answered:
+                await problem_response(too_long(self.settings))(scope, receive, self._send(send))
+
+    def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self.settings.allows(hosts[0]):
+            return Problem(421, "this server does not answer to that host name (see --allow-host).")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self.settings.most_bytes:
+            return too_long(self.settings)
+        if scope["method"] not in SAFE and not is_same_site(headers, hosts[0]):
+            return Problem(403, "this change was asked for by another site, and is refused.")
+        return None
+
+    def _send(self, send: Send) -> Send:
+        """Adds the headers that every answer has."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message["headers"])
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers.setdefault("cache-control", "no-store")
+                if self.settings.https:
+                    headers.setdefault("strict-transport-security", "max-age=31536000")
+                message["headers"] = headers.raw
+            await send(message)
+
+        return with_headers
+
+
+class TooLongError(Exception):
+    """A request's body has more bytes than it may have."""
+
+
+class Body:
+    """The body of a request, counted while it comes in."""
+
+    def __init__(self, receive: Receive, most: int):
+        self.receive, self.most, self.bytes, self.answered = receive, most, 0, False
+
+    async def __call__(self) -> Message:
+        """The next piece."""
+        message = await self.receive()
+        if message["type"] == "http.request":
+            self.bytes += len(message.get("body", b""))
+            if self.bytes > self.most:
+                raise TooLongError
+        return message
+
+
+def too_long(settings: Settings) -> Problem:
+    """The answer to a request that is too long."""
+    return Problem(413, f"a request may have at most {settings.most_bytes >> 20} MB.")
+
+
+def is_same_site(headers: Headers, host: str) -> bool:
+    """Whether a change comes from a page of ours, or from a program.
+
+    Browsers say in Sec-Fetch-Site where a request comes from; older ones send Origin at least. A
+    request with a bearer token needs neither: another site cannot know it, and browsers do not send
+    it by themselves.
+
+    >>> from starlette.datastructures import Headers
+    >>> from prefermab.service.guards import is_same_site
+    >>> is_same_site(Headers({"sec-fetch-site": "cross-site"}), "localhost")
+    False
+    """
+    if headers.get("authorization", "").lower().startswith("bearer "):
+        return True
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if site is not None and site != "same-origin":
+        return False
+    if origin is not None:
+        return urlsplit(origin).netloc.lower() == host.strip().lower()
+    return site == "same-origin"

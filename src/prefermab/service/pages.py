@@ -1,0 +1,111 @@
+"""Pages: signing in and out, setting a password, and this week's list."""
+
+from typing import Annotated
+
+import polars as pl
+from fastapi import APIRouter, Form, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from prefermab.errors import InputError
+from prefermab.service import accounts
+from prefermab.service.access import Guarded, account_of
+from prefermab.service.desk import desk_of
+from prefermab.service.rendering import STATIC, local, page, redirect
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+ON_A_PAGE = 100
+"""Rows of a list that one page shows."""
+
+Text = Annotated[str, Form()]
+
+
+@router.get("/static/{name}", name="static")
+def static_file(name: str) -> Response:
+    """A script, a style or a picture. Only names that were there at the start are known."""
+    if name not in STATIC:
+        raise HTTPException(404)
+    data, kind, _ = STATIC[name]
+    return Response(data, media_type=kind, headers={"cache-control": "max-age=31536000, immutable"})
+
+
+@router.get("/", name="home")
+def home(request: Request) -> Response:
+    """The first page."""
+    return redirect(request, "/week")
+
+
+@router.get("/sign-in", name="sign_in_page")
+def sign_in_page(request: Request, next: str = "/") -> Response:
+    """The form for name and password."""
+    return page(request, "sign_in.html", next=local(next), wrong=False, name="")
+
+
+@router.post("/sign-in", name="sign_in")
+def sign_in(request: Request, name: Text, password: Text, next: Text = "/") -> Response:
+    """Begins a session; a session that the browser had before is ended."""
+    desk = desk_of(request)
+    address = request.client.host if request.client else ""
+    secret = desk.sign_ins.sign_in(name, password, address)
+    if secret is None:
+        response = page(request, "sign_in.html", next=local(next), wrong=True, name=name)
+        response.status_code = 401
+        return response
+    desk.sign_ins.sign_out(request)
+    answer = redirect(request, next)
+    desk.sign_ins.give_cookie(answer, secret)
+    return answer
+
+
+@router.post("/sign-out", name="sign_out")
+def sign_out(request: Request) -> Response:
+    """Ends the session."""
+    desk = desk_of(request)
+    desk.sign_ins.sign_out(request)
+    answer = redirect(request, "/sign-in")
+    desk.sign_ins.take_cookie(answer)
+    return answer
+
+
+@router.get("/welcome/{secret}", name="welcome_page")
+def welcome_page(request: Request, secret: str) -> Response:
+    """The form to set a password, behind a one-time link."""
+    desk = desk_of(request)
+    with desk.records.reading() as sql:
+        link = accounts.find_link(sql, secret, desk.clock())
+    return page(request, "welcome.html", link=link, shortest=accounts.SHORTEST)
+
+
+@router.post("/welcome/{secret}", name="welcome")
+def welcome(
+    request: Request, secret: str, password: Text, again: Text, name: Text = ""
+) -> Response:
+    """Sets a password and signs in."""
+    desk = desk_of(request)
+    if accounts.check_password(password) != again:
+        raise InputError("the two passwords differ: go back and type the same one twice.")
+    with desk.records.reading() as sql:
+        accounts.find_link(sql, secret, desk.clock())
+    hashed = accounts.HASHER.hash(password)
+    with desk.records.writing() as sql:
+        user = accounts.use_link(sql, secret, name, hashed, desk.clock())
+        session = desk.sign_ins.begin(sql, user)
+    desk.sign_ins.sign_out(request)
+    answer = redirect(request, "/")
+    desk.sign_ins.give_cookie(answer, session)
+    return answer
+
+
+@router.get("/week", name="week_page")
+def week_page(request: Request, at: int = 1) -> Response:
+    """This week's list, page by page."""
+    head, frame = desk_of(request).week(account_of(request))
+    rows, pages = [], 1
+    if frame is not None:
+        chosen = frame.filter(pl.col("list") == "chosen").sort("rank")
+        pages = max(1, -(-chosen.height // ON_A_PAGE))
+        at = min(max(at, 1), pages)
+        rows = chosen.slice((at - 1) * ON_A_PAGE, ON_A_PAGE).to_dicts()
+    return page(
+        request, "week.html", head=head, planned=frame is not None, rows=rows, at=at, pages=pages
+    )

@@ -1,0 +1,85 @@
+"""Pages from templates, links to static files, and redirects within this server."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from fastapi import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from prefermab.errors import visible
+from prefermab.programme.tables import format_number
+from prefermab.service.access import Account
+
+HERE = Path(__file__).parent
+KINDS = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
+}
+
+
+def _load_static() -> dict[str, tuple[bytes, str, str]]:
+    found = {}
+    for file in sorted((HERE / "static").iterdir()):
+        if file.suffix in KINDS:
+            data = file.read_bytes()
+            found[file.name] = (data, KINDS[file.suffix], hashlib.sha256(data).hexdigest()[:12])
+    return found
+
+
+STATIC = _load_static()
+"""Static files by name: bytes, kind and a mark of their content."""
+
+
+def static(name: str) -> str:
+    """The address of a static file; it changes with the file, so that browsers may keep it."""
+    return f"/static/{name}?v={STATIC[name][2]}"
+
+
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=lambda value: "" if value is None else visible(value) if type(value) is str else value,
+)
+TEMPLATES.globals["static"] = static
+TEMPLATES.filters["number"] = format_number
+
+
+def page(request: Request, template: str, **values: Any) -> HTMLResponse:
+    """A page for whoever is signed in.
+
+    Args:
+        request: The request that it answers.
+        template: A file in `templates/`.
+        **values: What the template names.
+    """
+    account: Account | None = getattr(request.state, "account", None)
+    known = {
+        "account": account,
+        "may": lambda right: account is not None and account.may(right),
+        "path": request.url.path,
+    }
+    return HTMLResponse(TEMPLATES.get_template(template).render({**known, **values}))
+
+
+def redirect(_request: Request, target: str) -> Response:
+    """Sends the browser to another page of this server, after a change."""
+    return RedirectResponse(local(target), 303)
+
+
+def local(target: str) -> str:
+    """A path of this server; anything that leads elsewhere becomes the first page.
+
+    >>> from prefermab.service.rendering import local
+    >>> local("/week?page=2"), local("//evil.example"), local("https://evil.example")
+    ('/week?page=2', '/', '/')
+    """
+    plain = target.isprintable() and "\\" not in target and " " not in target
+    return target if plain and target.startswith("/") and not target.startswith("//") else "/"

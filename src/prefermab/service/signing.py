@@ -1,0 +1,139 @@
+"""Signing in and out: sessions that the server keeps, and a limit on wrong passwords.
+
+The browser holds a random text in a cookie, the database its hash. Signing in always begins a new
+session and ends the one that the browser had before.
+"""
+
+import argon2
+import sqlalchemy as sa
+from fastapi import Request, Response
+
+from prefermab.errors import PrefermabError
+from prefermab.service import accounts
+from prefermab.service.access import ROLES, Account
+from prefermab.service.database import Records
+from prefermab.service.settings import Clock, Settings
+from prefermab.service.tables import ATTEMPTS, SESSIONS, USERS
+
+WINDOW = 900.0
+"""Seconds over which failed sign-ins are counted."""
+
+LIMITS = {"pair": 5, "name": 30, "address": 60}
+"""Failed sign-ins within the window: of a name from one address, of a name, from an address. The
+first stops guessing; the others stop it from many addresses, or of many names."""
+
+TOUCH = 60.0
+"""A session's last request is written down at most this often, in seconds."""
+
+
+class TooManyError(PrefermabError):
+    """Too many sign-ins have failed."""
+
+
+class SignIns:
+    """Sessions of a server, on its tables."""
+
+    def __init__(self, records: Records, settings: Settings, clock: Clock):
+        self.records, self.settings, self.clock = records, settings, clock
+        # Compared with where there is no such user, so that both answers take as long.
+        self.nobody = accounts.HASHER.hash(accounts.new_secret())
+
+    @property
+    def cookie(self) -> str:
+        """The name of the cookie; browsers accept __Host- only by https and for one host."""
+        return "__Host-prefermab" if self.settings.https else "prefermab"
+
+    def identify(self, request: Request) -> Account | None:
+        """Who sends a request: by a bearer token, or else by the session of its cookie."""
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind:
+            if kind.lower() != "bearer" or not token.strip():
+                return None
+            with self.records.reading() as sql:
+                return accounts.by_token(sql, token.strip(), self.clock())
+        secret = request.cookies.get(self.cookie)
+        return None if not secret else self._by_session(accounts.digest(secret))
+
+    def _by_session(self, hashed: str) -> Account | None:
+        now, settings = self.clock(), self.settings
+        rows = sa.select(SESSIONS.c.begun, SESSIONS.c.seen, USERS).join(USERS)
+        with self.records.reading() as sql:
+            found = sql.execute(rows.where(SESSIONS.c.secret == hashed)).one_or_none()
+        if found is None or not found.active:
+            return None
+        if now - found.seen > settings.idle or now - found.begun > settings.longest:
+            return None
+        if now - found.seen > TOUCH:
+            self._touch(hashed, now)
+        return Account(found.name, found.role, ROLES[found.role])
+
+    def _touch(self, hashed: str, now: float) -> None:
+        with self.records.writing() as sql:
+            sql.execute(SESSIONS.update().where(SESSIONS.c.secret == hashed).values(seen=now))
+
+    def sign_in(self, name: str, password: str, address: str) -> str | None:
+        """The secret of a new session, or None if name or password are wrong.
+
+        The attempt is counted before the password is looked at, so that many at the same time are
+        counted as well; one that succeeds is taken back.
+        """
+        name, now = name.strip(), self.clock()
+        keys = {"pair": f"{name}\n{address}", "name": name, "address": f"\n{address}"}
+        with self.records.writing() as sql:
+            sql.execute(ATTEMPTS.delete().where(ATTEMPTS.c.at <= now - WINDOW))
+            for kind, key in keys.items():
+                failed = sa.select(sa.func.count()).where(ATTEMPTS.c.who == key)
+                if sql.execute(failed).scalar_one() >= LIMITS[kind]:
+                    raise TooManyError(
+                        f"too many sign-ins have failed: wait {WINDOW / 60:.0f} minutes and try "
+                        "again."
+                    )
+            sql.execute(ATTEMPTS.insert(), [{"who": key, "at": now} for key in keys.values()])
+            user = accounts.get_user(sql, name)
+        stored = None if user is None or not user.active else user.password
+        if not verify(stored or self.nobody, password) or stored is None:
+            return None
+        with self.records.writing() as sql:
+            mine = ATTEMPTS.c.who.in_(list(keys.values())) & (ATTEMPTS.c.at == now)
+            sql.execute(ATTEMPTS.delete().where(mine | (ATTEMPTS.c.who == keys["pair"])))
+            return self.begin(sql, name)
+
+    def begin(self, sql: sa.Connection, name: str) -> str:
+        """Begins a session; those that have ended are deleted."""
+        secret, now = accounts.new_secret(), self.clock()
+        over = (SESSIONS.c.seen < now - self.settings.idle) | (
+            SESSIONS.c.begun < now - self.settings.longest
+        )
+        sql.execute(SESSIONS.delete().where(over))
+        sql.execute(
+            SESSIONS.insert().values(secret=accounts.digest(secret), name=name, begun=now, seen=now)
+        )
+        return secret
+
+    def sign_out(self, request: Request) -> None:
+        """Ends the session of the browser that asks, if it has one."""
+        secret = request.cookies.get(self.cookie)
+        if secret:
+            with self.records.writing() as sql:
+                sql.execute(SESSIONS.delete().where(SESSIONS.c.secret == accounts.digest(secret)))
+
+    def give_cookie(self, response: Response, secret: str) -> None:
+        """Puts a session into the browser: no script can read it, no other site sends it."""
+        response.set_cookie(
+            self.cookie, secret, max_age=int(self.settings.longest), path="/",
+            secure=self.settings.https, httponly=True, samesite="lax",
+        )  # fmt: skip
+
+    def take_cookie(self, response: Response) -> None:
+        """Takes the session out of the browser."""
+        response.delete_cookie(
+            self.cookie, path="/", secure=self.settings.https, httponly=True, samesite="lax"
+        )
+
+
+def verify(stored: str, password: str) -> bool:
+    """Whether a password is the one whose hash is stored."""
+    try:
+        return accounts.HASHER.verify(stored, password[: accounts.LONGEST + 1])
+    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+        return False
