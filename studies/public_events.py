@@ -2,10 +2,15 @@
 
     python -m studies.public_events chicago Food_Inspections.csv --out runs/chicago
     python -m studies.public_events heartsteps HeartStepsV1/data_files --out runs/heartsteps
+    python -m studies.public_events wells Kobo_data_latest.csv --out runs/wells
+    python -m studies.public_events appointments multilevel-model-1 --out runs/appointments
 
 The files are not part of this repository: the first is the export of Chicago's food inspections
 from the city's data portal, the second a folder with suggestions.csv and users.csv of HeartSteps V1
-(Klasnja et al. 2019). The maps are in examples/maps.
+(Klasnja et al. 2019), the third what the API of KoboToolbox gave for the form of a groundwater
+project in Nepal (the repository csisarep/groundwater_dashboard, commit b804305), the fourth a
+folder with data.csv and dictionary.csv of a made-up REDCap project (inst/test-data/projects of the
+R package REDCapR). The maps are in examples/maps.
 """
 
 import argparse
@@ -82,9 +87,42 @@ def count_heartsteps(folder: Path) -> Count:
     return Count(used, rows, dict(actions))
 
 
+def count_wells(file: Path) -> Count:
+    """Visits to wells, of which each has its name in one of four columns, by fortnight."""
+    place = "Main_group/location_details/"
+    names = [place + n for n in ("sw_bk_well_no", "bk_dw_no", "well_no_sw_bardiya",
+                                 "well_no_dw_bardiya")]  # fmt: skip
+    kept = {
+        row["_uuid"]: (next(row[n] for n in names if row[n]), row["today"])
+        for row in records(file)
+        if row["Main_group/measurement/Notes"] != "Test"
+    }
+    days = {day: datetime.date.fromisoformat(day).toordinal() for _, day in kept.values()}
+    monday = min(days.values()) - (min(days.values()) - 1) % 7
+    visited = {(well, (days[day] - monday) // 14) for well, day in kept.values()}
+    wells, rounds = {well for well, _ in visited}, {when for _, when in visited}
+    rows = len(wells) * (max(rounds) - min(rounds) + 1)
+    return Count(len(kept), rows, {"none": rows - len(visited), "visit": len(visited)})
+
+
+def count_appointments(folder: Path) -> Count:
+    """Appointments of patients by half-year, from each one's first to their last."""
+    visits: dict[str, list[int]] = defaultdict(list)
+    for row in records(folder / "data.csv"):
+        if row["redcap_repeat_instrument"] == "appointment":
+            year, month, _ = row["date_at_visit"].split("-")
+            visits[row["patient_id"]].append(int(year) * 2 + (int(month) > 6))
+    rows = sum(max(when) - min(when) + 1 for when in visits.values())
+    seen = sum(len(set(when)) for when in visits.values())
+    used = sum(len(when) for when in visits.values())
+    return Count(used, rows, {"none": rows - seen, "visit": seen})
+
+
 SOURCES = {
     "chicago": Source("", count_chicago, {"Pass": 1.0, "Pass w/ Conditions": 0.5, "Fail": 0.0}),
     "heartsteps": Source("suggestions.csv", count_heartsteps, {"walks": 1.0, "sits": 0.0}),
+    "wells": Source("", count_wells, {"shallow": 1.0, "deep": 0.0}),
+    "appointments": Source("data.csv", count_appointments, {"well": 1.0, "poorly": 0.0}),
 }
 
 

@@ -363,6 +363,38 @@ def test_odk_and_kobo(tmp_path):
     ).log.rows() == expected  # fmt: skip
 
 
+def test_kobo_with_the_unit_in_one_of_several_columns(tmp_path):
+    """Made up, in the columns of a KoboToolbox form that asks for a well by its kind."""
+    place, measured = "Main_group/location_details/", "Main_group/measurement/"
+    columns = ("sw_bk_well_no", "bk_dw_no", "well_no_sw_bardiya", "well_no_dw_bardiya")
+    visits = [
+        ("u1", "2026-01-05", 0, "s1", 2.5, None),
+        ("u1", "2026-01-05", 0, "s1", 2.6, None),
+        ("u2", "2026-01-20", 0, "s1", 4.0, "wet"),
+        ("u3", "2026-01-08", 3, "d9", 7.5, None),
+        ("u4", "2026-01-08", 3, "d9", 1.0, "Test"),
+        ("u5", "2026-01-08", None, None, 1.0, None),
+    ]
+    rows = [
+        {"_uuid": uuid, "today": day, f"{place}well_type": "sw", f"{measured}gw_level": level,
+         f"{measured}Notes": note,
+         **{f"{place}{name}": well if at == kind else None for at, name in enumerate(columns)}}
+        for uuid, day, kind, well, level, note in visits
+    ]  # fmt: skip
+    pl.DataFrame(rows, infer_schema_length=None).write_csv(tmp_path / "kobo.csv")
+    made = pm.tables.from_events(tmp_path / "kobo.csv", MAPS / "wells.toml")
+    assert made.log.select("id", "state", "action").rows() == [
+        ("d9", "deep", "visit"),
+        ("d9", "deep", "none"),
+        ("s1", "shallow", "visit"),
+        ("s1", "deep", "visit"),
+    ]
+    assert made.counts.dropped["without a person (who)"] == 1
+    wrong = {**MAP, "who": "COALESCE(mother, nobody)"}
+    with pytest.raises(pm.InputError, match="who uses the column 'nobody', which is missing"):
+        pm.tables.from_events(CALLS, wrong)
+
+
 def test_a_parent_that_is_there_twice_is_refused(tmp_path):
     folder = exported("odk", tmp_path)
     text = (folder / "visits.csv").read_text()

@@ -10,7 +10,7 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.programme.columns import as_labels, column
-from prefermab.programme.events.mapping import EventMap, read_map
+from prefermab.programme.events.mapping import EventMap, named, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (
     FLAGS,
@@ -108,8 +108,9 @@ def _place(
     frame: pl.DataFrame, mapping: EventMap, source: str, where: str
 ) -> tuple[pl.DataFrame, Rounds, dict[str, int]]:
     """Rows that count, each with its person, time and round; and what was dropped, by reason."""
-    who = as_labels(column(frame, mapping.who, source))
-    when = read_when(column(frame, mapping.when, source), mapping, source, where)
+    who = as_labels(named(frame, mapping.who, source, where, "who"))
+    times = named(frame, mapping.when, source, where, "when")
+    when = read_when(times, mapping, source, where)
     rows = pl.DataFrame({"row": pl.arange(frame.height, eager=True), "person": who, "when": when})
     dropped: dict[str, int] = {}
 
@@ -122,8 +123,8 @@ def _place(
     if mapping.keep is not None:
         kept = read_flags(frame, mapping.keep, where, "keep")
         keep("not meant by keep", kept)
-    keep(f"without a person ({mapping.who})", pl.col("person").is_not_null())
-    keep(f"without a time ({mapping.when})", pl.col("when").is_not_null())
+    keep(f"without a person ({who.name})", pl.col("person").is_not_null())
+    keep(f"without a time ({times.name})", pl.col("when").is_not_null())
     if mapping.once:
         same = frame.select(column(frame, name, source) for name in mapping.once)[rows["row"]]
         last = same.select(pl.struct(pl.all()).is_last_distinct()).to_series()

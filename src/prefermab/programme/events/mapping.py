@@ -16,6 +16,7 @@ import polars as pl
 
 from prefermab.errors import InputError, brief, list_names
 from prefermab.files import check_file
+from prefermab.programme.columns import column
 
 LARGEST_MAP = 1 << 20
 """Bytes of the largest map."""
@@ -98,9 +99,9 @@ class EventMap(Part):
     """A whole map."""
 
     who: Text
-    """The column with the person."""
+    """The column with the person, or an expression where several columns hold it."""
     when: Text
-    """The column with the date, or a whole number."""
+    """The column with the date, or a whole number; or an expression."""
     round: str | int
     """The length of a round: 7d, 1w, 1m, 1q, 1y, or a whole number if `when` holds numbers."""
     state: StateMap
@@ -172,6 +173,30 @@ def _convert(found: dict[str, Any], where: str) -> EventMap:
             f"{where}: action.nothing, '{made.action.nothing}', is among action.labels too."
         )
     return made
+
+
+def named(frame: pl.DataFrame, text: str, source: str, where: str, name: str) -> pl.Series:
+    """A column that must be there, or what an expression makes of several: one with brackets.
+
+    Args:
+        frame: The table.
+        text: The name of a column, or an expression such as COALESCE(a, b).
+        source: What a message calls the table.
+        where: What a message calls the map.
+        name: What a message calls the expression, such as who.
+
+    Returns:
+        A value for each row; an expression is called by `name`.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.events.mapping import named
+    >>> wells = pl.DataFrame({"deep": ["d1", None], "shallow": [None, "s7"]})
+    >>> named(wells, "COALESCE(deep, shallow)", "wells.csv", "the map", "who").to_list()
+    ['d1', 's7']
+    """
+    if "(" in text and text not in frame.columns:
+        return evaluate(frame, text, where, name).alias(name)
+    return column(frame, text, source)
 
 
 def evaluate(frame: pl.DataFrame, text: str, where: str, name: str) -> pl.Series:

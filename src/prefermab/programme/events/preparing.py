@@ -7,7 +7,7 @@ import polars as pl
 
 from prefermab.errors import InputError, list_names
 from prefermab.programme.columns import as_labels, column
-from prefermab.programme.events.mapping import EventMap, JoinMap, WideMap, evaluate
+from prefermab.programme.events.mapping import EventMap, JoinMap, WideMap, evaluate, named
 from prefermab.programme.events.rounds import read_flags
 from prefermab.programme.sources.address import parse_address, plain_numbers
 from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
@@ -113,7 +113,8 @@ def read_people(
     if people.table is not None:
         place = beside(folder, people.table)
         frame, source = _without_unknown(read_table(place), mapping.unknown), source_of(place)
-    who = as_labels(column(frame, people.who or mapping.who, source)).alias("person")
+    person = named(frame, people.who or mapping.who, source, where, "who")
+    who = as_labels(person).alias("person")
     if people.table is not None and who.drop_nulls().is_duplicated().any():
         twice = who.is_duplicated() & who.is_not_null()
         rows = twice.arg_true()
