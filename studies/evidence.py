@@ -22,7 +22,6 @@ from prefermab.pages import table_as_markdown
 from prefermab.programme.evidence.balance import balanced_draw
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
 from prefermab.programme.evidence.effects import Arm, group_difference
-from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.power import (
     TrialProgramme,
     needed,
@@ -31,6 +30,7 @@ from prefermab.programme.evidence.power import (
 )
 from prefermab.programme.evidence.programmes import Pool, draw_pool
 from prefermab.programme.evidence.protocol import drawn_layout
+from prefermab.programme.intervals import Interval
 from studies.off_policy import REPEATS, SEED, armman, coverage, learned, lots, off_policy
 
 PAGE = Path("docs/results/evidence.md")

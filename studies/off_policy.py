@@ -8,10 +8,10 @@ import polars as pl
 
 from prefermab import load
 from prefermab.pages import table_as_markdown
-from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.logged import all_moves, judge_policy, teach_rule
 from prefermab.programme.evidence.programmes import Pool, draw_pool
 from prefermab.programme.evidence.weights import intervals_of, row_episodes
+from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.reading import Log, Transitions, read_log
 from prefermab.programme.planning.lots import draw_lots
 

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from prefermab.pages import table_as_markdown
-from prefermab.programme.evidence.intervals import Interval, from_influence
 from prefermab.programme.evidence.results import OffPolicy, off_policy_rows
+from prefermab.programme.intervals import Interval, from_influence
 
 CAMPAIGNS = ("men", "women")
 

@@ -7,7 +7,6 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.programme.evidence.intervals import from_influence
 from prefermab.programme.evidence.logged import teach_rule
 from prefermab.programme.evidence.weights import (
     Episodes,
@@ -15,6 +14,7 @@ from prefermab.programme.evidence.weights import (
     judge_support,
     row_episodes,
 )
+from prefermab.programme.intervals import from_influence
 from prefermab.programme.logs import gain, verdict
 from prefermab.programme.logs.reading import read_log
 from prefermab.recipes.regression import Regression

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from prefermab.programme.intervals import Interval
 from prefermab.programme.logs import summary
 from prefermab.programme.logs.allocation import (
     Allocation,
@@ -14,7 +15,7 @@ from prefermab.programme.logs.allocation import (
 )
 from prefermab.programme.logs.effects import _groups, effects_by_group
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import Comparison, Gain, _interval, estimate_gain
+from prefermab.programme.logs.gain import Comparison, _interval, estimate_gain
 from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
 from prefermab.programme.logs.pictures import gain_picture
 from prefermab.programme.logs.population import (
@@ -44,7 +45,7 @@ from test_logs import TINY, read_walked, tiny, two_regions
 
 def assessment(verdict, gain=None, warnings=(), hidden=2.0):
     """What could have been found in some log."""
-    gain = gain or Gain(0.5, 0.2, 0.8, 0.18)
+    gain = gain or Interval(0.5, 0.2, 0.8, 0.18)
     comparison = Comparison(
         rounds=9, budget=0.1, people=50, gains=dict.fromkeys(("before", "random", "none"), gain),
         earned={"model": 4.4, "before": 3.89, "random": 3.8, "none": 3.2}, unseen=0.0,
@@ -52,7 +53,7 @@ def assessment(verdict, gain=None, warnings=(), hidden=2.0):
     )  # fmt: skip
     numbers = dict.fromkeys(("acted", "others", "difference"), pl.Float64)
     empty = pl.DataFrame(schema={"what": pl.String, **numbers})
-    placebo = (Gain(-0.1, -0.4, 0.2, 0.18), Gain(0.1, -0.2, 0.4, 0.18))
+    placebo = (Interval(-0.1, -0.4, 0.2, 0.18), Interval(0.1, -0.2, 0.4, 0.18))
     return Assessment(verdict, comparison, placebo, Allocation(empty, 0.0), tuple(warnings))
 
 
@@ -280,7 +281,7 @@ def test_nothing_is_told_of_too_few_people_or_of_what_was_never_tried():
     assert "at least 30 are needed" in found.warnings[-1].sentence
 
     judged = dataclasses.replace(assessment("shown").comparison, unseen=0.4)
-    claimed = [Gain(0.5, 0.2, 0.8, 0.18)] * 2
+    claimed = [Interval(0.5, 0.2, 0.8, 0.18)] * 2
     never, placebo = _doubts(judged, claimed)
     assert (never.code, placebo.code) == ("never_tried", "placebo_shown")
     assert never.sentence.startswith("40% of what the model would spend goes to people")
@@ -414,7 +415,7 @@ def test_gains_of_groups_are_those_of_the_truth():
 # Sentences
 
 
-NOTHING = Gain(0.1, -0.2, 0.4, 0.18)
+NOTHING = Interval(0.1, -0.2, 0.4, 0.18)
 SPOILT = LogWarning("hidden_cause", "people were chosen by something.", spoils=True)
 
 
@@ -455,7 +456,7 @@ def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
     copied = LogWarning("states_carried_forward", "copied.", spoils=True)
     assert summary.could_be_wrong(assessment("cannot tell", warnings=(copied,))) == []
     assert summary.next_step(spoilt, log).startswith("In the coming rounds, choose a tenth or more")
-    assert decide(Gain(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
+    assert decide(Interval(0.5, 0.2, 0.8, 0.1), [SPOILT]) == "cannot tell"
     assert decide(NOTHING, []) == "not shown"
 
 

@@ -7,12 +7,12 @@ people, `analyse` says what it shows.
 
 from prefermab.programme.evidence.analysis import TrialResult, analyse
 from prefermab.programme.evidence.designs import Design
-from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.logged import off_policy
 from prefermab.programme.evidence.power import Needed, TrialProgramme, needed
 from prefermab.programme.evidence.protocol import Protocol, randomise, read_protocol
 from prefermab.programme.evidence.results import OffPolicy, off_policy_rows
 from prefermab.programme.evidence.trial_logs import rehearse
+from prefermab.programme.intervals import Interval
 
 __all__ = [
     "Design",

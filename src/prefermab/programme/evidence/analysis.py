@@ -3,10 +3,8 @@ trials asks for: who was assigned, who was lost, whether the arms have the numbe
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -14,12 +12,13 @@ from scipy.stats import binomtest, fisher_exact
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, write_pages
+from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.programme.evidence.designs import BY_CLUSTER, Layout, estimate_effects
 from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index, group_difference
-from prefermab.programme.evidence.intervals import Interval
+from prefermab.programme.evidence.finding import Finding
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
 from prefermab.programme.evidence.trial_logs import histories, read_outcomes
+from prefermab.programme.intervals import Interval
 from prefermab.programme.tables import as_frame, format_people
 
 SUSPICIOUS = 0.001
@@ -27,11 +26,14 @@ SUSPICIOUS = 0.001
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class TrialResult:
+class TrialResult(Finding):
     """What a trial shows. `effects` has intervals by estimator, rewards per person and round, the
     one that counts first; `flow` counts people by arm; `ratio` is how probable the numbers of
     people in the arms are, and `lost` how probable the difference in those lost, if arms were
     alike."""
+
+    title: ClassVar[str] = "What the trial shows"
+    file: ClassVar[str] = "trial.json"
 
     protocol: Protocol
     effects: dict[str, Interval]
@@ -99,19 +101,9 @@ class TrialResult:
             )
         return lines
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def as_data(self) -> dict[str, Any]:
-        """Everything as JSON can hold it.
-
-        Returns:
-            Names and figures.
-        """
+    def figures(self) -> dict[str, Any]:
+        """Names and figures, as JSON can hold them."""
         return {
-            "lines": self.lines(),
             "shown": self.shown,
             "design": self.protocol.design.name,
             "primary": self.primary,
@@ -172,15 +164,6 @@ class TrialResult:
             Grid(["", MODEL, CONTROL, "difference"],
                  [[Cell(str(x)) for x in row] for row in facts["balance"]]),
         ]  # fmt: skip
-
-    def report(self, path: str | Path) -> None:
-        """Writes the result as a page.
-
-        Args:
-            path: Folder for index.html, README.md and trial.json.
-        """
-        data = json.dumps(self.as_data(), indent=1)
-        write_pages(Path(path), "What the trial shows", self.blocks(), {"trial.json": data})
 
 
 def analyse(

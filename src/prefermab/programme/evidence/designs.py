@@ -18,7 +18,7 @@ import numpy as np
 from prefermab.errors import InputError, unknown
 from prefermab.programme.evidence import effects
 from prefermab.programme.evidence.effects import Arm
-from prefermab.programme.evidence.intervals import LEVEL, Interval, from_influence
+from prefermab.programme.intervals import LEVEL, Interval, from_influence
 
 DESIGNS = ("individual", "stratified", "cluster", "switchback", "stepped wedge")
 BY_CLUSTER = ("cluster", "stepped wedge")

@@ -26,7 +26,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.programme.evidence.intervals import LEVEL, Interval, from_influence
+from prefermab.programme.intervals import LEVEL, Interval, from_influence
 
 NEAR = 0.5
 """People on each side of a cut that count as at the margin, as a share of those above it."""

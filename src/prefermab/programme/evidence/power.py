@@ -17,7 +17,6 @@ from prefermab.programme.evidence.designs import (
     estimate_effects,
 )
 from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index
-from prefermab.programme.evidence.intervals import Interval
 from prefermab.programme.evidence.programmes import (
     Histories,
     Pool,
@@ -26,6 +25,7 @@ from prefermab.programme.evidence.programmes import (
     people_budget,
     play_trials,
 )
+from prefermab.programme.intervals import Interval
 
 TRIALS, FIRST_TRIALS = 1000, 300
 """Simulated trials of the last step of the search and of the first."""

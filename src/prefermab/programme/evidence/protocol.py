@@ -31,7 +31,7 @@ from prefermab.programme.evidence.balance import (
     find_units,
 )
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design, Layout, draw_layout
-from prefermab.programme.evidence.intervals import LEVEL
+from prefermab.programme.intervals import LEVEL
 from prefermab.programme.tables import as_frame, format_people, write_table
 
 PROTOCOL, ASSIGNMENT = "protocol.json", "assignment.csv"

@@ -1,16 +1,14 @@
 """Off-policy estimates as they are told: figures, sentences, a page."""
 
 import dataclasses
-import json
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.pages import Block, Cell, Grid, Heading, Text, write_pages
-from prefermab.programme.evidence.intervals import Interval
+from prefermab.pages import Block, Cell, Grid, Heading, Text
+from prefermab.programme.evidence.finding import Finding
 from prefermab.programme.evidence.weights import (
     Episodes,
     Support,
@@ -19,6 +17,7 @@ from prefermab.programme.evidence.weights import (
     row_episodes,
     value_done,
 )
+from prefermab.programme.intervals import Interval
 
 APART = 0.25
 """Standard deviations by which groups differ that are named in the first lines."""
@@ -27,7 +26,7 @@ BINS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class OffPolicy:
+class OffPolicy(Finding):
     """Off-policy estimates, and how far they can be trusted.
 
     `estimates` has a row for each method, per `decision` and per `trajectory`: the value of the
@@ -37,6 +36,9 @@ class OffPolicy:
     policy agrees. `hidden_cause` is by what factor a hidden cause would have to change the odds of
     being acted on to undo the gain; None where lots decided, or nothing is gained.
     """
+
+    title: ClassVar[str] = "What a policy would have earned"
+    file: ClassVar[str] = "evidence.json"
 
     estimates: pl.DataFrame
     done: Interval
@@ -108,19 +110,9 @@ class OffPolicy:
             )
         return lines
 
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    __repr__ = __str__
-
-    def as_data(self) -> dict[str, Any]:
-        """Everything as JSON can hold it.
-
-        Returns:
-            Names and figures.
-        """
+    def figures(self) -> dict[str, Any]:
+        """Names and figures, as JSON can hold them."""
         return {
-            "lines": self.lines(),
             "rounds": self.rounds,
             "done": self.done.as_data(),
             "support": dataclasses.asdict(self.support),
@@ -156,16 +148,6 @@ class OffPolicy:
             ]
         return [*parts, Heading("How likely the decisions of the log were"),
                 _grid(self.overlap, chance)]  # fmt: skip
-
-    def report(self, path: str | Path) -> None:
-        """Writes the result as a page.
-
-        Args:
-            path: Folder for index.html, README.md and evidence.json.
-        """
-        data = json.dumps(self.as_data(), indent=1)
-        write_pages(Path(path), "What a policy would have earned", self.blocks(),
-                    {"evidence.json": data})  # fmt: skip
 
 
 def off_policy_rows(

@@ -20,7 +20,7 @@ import dataclasses
 import numpy as np
 
 from prefermab.errors import InputError
-from prefermab.programme.evidence.intervals import (
+from prefermab.programme.intervals import (
     Interval,
     by_unit,
     effective_size,

@@ -42,6 +42,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
+from prefermab.programme.intervals import LEVEL, Interval
 from prefermab.programme.logs.allocation import hidden_cause_odds
 from prefermab.programme.logs.fitting import Fit, fit_log, transition_tables
 from prefermab.programme.logs.population import Population, Units, evaluate_rule
@@ -61,24 +62,8 @@ share counts for that a random sample of people would have, beside what is seen.
 PREDICTIONS = 32
 """Posterior draws that say how certain the fit is of the gain that it predicts."""
 
-LEVEL = 0.90
 POWER = 0.8
-"""Level of the interval, and the probability with which a detectable gain is shown."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Gain:
-    """More reward per person over some rounds, with a 90 % interval."""
-
-    estimate: float
-    low: float
-    high: float
-    stderr: float
-
-    @property
-    def shown(self) -> bool:
-        """Whether the whole interval is above 0."""
-        return self.low > 0
+"""The probability with which a detectable gain is shown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,13 +80,13 @@ class Comparison:
     rounds: int
     budget: float
     people: int
-    gains: Mapping[str, Gain]
+    gains: Mapping[str, Interval]
     earned: Mapping[str, float]
     unseen: float
     hidden: float | None
 
     @property
-    def gain(self) -> Gain:
+    def gain(self) -> Interval:
         """Over what was done before."""
         return self.gains["before"]
 
@@ -186,7 +171,7 @@ def _average(
     )
 
 
-def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: float) -> Gain:
+def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: float) -> Interval:
     """The gain over a rule, and its interval, where each order measures a `share` of all people,
     the fit predicts the gain with the standard error `doubt` and says that acting matters with the
     probability `acts`."""
@@ -204,7 +189,7 @@ def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: 
     effective = [one.acted.sum() ** 2 / max((one.acted**2).sum(), 1e-12) for one in found]
     degrees = max(float(np.mean(effective)) - 1, 1)
     reach = float(student.ppf((1 + LEVEL) / 2, degrees) * stderr)
-    return Gain(estimate, estimate - reach, estimate + reach, float(stderr))
+    return Interval(estimate, estimate - reach, estimate + reach, float(stderr))
 
 
 def _corrected(found: list[Scores], over: str, share: float) -> tuple[float, float]:

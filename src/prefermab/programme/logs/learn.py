@@ -15,10 +15,10 @@ from prefermab.model import Model
 from prefermab.pages import write_pages
 from prefermab.programme.evidence.logged import judge_learned_rule
 from prefermab.programme.evidence.results import OffPolicy
+from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.domain import Logged
 from prefermab.programme.logs.effects import Effects, estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
-from prefermab.programme.logs.gain import Gain
 from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
 from prefermab.programme.logs.reading import Log, read_log
 from prefermab.programme.logs.report import report_blocks
@@ -52,7 +52,7 @@ class LearnResult:
         return self.assessment.verdict
 
     @property
-    def gain(self) -> Gain | None:
+    def gain(self) -> Interval | None:
         """The gain in reward per person over what was done before, with `estimate`, `low` and
         `high`; None where there are too few people to measure it."""
         comparison = self.assessment.comparison

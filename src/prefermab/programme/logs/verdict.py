@@ -7,9 +7,10 @@ from typing import Literal
 
 import numpy as np
 
+from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.allocation import Allocation, check_allocation
 from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.gain import Comparison, Gain, estimate_gain
+from prefermab.programme.logs.gain import Comparison, estimate_gain
 from prefermab.programme.logs.reading import Log, Transitions
 from prefermab.programme.logs.warnings import FEW, LogWarning, log_warnings
 from prefermab.programme.tables import format_people
@@ -35,7 +36,7 @@ class Assessment:
 
     verdict: Verdict
     comparison: Comparison | None
-    placebo: tuple[Gain, ...]
+    placebo: tuple[Interval, ...]
     allocation: Allocation
     warnings: tuple[LogWarning, ...]
 
@@ -74,12 +75,12 @@ def assess(
     return Assessment(verdict, comparison, tuple(placebo), allocation, tuple(warnings))
 
 
-def decide(gain: Gain, warnings: list[LogWarning]) -> Verdict:
+def decide(gain: Interval, warnings: list[LogWarning]) -> Verdict:
     """`cannot tell` if any warning spoils the log; otherwise by the gain's interval.
 
-    >>> from prefermab.programme.logs.gain import Gain
+    >>> from prefermab.programme.intervals import Interval
     >>> from prefermab.programme.logs.verdict import decide
-    >>> decide(Gain(0.4, 0.1, 0.7, 0.18), [])
+    >>> decide(Interval(0.4, 0.1, 0.7, 0.18), [])
     'shown'
     """
     if any(warning.spoils for warning in warnings):
@@ -116,7 +117,7 @@ def _too_few(log: Log) -> LogWarning | None:
     return None
 
 
-def _doubts(comparison: Comparison, placebo: list[Gain]) -> list[LogWarning]:
+def _doubts(comparison: Comparison, placebo: list[Interval]) -> list[LogWarning]:
     """Warnings about the estimate itself."""
     found = []
     if comparison.unseen > UNSEEN:

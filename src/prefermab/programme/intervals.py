@@ -66,7 +66,7 @@ def from_influence(
         The interval.
 
     >>> import numpy as np
-    >>> from prefermab.programme.evidence.intervals import from_influence
+    >>> from prefermab.programme.intervals import from_influence
     >>> found = from_influence(2.0, np.array([-1.0, 1.0] * 50))
     >>> round(found.low, 2), round(found.high, 2)
     (1.83, 2.17)
@@ -102,7 +102,7 @@ def by_unit(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """Influence of rows added up for each unit, on the scale of `from_influence`.
 
     >>> import numpy as np
-    >>> from prefermab.programme.evidence.intervals import by_unit
+    >>> from prefermab.programme.intervals import by_unit
     >>> by_unit(np.array([1.0, 2.0, 3.0]), np.array([5, 5, 9])).tolist()
     [2.0, 2.0]
     """
@@ -115,7 +115,7 @@ def effective_size(weights: np.ndarray) -> float:
     """Kish's effective number of units with these weights.
 
     >>> import numpy as np
-    >>> from prefermab.programme.evidence.intervals import effective_size
+    >>> from prefermab.programme.intervals import effective_size
     >>> effective_size(np.ones(7)), effective_size(np.array([1.0, 0.0]))
     (7.0, 1.0)
     """
