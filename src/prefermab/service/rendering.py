@@ -1,5 +1,6 @@
 """Pages from templates, links to static files, and redirects within this server."""
 
+import dataclasses
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from prefermab.errors import visible
 from prefermab.programme.tables import format_number
-from prefermab.service.access import Account
+from prefermab.service.access import RULES, Account
 
 HERE = Path(__file__).parent
 KINDS = {
@@ -49,6 +50,39 @@ TEMPLATES = jinja2.Environment(
     finalize=lambda value: "" if value is None else visible(value) if type(value) is str else value,
 )
 TEMPLATES.globals["static"] = static
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A line of the navigation: shown to those whom `RULES` lets open the route."""
+
+    path: str
+    name: str
+    route: str
+    first: bool = False
+    """Always in sight; the others are behind "More"."""
+
+
+NAVIGATION = (
+    Entry("/week", "This week", "week_page", first=True),
+    Entry("/record", "Record", "record_page", first=True),
+    Entry("/people", "People", "people_page", first=True),
+    Entry("/what-if", "What if", "what_if_page"),
+    Entry("/groups", "Groups", "groups_page"),
+    Entry("/import", "Import", "import_page"),
+    Entry("/models", "Models", "models_page"),
+    Entry("/audit", "Audit", "audit_page"),
+    Entry("/users", "Users", "users_page"),
+)
+"""Pages in the order of the navigation; one whose route has no rule yet is not shown."""
+
+
+def navigation(account: Account | None) -> list[Entry]:
+    """The pages that somebody may open."""
+    rights = frozenset() if account is None else account.rights
+    return [entry for entry in NAVIGATION if RULES.get(entry.route, frozenset()) & rights]
+
+
 TEMPLATES.filters["number"] = format_number
 
 
@@ -64,6 +98,7 @@ def page(request: Request, template: str, **values: Any) -> HTMLResponse:
     known = {
         "account": account,
         "may": lambda right: account is not None and account.may(right),
+        "navigation": navigation(account),
         "path": request.url.path,
     }
     return HTMLResponse(TEMPLATES.get_template(template).render({**known, **values}))
