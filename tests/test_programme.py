@@ -19,7 +19,6 @@ import prefermab as pm
 from prefermab.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.store.changes import LONGEST_CHAIN, pack_changes, unpack_changes
-from prefermab.programme.store.database import APPLICATION
 from prefermab.programme.store.frames import (
     as_ids,
     column_kinds,
@@ -30,6 +29,7 @@ from prefermab.programme.store.frames import (
     to_json,
     unpack,
 )
+from prefermab.programme.store.migrating import APPLICATION
 from prefermab.programme.store.request import PlanRequest
 from programmes import FirstCome
 
@@ -671,7 +671,7 @@ def test_a_file_that_is_no_programme_is_left_alone(tmp_path):
     for path, message in (
         (text, "a.db is not a SQLite file; expected one of a programme"),
         (other, "b.db is a SQLite file, but not of a programme"),
-        (newer, "c.db has tables of version 7, and this prefermab reads version 4"),
+        (newer, "c.db has tables of version 7, and this prefermab reads version 5"),
     ):
         before = path.read_bytes()
         with pytest.raises(pm.InputError, match=message):
@@ -700,7 +700,7 @@ def test_what_a_file_cannot_do_is_told(programme, file, monkeypatch):
         with pytest.raises(StorageError, match=r"calls.db is read-only"):
             reader.leave([1])
     monkeypatch.undo()
-    sql = programme._database.sql
+    sql = programme.database._connection.connection
     sql.execute(f"PRAGMA max_page_count = {sql.execute('PRAGMA page_count').fetchone()[0]}")
     many = frame(id=range(100, 5000), state=["bad"] * 4900)
     with pytest.raises(StorageError, match=r"the disk is full; nothing was changed"):
@@ -748,8 +748,10 @@ def test_only_a_model_can_run_a_programme(file):
 def test_a_file_that_another_process_holds_is_waited_for_and_then_told(programme, file):
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(BusyError, match=r"in use by another process, .* within 0.05 seconds"):
-        pm.Programme(file, FirstCome(), wait=0.05)
+    with pm.Programme(file, FirstCome(), wait=0.05) as waiting:  # who reads need not wait
+        assert waiting.roster().height == 4
+        with pytest.raises(BusyError, match=r"in use by another process, .* within 0.05 seconds"):
+            waiting.leave([1])
     assert programme.roster().height == 4
 
 

@@ -1,7 +1,8 @@
-"""A running programme in one SQLite file: who takes part, what was seen, planned and done."""
+"""A running programme in a SQLite file or in PostgreSQL: who takes part, what was seen, planned and
+done."""
 
 from prefermab.programme.store.history import History
+from prefermab.programme.store.plans import Planned
 from prefermab.programme.store.programme import Programme
-from prefermab.programme.store.queries import Planned
 
 __all__ = ["History", "Planned", "Programme"]

@@ -6,20 +6,24 @@ the columns that it has from the people. What is read is what was stored, to the
 """
 
 import json
-from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
 import polars as pl
+from sqlalchemy import Connection
 
 from prefermab.errors import StorageError
 from prefermab.programme.store.frames import pack, unpack
+from prefermab.programme.store.rows import select
+from prefermab.programme.store.schema import PLANS
 
 LONGEST_CHAIN = 12
 """After so many changes in a row people are stored whole again: reading has to go through all."""
 
 Stored = tuple[int, int, str | None, bytes, bytes]
-"""Round, attempt, layout, people and list of a plan, as they stand in the file."""
+"""Round, attempt, layout, people and list of a plan, as they stand in the database."""
+
+STORED = select(PLANS, "round", "attempt", "layout", "inputs", "output")
 
 
 class PlanReader:
@@ -58,21 +62,18 @@ class PlanReader:
         return found
 
     def stored(self, round: int, attempt: int) -> Stored:
-        """A plan as it stands in the file."""
-        found = self.sql.execute(
-            "SELECT round, attempt, layout, inputs, output FROM plans "
-            "WHERE round = ? AND attempt = ?",
-            (round, attempt),
-        ).fetchone()
+        """A plan as it stands in the database."""
+        which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
+        found = self.sql.execute(STORED.where(which)).first()
         if found is None:
             raise damaged(round)
-        return found
+        return tuple(found)
 
     def newest(self) -> Stored | None:
         """The plan that was stored last."""
-        return self.sql.execute(
-            "SELECT round, attempt, layout, inputs, output FROM plans ORDER BY rowid DESC LIMIT 1"
-        ).fetchone()
+        last = STORED.order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc()).limit(1)
+        found = self.sql.execute(last).first()
+        return None if found is None else tuple(found)
 
 
 READ_ERRORS = (pl.exceptions.PolarsError, OSError, ValueError, KeyError, IndexError)
@@ -84,7 +85,7 @@ def damaged(round: int) -> StorageError:
 
 
 def store_frames(sql: Connection, people: pl.DataFrame, made: pl.DataFrame) -> tuple[Any, ...]:
-    """Layout, people and list of a plan, as they go into the file."""
+    """Layout, people and list of a plan, as they go into the database."""
     reader = PlanReader(sql)
     before, data, base = reader.newest(), pack(people), None
     chain = 0 if before is None else _chain(before)

@@ -1,239 +1,162 @@
-"""The SQLite file of a programme: its tables, transactions and migrations.
+"""The database of a programme: its connection, transactions and locks, on SQLite or PostgreSQL.
 
-The journal is SQLite's rollback journal with synchronous=EXTRA: committed data is on the disk, and
-between two calls the whole programme is one file that can be copied. A write-ahead log would let
-more processes write at once, which a programme with a few calls a week does not need, and would
-keep its latest pages in a second file.
+On SQLite a programme is one file. The journal is SQLite's rollback journal with synchronous=EXTRA:
+committed data is on the disk, and between two calls the whole programme is one file that can be
+copied. A write-ahead log would let more processes write at once, which a programme with a few calls
+a week does not need, and would keep its latest pages in a second file.
+
+On PostgreSQL a programme is a schema of a database, named as the programme. Who writes holds an
+advisory lock of the programme until the transaction ends, so there is one writer at a time; who
+reads sees one state of it and waits for nobody.
+
+Tables of one's own beside those of a programme, such as the users of a service, are made by Alembic
+scripts of one's own (`migrating.upgrade`) and written with `Database.writing`, or with
+`Database.engine` where the programme's lock is not wanted.
 """
 
 import contextlib
-import json
-import sqlite3
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
-from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
+import filelock
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
-APPLICATION = 0x70726D62
-"""The application id that marks a SQLite file as a programme."""
-
-VERSION = 4
-"""Version of the tables. A file with a lower version is migrated when it is opened; one with a
-higher version was written by a later prefermab."""
-
-TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE models (
-    number INTEGER PRIMARY KEY, hash TEXT NOT NULL, name TEXT NOT NULL, since INTEGER NOT NULL
-);
-CREATE TABLE columns (
-    number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, kind TEXT NOT NULL
-);
-CREATE TABLE people (
-    number INTEGER PRIMARY KEY, id NOT NULL UNIQUE, details TEXT NOT NULL
-);
-CREATE TABLE stays (
-    id NOT NULL REFERENCES people (id),
-    joined INTEGER NOT NULL,
-    gone INTEGER CHECK (gone >= joined),
-    PRIMARY KEY (id, joined)
-) WITHOUT ROWID;
-CREATE UNIQUE INDEX one_stay ON stays (id) WHERE gone IS NULL;
-CREATE TABLE states (
-    id NOT NULL REFERENCES people (id),
-    round INTEGER NOT NULL,
-    state NOT NULL,
-    PRIMARY KEY (id, round)
-) WITHOUT ROWID;
-CREATE TABLE plans (
-    round INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('planned', 'recorded', 'superseded')),
-    model TEXT NOT NULL,
-    asked TEXT NOT NULL,
-    versions TEXT NOT NULL,
-    made TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%SZ', 'now')),
-    closed TEXT,
-    facts TEXT NOT NULL,
-    layout TEXT,
-    inputs BLOB NOT NULL,
-    output BLOB NOT NULL,
-    PRIMARY KEY (round, attempt)
-);
-CREATE UNIQUE INDEX one_plan ON plans (round) WHERE status <> 'superseded';
-CREATE TABLE actions (
-    id NOT NULL REFERENCES people (id),
-    round INTEGER NOT NULL,
-    attempt INTEGER NOT NULL,
-    action TEXT NOT NULL,
-    cost REAL NOT NULL,
-    reached INTEGER NOT NULL DEFAULT 1 CHECK (reached IN (0, 1)),
-    PRIMARY KEY (id, round),
-    FOREIGN KEY (round, attempt) REFERENCES plans (round, attempt)
-) WITHOUT ROWID;
-CREATE INDEX actions_of_round ON actions (round);
-"""
-
-DEVIATIONS = """
-CREATE TABLE deviations (
-    round INTEGER NOT NULL,
-    id NOT NULL REFERENCES people (id),
-    planned TEXT NOT NULL,
-    done TEXT NOT NULL,
-    allowed INTEGER NOT NULL CHECK (allowed IN (0, 1)),
-    why TEXT,
-    PRIMARY KEY (round, id)
-) WITHOUT ROWID
-"""
+from prefermab.errors import BusyError, InputError
+from prefermab.programme.store import migrating
+from prefermab.programme.store.engines import (
+    LOCK,
+    READING,
+    check_folder,
+    engine_for,
+    lock_writers,
+    readable,
+)
+from prefermab.programme.store.place import parse_place
 
 
 class Database:
-    """The open file of a programme. Every change is made within `writing`."""
+    """The open database of a programme. Every change is made within `writing`."""
 
-    def __init__(self, place: str | Path, wait: float, *, begin: bool = True):
-        self.path, self.wait = check_path(place), wait
-        if not begin and not self.path.is_file():
-            raise self._no_programme()
+    def __init__(
+        self, place: str | Path, wait: float, *, begin: bool = True, who: str | None = None
+    ):
+        self.place, self.wait = parse_place(place), wait
+        path = self.place.path
+        if path is not None and not begin and not path.is_file():
+            raise migrating.no_programme(self.place.shown)
+        if path is not None:
+            check_folder(path)
+        self.engine = engine_for(self.place, wait)
+        """SQLAlchemy's engine: a new connection each time, to the tables of this programme."""
+        self._thread = threading.get_ident()
+        with self._sentences():
+            self._connection = self.engine.connect()
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.sql = sqlite3.connect(self.path, timeout=wait, isolation_level=None)
-        except OSError as error:
-            raise StorageError(f"cannot open {self.path}: {error.strerror or error}.") from None
-        except sqlite3.Error as error:
-            raise self._readable(error) from None
-        try:
-            self._prepare(begin)
+            self._prepare(begin, who)
         except BaseException:
-            self.sql.close()
+            self._connection.close()
             raise
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is committed as a whole or not at all; no other process can write."""
-        yield from self._transaction("BEGIN IMMEDIATE")
+    @property
+    def shown(self) -> str:
+        """What messages call the place: a path, or an address without its password."""
+        return self.place.shown
 
     @contextlib.contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction in which all reads see the same state of the file."""
-        yield from self._transaction("BEGIN")
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed as a whole or not at all; no other process can write."""
+        with self._transaction(reading=False) as sql:
+            if sql.dialect.name == "postgresql":
+                self._limit_waiting(sql)
+                lock_writers(sql)
+            yield sql
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction in which all reads see the same state of the programme."""
+        with self._transaction(reading=True) as sql:
+            if sql.dialect.name == "postgresql":
+                sql.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            yield sql
+
+    @contextlib.contextmanager
+    def planning(self) -> Iterator[None]:
+        """While one process computes a plan, others can read and write but not plan."""
+        if self.place.path is None:
+            self._lock_planning("pg_advisory_lock")
+            try:
+                yield
+            finally:
+                # A lost connection has given back its locks.
+                with contextlib.suppress(DBAPIError):
+                    self._lock_planning("pg_advisory_unlock")
+            return
+        self._usable()
+        lock = filelock.FileLock(f"{self.place.path}-plan", timeout=self.wait)
+        try:
+            lock.acquire()
+        except filelock.Timeout:
+            raise BusyError(
+                f"{self.shown} is in use by another process, which did not finish its plan within "
+                f"{self.wait:g} seconds; nothing was changed."
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the connection."""
+        self._check_thread()
+        with self._sentences():
+            self._connection.close()
+            self.engine.dispose()
+
+    def _lock_planning(self, take: str) -> None:
+        with self._transaction(reading=False) as sql:
+            self._limit_waiting(sql)
+            sql.exec_driver_sql(LOCK.format(take=take, what="plan"))
+
+    def _limit_waiting(self, sql: Connection) -> None:
+        milliseconds = max(1, round(1000 * self.wait))
+        sql.exec_driver_sql("SELECT set_config('lock_timeout', %s, true)", (f"{milliseconds}ms",))
+
+    @contextlib.contextmanager
+    def _transaction(self, *, reading: bool) -> Iterator[Connection]:
+        sql, ending = self._usable(), False
         try:
-            self.sql.close()
-        except sqlite3.Error as error:
-            raise self._readable(error) from None
+            sql.execution_options(**{READING: reading})
+            with sql.begin():
+                yield sql
+                ending = True
+        except DBAPIError as error:
+            raise readable(error, self.place, self.wait, ending=ending) from None
 
-    def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
+    @contextlib.contextmanager
+    def _sentences(self) -> Iterator[None]:
         try:
-            self.sql.execute(begin)
-            try:
-                yield self.sql
-                self.sql.execute("COMMIT")
-            finally:
-                if self.sql.in_transaction:
-                    self.sql.execute("ROLLBACK")
-        except sqlite3.Error as error:
-            raise self._readable(error) from None
+            yield
+        except DBAPIError as error:
+            raise readable(error, self.place, self.wait, ending=False) from None
 
-    def _prepare(self, begin: bool) -> None:
-        try:
-            for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "foreign_keys = ON"):
-                self.sql.execute(f"PRAGMA {pragma}")
-        except sqlite3.Error as error:
-            raise self._readable(error) from None
-        with self.writing() as sql:
-            known = sql.execute("PRAGMA application_id").fetchone()[0]
-            version = sql.execute("PRAGMA user_version").fetchone()[0]
-            tables = sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            if known == 0 and version == 0 and tables == 0:
-                if not begin:
-                    raise self._no_programme()
-                for statement in [*TABLES.split(";\n"), DEVIATIONS]:
-                    sql.execute(statement)
-                sql.execute(f"PRAGMA application_id = {APPLICATION}")
-                sql.execute(f"PRAGMA user_version = {VERSION}")
-            elif known != APPLICATION:
-                raise InputError(f"{self.path} is a SQLite file, but not of a programme.")
-            elif version > VERSION:
-                raise InputError(
-                    f"{self.path} has tables of version {version}, and this prefermab reads "
-                    f"version {VERSION}: it was written by a later one."
-                )
-            elif version < VERSION:
-                for step in MIGRATIONS[version - 1 :]:
-                    step(sql)
-                sql.execute(f"PRAGMA user_version = {VERSION}")
-
-    def _no_programme(self) -> InputError:
-        return InputError(
-            f"there is no programme at {self.path}; Programme(path, model), or `prefermab "
-            "programme begin`, begins one."
-        )
-
-    def _readable(self, error: sqlite3.Error) -> PrefermabError:
-        """An error of SQLite as one of ours, in one sentence."""
-        text, code = str(error), str(getattr(error, "sqlite_errorname", ""))
-        if "same thread" in text:
-            return InputError(
+    def _check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise InputError(
                 "a Programme belongs to the thread that opened it: open one in each thread."
             )
-        if "closed database" in text:
-            return InputError("the programme is closed.")
-        if "locked" in text:
-            return BusyError(
-                f"{self.path} is in use by another process, which did not finish within "
-                f"{self.wait:g} seconds; nothing was changed."
-            )
-        if "not a database" in text:
-            return InputError(f"{self.path} is not a SQLite file; expected one of a programme.")
-        if "readonly" in text and code != "SQLITE_READONLY_DIRECTORY":
-            return StorageError(f"{self.path} is read-only; expected a file that can be written.")
-        if "readonly" in text or "unable to open" in text:
-            return StorageError(f"{self.path} cannot be written: expected a folder that can be.")
-        if "full" in text:
-            return StorageError(f"{self.path}: the disk is full; nothing was changed.")
-        if "malformed" in text:
-            return StorageError(f"{self.path} is damaged: SQLite cannot read all of it.")
-        return StorageError(f"{self.path}: SQLite says '{text}'; nothing was changed.")
 
+    def _usable(self) -> Connection:
+        self._check_thread()
+        if self._connection.closed:
+            raise InputError("the programme is closed.")
+        return self._connection
 
-def check_path(place: str | Path) -> Path:
-    """The path of a file; the address of a database is refused."""
-    if "://" in str(place) or str(place).startswith("sqlite:"):
-        raise InputError(f"expected the path of a file, such as calls.db, not '{place}'.")
-    return Path(place)
-
-
-def _add_reached(sql: sqlite3.Connection) -> None:
-    """From version 1 to 2: adds whether an action reached its person; old ones count as reached."""
-    sql.execute(
-        "ALTER TABLE actions ADD COLUMN reached INTEGER NOT NULL DEFAULT 1 "
-        "CHECK (reached IN (0, 1))"
-    )
-    stored = sql.execute("SELECT value FROM meta WHERE key = 'corrections'").fetchone()
-    if stored is None:
-        return
-    corrections = json.loads(stored[0])
-    for old in corrections:
-        old["actions"] = [[*row, 1] for row in old["actions"]]
-    sql.execute("UPDATE meta SET value = ? WHERE key = 'corrections'", (json.dumps(corrections),))
-
-
-def _add_deviations(sql: sqlite3.Connection) -> None:
-    """From version 2 to 3: adds who was not treated as planned; of past rounds that is unknown."""
-    sql.execute(DEVIATIONS)
-    last = sql.execute("SELECT max(round) FROM plans WHERE status = 'recorded'").fetchone()[0]
-    sql.execute("INSERT INTO meta VALUES ('deviations_from', ?)", (json.dumps(1 + (last or 0)),))
-
-
-def _add_layout(sql: sqlite3.Connection) -> None:
-    """From version 3 to 4: adds how people and list of a plan are stored; old ones are whole."""
-    sql.execute("ALTER TABLE plans ADD COLUMN layout TEXT")
-
-
-MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (
-    _add_reached, _add_deviations, _add_layout,
-)  # fmt: skip
-"""The first goes from version 1 to 2, and so on. They run in the transaction that opens the file:
-if the process is killed meanwhile, the file stays as it was."""
+    def _prepare(self, begin: bool, who: str | None) -> None:
+        """Makes or migrates the tables, if that is needed; only then others have to wait."""
+        with self.reading() as sql:
+            ready = migrating.is_ready(sql)
+        if not ready:
+            with self.writing() as sql:
+                migrating.prepare(sql, self.place, begin=begin, who=who)

@@ -1,23 +1,24 @@
 """Everything that a programme stores, as frames."""
 
 import dataclasses
+import json
 from collections import Counter
-from sqlite3 import Connection
+from fractions import Fraction
 from typing import Any
 
 import polars as pl
+import sqlalchemy as sa
+from sqlalchemy import Connection
 
 from prefermab.programme.columns import source_columns
 from prefermab.programme.store.frames import from_json
 from prefermab.programme.store.models import Planner
-from prefermab.programme.store.queries import (
-    get_meta,
-    id_type,
-    known_kinds,
-    recorded_plans,
-    state_names,
-)
+from prefermab.programme.store.plans import RECORDED, recorded_plans
+from prefermab.programme.store.queries import get_meta, id_type, known_kinds, state_names
 from prefermab.programme.store.request import PlanRequest
+from prefermab.programme.store.rows import fetch, select
+from prefermab.programme.store.schema import ACTIONS, DEVIATIONS, PEOPLE, STATES, STAYS
+from prefermab.programme.store.schema import PLANS as PLANS_TABLE
 
 PLANS = {
     "round": pl.Int64,
@@ -125,23 +126,23 @@ class History:
 def read_history(sql: Connection, model: Planner) -> History:
     """All frames, read in one transaction."""
     who = id_type(sql)
-    stays = sql.execute(
-        "SELECT t.id, t.joined, t.gone, p.details FROM stays t JOIN people p ON p.id = t.id "
-        "ORDER BY t.joined, p.number"
-    ).fetchall()
+    stays = fetch(
+        sql,
+        select(STAYS, "id", "joined", "gone", PEOPLE.c.details)
+        .join(PEOPLE, PEOPLE.c.id == STAYS.c.id)
+        .order_by(STAYS.c.joined, PEOPLE.c.number),
+    )
     schema = {"id": who, "joined": pl.Int64, "gone": pl.Int64, "details": pl.String}
     people = pl.DataFrame(stays, schema=schema, orient="row")
     known = from_json(people["details"].to_list(), known_kinds(sql))
-    done = sql.execute(
-        "SELECT round, id, action, cost, reached FROM actions ORDER BY round, id"
-    ).fetchall()
+    done = fetch(sql, select(ACTIONS, "round", "id", "action", "cost", "reached"))
     columns = source_columns(model.feature_names)
     features = tuple(name for name in columns if name in known.columns and name not in OWN)
     return History(
         people=people.drop("details").hstack(known.get_columns()),
         states=_states(sql, model, who),
         plans=read_plans(sql),
-        actions=_actions(done, {"round": pl.Int64, "id": who}),
+        actions=_actions(done, {"round": pl.Int64, "id": who}).sort("round", "id"),
         corrections=_corrections(sql, who),
         passive=model.action_names[0],
         features=features,
@@ -151,18 +152,17 @@ def read_history(sql: Connection, model: Planner) -> History:
 
 def read_plans(sql: Connection) -> pl.DataFrame:
     """Every plan, and what was recorded for it."""
-    plans = sql.execute(
-        "SELECT round, attempt, status, json_extract(asked, '$.budget'), total(a.cost), "
-        "count(a.id), coalesce(sum(a.reached), 0), "
-        "(SELECT count(*) FROM deviations d WHERE d.round = p.round), 0, model, made, closed "
-        "FROM plans p LEFT JOIN actions a USING (round, attempt) "
-        "GROUP BY round, attempt ORDER BY round, attempt"
-    ).fetchall()
+    sums, changed, plans = _sums(sql), _changed(sql), []
+    names = ("round", "attempt", "status", "asked", "model", "made", "closed")
+    for round, attempt, status, asked, *rest in sorted(fetch(sql, select(PLANS_TABLE, *names))):
+        done = sums.get((round, attempt), (0.0, 0, 0))
+        budget = json.loads(asked)["budget"]
+        plans.append((round, attempt, status, budget, *done, changed.get(round, 0), 0, *rest))
     frame = pl.DataFrame(plans, schema=PLANS, orient="row")
     # Files of earlier versions do not say who was treated otherwise in their first rounds.
     known = pl.col("round") >= (get_meta(sql, "deviations_from") or 1)
     times = Counter(old["round"] for old in get_meta(sql, "corrections") or [])
-    recorded = pl.col("status") == "recorded"
+    recorded = pl.col("status") == RECORDED
     return frame.with_columns(
         changed=pl.when(recorded & known).then("changed"),
         corrected=pl.when(recorded).then(
@@ -171,18 +171,35 @@ def read_plans(sql: Connection) -> pl.DataFrame:
     )
 
 
+def _sums(sql: Connection) -> dict[tuple[int, int], tuple[float, int, int]]:
+    """For each plan that was recorded: what was spent, on how many, and how many were reached.
+
+    Costs are added exactly, so that both databases find the same bits.
+    """
+    keys = [ACTIONS.c[name] for name in ("round", "attempt", "cost")]
+    counted = select(ACTIONS, *keys, sa.func.count(), sa.func.sum(ACTIONS.c.reached))
+    found: dict[tuple[int, int], tuple[Fraction, int, int]] = {}
+    for round, attempt, cost, people, reached in fetch(sql, counted.group_by(*keys)):
+        spent, before, so_far = found.get((round, attempt), (Fraction(0), 0, 0))
+        spent += Fraction(cost) * people
+        found[round, attempt] = spent, before + people, so_far + int(reached)
+    return {plan: (float(spent), *counts) for plan, (spent, *counts) in found.items()}  # type: ignore[misc]
+
+
+def _changed(sql: Connection) -> dict[int, int]:
+    """How many people of each round were not treated as planned."""
+    counted = select(DEVIATIONS, "round", sa.func.count()).group_by(DEVIATIONS.c.round)
+    return dict(fetch(sql, counted))
+
+
 def read_deviations(sql: Connection, round: int | None = None) -> pl.DataFrame:
     """Who was not treated as planned, in one round or in all."""
-    rows = sql.execute(
-        "SELECT round, id, planned, done, allowed, why FROM deviations "
-        "WHERE ? IS NULL OR round = ? ORDER BY round, id",
-        (round, round),
-    ).fetchall()
+    columns = select(DEVIATIONS, "round", "id", "planned", "done", "allowed", "why")
+    rows = fetch(sql, columns if round is None else columns.where(DEVIATIONS.c.round == round))
     texts = dict.fromkeys(("planned", "done"), pl.String)
     schema = {"round": pl.Int64, "id": id_type(sql), **texts, "allowed": pl.Int64, "why": pl.String}
-    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(
-        pl.col("allowed").cast(pl.Boolean)
-    )
+    frame = pl.DataFrame(rows, schema=schema, orient="row")
+    return frame.with_columns(pl.col("allowed").cast(pl.Boolean)).sort("round", "id")
 
 
 def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame:
@@ -205,7 +222,7 @@ def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame
 
 
 def _states(sql: Connection, model: Planner, who: Any) -> pl.DataFrame:
-    states = sql.execute("SELECT round, id, state FROM states ORDER BY round, id").fetchall()
+    states = fetch(sql, select(STATES, "round", "id", "state"))
     rounds, ids, places = zip(*states, strict=True) if states else [()] * 3
     return pl.DataFrame(
         [
@@ -213,7 +230,7 @@ def _states(sql: Connection, model: Planner, who: Any) -> pl.DataFrame:
             pl.Series("id", ids, dtype=who),
             state_names(model, places),
         ]
-    )
+    ).sort("round", "id")
 
 
 def _corrections(sql: Connection, who: Any) -> pl.DataFrame:
@@ -226,7 +243,7 @@ def _corrections(sql: Connection, who: Any) -> pl.DataFrame:
 
 
 def _actions(rows: list[Any], first: dict[str, Any]) -> pl.DataFrame:
-    """Actions as a frame; the file stores `reached` as 0 or 1."""
+    """Actions as a frame; `reached` is stored as 0 or 1."""
     schema = first | {"action": pl.String, "cost": pl.Float64, "reached": pl.Int64}
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     return frame.with_columns(pl.col("reached").cast(pl.Boolean))

@@ -86,8 +86,9 @@ def software_versions() -> dict[str, str]:
     return found
 
 
-def load_stored(place: str | None, path: Path) -> Model:
-    """The model of the programme at `path`: `place` is a shipped model's name or a folder."""
+def load_stored(place: str | None, path: str) -> Model:
+    """The model of the programme that messages call `path`: `place` is a shipped model's name or a
+    folder."""
     again = f"say where it is with `prefermab programme begin {path} --model FOLDER`"
     if place is None:
         raise InputError(f"{path} does not say where its model is: {again}.")

@@ -6,22 +6,31 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, count
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording, request
-from prefermab.programme.store.database import Database
-from prefermab.programme.store.frames import as_ids, read_details, read_ids, split_last_action
-from prefermab.programme.store.history import History, read_deviations, read_history, read_plans
-from prefermab.programme.store.models import check_model, load_stored, model_hash
-from prefermab.programme.store.queries import Planned
+from prefermab.programme.store.audit import (
+    check_why,
+    digest_of,
+    plan_digest,
+    record_digest,
+)
+from prefermab.programme.store.changes import store_frames
+from prefermab.programme.store.frames import (
+    as_ids,
+    read_details,
+    read_ids,
+    split_last_action,
+)
+from prefermab.programme.store.opening import OpenProgramme
+from prefermab.programme.store.plans import Planned, put_plan
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.tables import as_frame
 
-MODEL_PLACE = "model_place"
 
+class Programme(OpenProgramme):
+    """A programme that runs for many rounds, stored in a SQLite file or in PostgreSQL.
 
-class Programme:
-    """A programme that runs for many rounds, stored in a SQLite file.
     Rounds are counted from 1: `plan` plans the current round and `record` closes it. Each call is a
     transaction: when it returns, its changes are on the disk; if the process is killed before,
     nothing was changed. A Programme can only be used in the thread that opened it.
@@ -40,58 +49,26 @@ class Programme:
     2
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        model: Any = None,
-        *,
-        change_model: bool = False,
-        wait: float = 60.0,
-        begin: bool = True,
-    ):
-        """Begins a programme in a new file, or continues the one that is there.
-
-        Args:
-            path: The file, such as calls.db.
-            model: The model that plans. It may be left out with `begin=False` if `keep_place` (or
-                `prefermab programme begin`) stored where the model is.
-            change_model: Continue with another model than the one that ran the programme so far.
-            wait: Seconds to wait while another process holds the file.
-            begin: Whether a new file may be created; if not, the programme must exist.
-        """
-        if model is not None or begin:
-            check_model(model)
-        self._database = Database(path, number(wait, "wait"), begin=begin)
-        try:
-            if model is None:
-                with self._database.reading() as sql:
-                    place = queries.get_meta(sql, MODEL_PLACE)
-                model = load_stored(place, self._database.path)
-            self.model, self.hash = check_model(model), model_hash(model)
-            with self._database.writing() as sql:
-                queries.set_model(
-                    sql, self.model, self.hash, self._database.path, change_model=change_model
-                )
-        except BaseException:
-            self._database.close()
-            raise
-
     @classmethod
     def open(
-        cls, path: str | Path, model: Any = None, *, change_model: bool = False, wait: float = 60.0
-    ) -> "Programme":
+        cls, path: str | Path, model: Any = None, *, change_model: bool = False, wait: float = 60.0,
+        who: str | None = None, why: str | None = None,
+    ) -> "Programme":  # fmt: skip
         """Continues a programme that exists; nothing is created if there is none.
 
         Args:
-            path: The file.
-            model: The model that plans; if left out, the one that the file names.
+            path: The file, or the address.
+            model: The model that plans; if left out, the one that is stored there.
             change_model: Continue with another model than the one that ran the programme so far.
-            wait: Seconds to wait while another process holds the file.
+            wait: Seconds to wait while another process changes the programme.
+            who: Who makes the changes, for the audit log.
+            why: The reason for another model, for the audit log.
 
         Returns:
             The open programme.
         """
-        return cls(path, model, change_model=change_model, wait=wait, begin=False)
+        given = {"change_model": change_model, "wait": wait, "who": who, "why": why}
+        return cls(path, model, begin=False, **given)
 
     def __enter__(self) -> "Programme":
         return self
@@ -99,51 +76,9 @@ class Programme:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._database.close()
-
-    @property
-    def round(self) -> int:
-        """The current round."""
-        with self._database.reading() as sql:
-            return queries.current_round(sql)
-
-    @property
-    def ids(self) -> str | None:
-        """The kind of ids, "whole numbers" or "text"; None before anybody joined."""
-        with self._database.reading() as sql:
-            return queries.get_meta(sql, "ids")
-
-    def check_key(self, mark: str | None) -> None:
-        """Raises an error unless the ids are pseudonyms by the key with this mark
-        (`privacy.key_mark`), or plain ids for None. Who joins first decides."""
-        with self._database.writing() as sql:
-            queries.check_key(sql, mark)
-
-    @property
-    def last_round(self) -> int | None:
-        """The round with which the programme ends; None where it goes on."""
-        with self._database.reading() as sql:
-            return queries.get_meta(sql, request.LAST_ROUND)
-
-    @last_round.setter
-    def last_round(self, last: int | None) -> None:
-        with self._database.writing() as sql:
-            request.set_last_round(sql, self.model, last)
-
-    def keep_place(self, name: str) -> None:
-        """Stores where the model is, so that `Programme.open(path)` finds it.
-
-        Args:
-            name: The folder of the model, or the name of a model that ships.
-        """
-        folder = Path(name)
-        place = str(folder.resolve()) if folder.is_dir() else name
-        with self._database.writing() as sql:
-            queries.set_meta(sql, MODEL_PLACE, place)
-
-    def join(self, frame: pl.DataFrame | Any, *, where: str = "join") -> int:
+    def join(
+        self, frame: pl.DataFrame | Any, *, why: str | None = None, where: str = "join"
+    ) -> int:
         """Adds people to the programme.
 
         Args:
@@ -151,6 +86,7 @@ class Programme:
                 `state` if it is known, and any other column to store, such as those that rules
                 name. `rounds_since_action` says when people were last acted on before they joined.
                 An empty `opt_in` means opted out; without that column people are opted in.
+            why: The reason, for the audit log.
             where: What error messages call the frame.
 
         Returns:
@@ -167,17 +103,24 @@ class Programme:
                 return 0
             frame, last = split_last_action(frame, ids, now, where)
             details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
-            queries.put_details(sql, ids, pl.DataFrame([*details.get_columns(), *last]), where)
+            details = pl.DataFrame([*details.get_columns(), *last])
+            texts = queries.put_details(sql, ids, details, where)
             queries.start_stays(sql, ids, now)
+            states: list[Any] = []
             if any(name.strip().lower() == "state" for name in frame.columns):
-                recording.put_states(sql, self.model, frame, ids, now, where)
+                states = recording.put_states(sql, self.model, frame, ids, now, where).to_list()
+            self._note(
+                sql, "join", why, {"round": now, "people": len(ids)},
+                digest_of(ids.to_list(), states, texts),
+            )  # fmt: skip
         return len(ids)
 
-    def leave(self, ids: str | int | Iterable[Any]) -> int:
+    def leave(self, ids: str | int | Iterable[Any], *, why: str | None = None) -> int:
         """Removes people from this round on; they may join again.
 
         Args:
             ids: One id or several.
+            why: The reason, for the audit log.
 
         Returns:
             How many people left.
@@ -185,12 +128,17 @@ class Programme:
         gone = as_ids(ids, "leave")
         with self._database.writing() as sql:
             queries.check_members(sql, gone, "leave")
-            queries.end_stays(sql, gone, queries.current_round(sql))
+            now = queries.current_round(sql)
+            queries.end_stays(sql, gone, now)
+            if len(gone):
+                told = {"round": now, "people": len(gone)}
+                self._note(sql, "leave", why, told, digest_of(gone.to_list()))
         return len(gone)
 
     def observe(
-        self, frame: pl.DataFrame | Any, *, skip_unknown: bool = False, where: str = "observe"
-    ) -> int:
+        self, frame: pl.DataFrame | Any, *, skip_unknown: bool = False, why: str | None = None,
+        where: str = "observe",
+    ) -> int:  # fmt: skip
         """Stores the states that were seen in the current round.
 
         People who are not observed count as in the state last seen; the column `rounds_since_seen`
@@ -200,6 +148,7 @@ class Programme:
             frame: A polars or pandas frame with `id` and `state`; an empty state is not stored.
                 Other columns replace the stored details of these people.
             skip_unknown: Leave out people who do not take part, instead of refusing the frame.
+            why: The reason, for the audit log.
             where: What error messages call the frame.
 
         Returns:
@@ -211,9 +160,15 @@ class Programme:
             known = ~queries.strangers(sql, ids, where, skip=skip_unknown)
             frame, ids = frame.filter(known), ids.filter(known)
             details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
-            seen = recording.put_states(sql, self.model, frame, ids, now, where)
+            states = recording.put_states(sql, self.model, frame, ids, now, where)
+            seen, texts = len(states) - states.null_count(), []
             if details.width and len(ids):
-                queries.put_details(sql, ids, details, where)
+                texts = queries.put_details(sql, ids, details, where)
+            if seen or texts:
+                self._note(
+                    sql, "observe", why, {"round": now, "people": len(ids), "states": seen},
+                    digest_of(ids.to_list(), states.to_list(), texts),
+                )  # fmt: skip
         return seen
 
     def plan(
@@ -224,13 +179,14 @@ class Programme:
         waiting: int = 20,
         round: int | None = None,
         again: bool = False,
+        why: str | None = None,
         **more: Any,
     ) -> Planned:
         """Plans the current round for everyone in the programme.
 
         The same request returns the stored plan. A request that differs, also because somebody
-        joined since, is refused unless `again` is true. No other process can change the programme
-        while a plan is made.
+        joined since, is refused unless `again` is true. While a plan is made, others can read the
+        programme and change it, but not plan: it is for the people as they were when it began.
 
         Args:
             budget: What the round may cost.
@@ -238,17 +194,40 @@ class Programme:
             waiting: Length of the waiting list.
             round: The round that is meant, so that a script may run twice; the current one if None.
             again: Replace a plan of this round; the old one is stored as superseded.
+            why: The reason, for the audit log.
             **more: Other arguments of the model's `plan`, such as `explore` and `seed`;
                 `rounds_left` is counted from `last_round` where that is set.
 
         Returns:
             The plan as it is stored.
         """
+        check_why(why)
+        which = None if round is None else count(round, "round")
+        with self._database.planning():
+            while True:
+                with self._database.reading() as sql:
+                    given = request.rounds_to_end(sql, which) | more
+                    asked = PlanRequest.from_call(self.model, budget, rules, waiting, given)
+                    found = request.plan_round(
+                        sql, self.model, self.hash, asked, which, again=again
+                    )
+                if isinstance(found, Planned):
+                    return found
+                made = found.answer(self.model, self.hash)
+                if self._store(found, made, why):
+                    return made
+
+    def _store(self, question: request.Question, made: Planned, why: str | None) -> bool:
+        """Stores a plan, unless its question is not open any more."""
+        with self._database.reading() as sql:
+            stored = store_frames(sql, made.inputs, made.frame)
         with self._database.writing() as sql:
-            which = None if round is None else count(round, "round")
-            more = request.rounds_to_end(sql, which) | more
-            asked = PlanRequest.from_call(self.model, budget, rules, waiting, more)
-            return request.plan_round(sql, self.model, self.hash, asked, which, again=again)
+            if not question.is_open(sql, self.hash):
+                return False
+            put_plan(sql, made, stored)
+            told = {"round": made.round, "attempt": made.attempt, "budget": made.asked["budget"]}
+            self._note(sql, "plan", why, told, plan_digest(sql, made.round, made.attempt))
+        return True
 
     def record(
         self,
@@ -259,6 +238,7 @@ class Programme:
         partial: bool = False,
         yes: bool = False,
         over_budget: bool = False,
+        why: str | None = None,
         where: str = "record",
     ) -> int:
         """Stores what was done in the current round, and closes it.
@@ -276,6 +256,7 @@ class Programme:
             partial: Correct only the people in the frame; all others stay as recorded.
             yes: Accept a correction in which people who were recorded as acted on have no row.
             over_budget: Accept a record that exceeds the budget.
+            why: The reason, for the audit log.
             where: What error messages call the frame.
 
         Returns:
@@ -287,64 +268,10 @@ class Programme:
             raise InputError("record: partial goes with correct and a table of people.")
         with self._database.writing() as sql:
             which = queries.current_round(sql) if round is None else count(round, "round")
-            recording.record(
+            did = recording.record(
                 sql, self.model, actions, which,
                 correct=correct, partial=partial, yes=yes, over_budget=over_budget, where=where,
             )  # fmt: skip
+            if did is not None:
+                self._note(sql, did, why, {"round": which}, record_digest(sql, which))
         return which
-
-    def planned(self, round: int | None = None, attempt: int | None = None) -> Planned:
-        """A plan that was made before.
-
-        Args:
-            round: Its round; the current one if None.
-            attempt: Its number among the plans of that round; the valid one if None.
-
-        Returns:
-            The plan as it is stored.
-        """
-        with self._database.reading() as sql:
-            which = queries.current_round(sql) if round is None else count(round, "round")
-            return queries.find_plan(sql, which, attempt)
-
-    def replay(self, round: int, attempt: int | None = None) -> Planned:
-        """Makes a plan again from what is stored; raises unless every bit of it is the same.
-
-        Args:
-            round: Its round.
-            attempt: Its number among the plans of that round; the valid one if None.
-
-        Returns:
-            The stored plan.
-        """
-        old = self.planned(round, attempt)
-        request.check_replay(old, self.model, self.hash)
-        return old
-
-    def roster(self) -> pl.DataFrame:
-        """Everyone in the programme, as a plan made now would see them."""
-        with self._database.reading() as sql:
-            return queries.get_members(sql, self.model)
-
-    def plans(self) -> pl.DataFrame:
-        """A row for each plan: its round, budget, what was spent, and how many were acted on."""
-        with self._database.reading() as sql:
-            return read_plans(sql)
-
-    def deviations(self, round: int | None = None) -> pl.DataFrame:
-        """Who was not treated as planned.
-
-        Args:
-            round: One round; all of them if None.
-
-        Returns:
-            A row for each: round, id, what was `planned` and `done`, whether the rules `allowed`
-            the person to be acted on, and `why`, where the record says so.
-        """
-        with self._database.reading() as sql:
-            return read_deviations(sql, None if round is None else count(round, "round"))
-
-    def history(self) -> History:
-        """Everything that is stored, as frames; its `log` is a table to learn a model from."""
-        with self._database.reading() as sql:
-            return read_history(sql, self.model)

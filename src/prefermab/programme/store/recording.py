@@ -1,9 +1,10 @@
 """What was done in a round: read from a table, checked against the plan, and stored."""
 
-from sqlite3 import Connection
 from typing import Any
 
 import polars as pl
+import sqlalchemy as sa
+from sqlalchemy import Connection
 
 from prefermab.amounts import fits, total
 from prefermab.errors import InputError, list_names, unknown
@@ -11,8 +12,10 @@ from prefermab.programme.columns import as_flags, as_labels, column, state_numbe
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import read_ids
 from prefermab.programme.store.models import Planner
-from prefermab.programme.store.queries import Planned
+from prefermab.programme.store.plans import Planned, close_round, get_plan
 from prefermab.programme.store.request import PlanRequest
+from prefermab.programme.store.rows import fetch, put_rows, select, timestamp
+from prefermab.programme.store.schema import ACTIONS, DEVIATIONS
 from prefermab.programme.tables import as_frame, first_row, format_people, row_in
 
 REACHED, WHY = "reached", "why"
@@ -25,11 +28,11 @@ NOT_REACHED = (
 
 def put_states(
     sql: Connection, model: Planner, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
-) -> int:
-    """Stores the states of a frame, and returns how many there are."""
+) -> pl.Series:
+    """Stores the states of a frame, and returns them."""
     states = state_numbers(model, column(frame, "state", where), ids, where)
     queries.put_states(sql, ids, states, now)
-    return len(states) - states.null_count()
+    return states
 
 
 def record(
@@ -43,12 +46,13 @@ def record(
     yes: bool,
     over_budget: bool,
     where: str,
-) -> None:
-    """Stores what was done in round `which` and closes it if it is the current one.
+) -> str | None:
+    """Stores what was done in round `which` and closes it if it is the current one; returns
+    "record" or "correct", or None if nothing changed.
 
     A recorded round may be recorded again with the same actions, or corrected with others.
     """
-    now, plan = queries.current_round(sql), queries.get_plan(sql, which)
+    now, plan = queries.current_round(sql), get_plan(sql, which)
     if plan is None or which > now:
         raise InputError(f"record: round {which} is not planned yet{_earlier(which, now)}.")
     if which == now:
@@ -58,13 +62,13 @@ def record(
         _check_budget(done, plan, over_budget, where)
         _store(sql, model, plan, done)
         close_round(sql, plan)
-        return
+        return "record"
     done, stored = read_done(model, actions, plan, where), get_actions(sql, which)
     if partial:
         done = _with_the_rest(sql, model, plan, done, stored)
     differs = _difference(done.filter(pl.col("action") != model.action_names[0]), stored)
     if differs is None:
-        return
+        return None
     if not correct:
         raise InputError(
             f"record: round {which} is recorded already, with {differs}; add correct=True "
@@ -81,6 +85,7 @@ def record(
         )
     keep_old_actions(sql, which)
     _store(sql, model, plan, done)
+    return "correct"
 
 
 def _store(sql: Connection, model: Planner, plan: Planned, done: pl.DataFrame) -> None:
@@ -239,50 +244,36 @@ def _with_costs(model: Planner, plan: Planned, done: pl.DataFrame) -> pl.DataFra
 
 def get_actions(sql: Connection, round: int) -> dict[Any, tuple[str, bool]]:
     """Who was acted on in a round: the action, and whether it reached the person."""
-    rows = sql.execute("SELECT id, action, reached FROM actions WHERE round = ?", (round,))
+    columns = select(ACTIONS, "id", "action", "reached")
+    rows = fetch(sql, columns.where(ACTIONS.c.round == round))
     return {who: (action, bool(reached)) for who, action, reached in rows}
 
 
 def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
     """Stores what was done in the round of a plan, and replaces what was stored before."""
-    sql.execute("DELETE FROM actions WHERE round = ?", (plan.round,))
-    sql.execute("DELETE FROM deviations WHERE round = ?", (plan.round,))
-    rows = done.select("id", "action", "cost", pl.col("reached").cast(pl.Int64)).rows()
-    sql.executemany(
-        "INSERT INTO actions (id, round, attempt, action, cost, reached) VALUES (?, ?, ?, ?, ?, ?)",
-        ((who, plan.round, plan.attempt, *done) for who, *done in rows),
-    )
+    for table in (ACTIONS, DEVIATIONS):
+        sql.execute(sa.delete(table).where(table.c.round == plan.round))
+    rows = done.select("id", "action", "cost", pl.col("reached").cast(pl.Int64))
+    columns = {name: rows[name].to_list() for name in rows.columns}
+    columns |= {"round": [plan.round] * done.height, "attempt": [plan.attempt] * done.height}
+    put_rows(sql, ACTIONS, columns)
 
 
 def put_deviations(sql: Connection, round: int, deviations: pl.DataFrame) -> None:
     """Stores who was not treated as planned: id, planned, done, allowed and why."""
-    sql.executemany(
-        "INSERT INTO deviations VALUES (?, ?, ?, ?, ?, ?)",
-        ((round, *row) for row in deviations.rows()),
-    )
+    columns = {name: deviations[name].to_list() for name in deviations.columns}
+    put_rows(sql, DEVIATIONS, {"round": [round] * deviations.height, **columns})
 
 
 def get_whys(sql: Connection, round: int) -> dict[Any, str]:
     """The reasons that were given for deviations of a round, by person."""
-    return dict(
-        sql.execute("SELECT id, why FROM deviations WHERE round = ? AND why <> ''", (round,))
-    )
-
-
-def close_round(sql: Connection, plan: Planned) -> None:
-    """Closes the round of a plan; the next one becomes current."""
-    sql.execute(
-        "UPDATE plans SET status = 'recorded', closed = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') "
-        "WHERE round = ? AND attempt = ?",
-        (plan.round, plan.attempt),
-    )
+    said = (DEVIATIONS.c.round == round) & (DEVIATIONS.c.why != "")
+    return dict(fetch(sql, select(DEVIATIONS, "id", "why").where(said)))
 
 
 def keep_old_actions(sql: Connection, round: int) -> None:
     """Copies what was recorded for a round to the corrections, before it is replaced."""
-    at = sql.execute("SELECT strftime('%Y-%m-%dT%H:%M:%SZ', 'now')").fetchone()[0]
-    rows = sql.execute(
-        "SELECT id, action, cost, reached FROM actions WHERE round = ? ORDER BY id", (round,)
-    ).fetchall()
-    old = {"round": round, "corrected": at, "actions": rows}
+    columns = select(ACTIONS, "id", "action", "cost", "reached")
+    rows = fetch(sql, columns.where(ACTIONS.c.round == round))
+    old = {"round": round, "corrected": timestamp(), "actions": sorted(rows)}
     queries.set_meta(sql, "corrections", [*(queries.get_meta(sql, "corrections") or []), old])

@@ -4,11 +4,11 @@ import dataclasses
 import inspect
 import json
 import secrets
-from sqlite3 import Connection
 from typing import Any
 
 import numpy as np
 import polars as pl
+from sqlalchemy import Connection
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
@@ -17,7 +17,7 @@ from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import SINCE_ACTION, difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_same_model, software_versions
-from prefermab.programme.store.queries import Planned
+from prefermab.programme.store.plans import Planned, count_attempts, get_plan
 
 LAST_ROUND = "last_round"
 """Under which a file keeps with which round its programme ends."""
@@ -128,15 +128,16 @@ class PlanRequest:
         return {**rest, **{f"the rule {name}": value for name, value in rules.items()}}
 
 
-def set_last_round(sql: Connection, model: Planner, last: int | None) -> None:
-    """Stores with which round a programme ends; None where it goes on."""
+def set_last_round(sql: Connection, model: Planner, last: int | None) -> bool:
+    """Stores with which round a programme ends; None where it goes on. Returns whether that is
+    another than before."""
     if last is not None:
         now = queries.current_round(sql)
         if count(last, "last_round") < now:
             raise InputError(f"last_round {last} is over: the current round is {now}.")
         if isinstance(model, Model):
             model.with_rounds_left(last)
-    queries.set_meta(sql, LAST_ROUND, last)
+    return queries.set_meta(sql, LAST_ROUND, last)
 
 
 def rounds_to_end(sql: Connection, round: int | None) -> dict[str, int]:
@@ -153,6 +154,34 @@ def rounds_to_end(sql: Connection, round: int | None) -> dict[str, int]:
     return {"rounds_left": last - now + 1}
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Question:
+    """A plan that is still to be made: for whom, of which round, and as which of its plans."""
+
+    request: PlanRequest
+    round: int
+    attempt: int
+    people: pl.DataFrame
+
+    def answer(self, model: Planner, model_hash: str) -> Planned:
+        """The plan, which may take long; it is not stored yet."""
+        frame, facts = self.request.make(model, self.people)
+        asked, versions = self.request.asked, software_versions()
+        return Planned(
+            self.round, self.attempt, "planned", model_hash, asked, versions, facts, self.people,
+            frame,
+        )  # fmt: skip
+
+    def is_open(self, sql: Connection, model_hash: str) -> bool:
+        """Whether it still is to be answered: no round was closed, no other plan made, and no other
+        model took over meanwhile."""
+        return (
+            queries.current_round(sql) == self.round
+            and count_attempts(sql, self.round) + 1 == self.attempt
+            and queries.current_model(sql) == model_hash
+        )
+
+
 def plan_round(
     sql: Connection,
     model: Planner,
@@ -161,14 +190,14 @@ def plan_round(
     round: int | None,
     *,
     again: bool,
-) -> Planned:
-    """The plan of a round: the stored one if the same is requested, or else a new one."""
+) -> Planned | Question:
+    """The stored plan of a round if the same is requested, or else what is to be planned."""
     now = queries.current_round(sql)
     if round is not None and round != now:
         return _recorded_plan(sql, model, request, round, now)
     people = _people(sql, model, model_hash, request, now)
     request.check_rules(model, people, f"round {now}")
-    old = queries.get_plan(sql, now)
+    old = get_plan(sql, now)
     request = request.with_seed(old)
     if old is not None:
         change = _change_since(old, request, people, model, model_hash)
@@ -179,21 +208,7 @@ def plan_round(
                 f"round {now} is planned already, and {change} since: record it, or plan with "
                 "again=True (--again) to put a new plan in its place."
             )
-    attempt = queries.count_attempts(sql, now) + 1
-    frame, facts = request.make(model, people)
-    made = Planned(
-        now,
-        attempt,
-        "planned",
-        model_hash,
-        request.asked,
-        software_versions(),
-        facts,
-        people,
-        frame,
-    )
-    queries.put_plan(sql, made)
-    return made
+    return Question(request, now, count_attempts(sql, now) + 1, people)
 
 
 def _people(
@@ -219,7 +234,7 @@ def _recorded_plan(
     sql: Connection, model: Planner, request: PlanRequest, round: int, now: int
 ) -> Planned:
     """The plan of a recorded round, if the same is requested."""
-    old = queries.get_plan(sql, round) if round < now else None
+    old = get_plan(sql, round) if round < now else None
     if old is None:
         raise InputError(f"round {round} cannot be planned: the current round is {now}.")
     request.check_rules(model, old.inputs, f"round {round}")

@@ -1,0 +1,153 @@
+"""Connections to the two databases, and their errors as sentences."""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, brief
+from prefermab.programme.store.place import Place
+
+READING = "reading"
+"""The execution option of connections that only read; on SQLite they then lock nothing."""
+
+LOCK = "SELECT {take}(hashtextextended('prefermab {what} ' || current_setting('search_path'), 0))"
+PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "foreign_keys = ON")
+
+
+def engine_for(place: Place, wait: float) -> Engine:
+    """A SQLAlchemy engine for a place; nothing is connected yet."""
+    return sqlite_engine(place, wait) if place.path is not None else postgresql_engine(place)
+
+
+def sqlite_engine(place: Place, wait: float) -> Engine:
+    """An engine for a SQLite file: `begin` locks the file, unless the connection only reads."""
+    assert place.path is not None
+    path: Path = place.path
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=wait, isolation_level=None)
+
+    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+
+    def prepare(connection: Any, _: object) -> None:
+        for pragma in PRAGMAS:
+            connection.execute(f"PRAGMA {pragma}")
+
+    def begin(connection: Connection) -> None:
+        reading = connection.get_execution_options().get(READING)
+        connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def postgresql_engine(place: Place) -> Engine:
+    """An engine for a PostgreSQL database; tables are those of the programme's schema."""
+    assert place.url is not None
+    given = {"connect_timeout": 10, "application_name": "prefermab"}
+    given = {name: value for name, value in given.items() if name not in place.url.query}
+    try:
+        engine = create_engine(place.url, connect_args=given, poolclass=NullPool)
+    except ModuleNotFoundError:
+        raise InputError(
+            f"{place.shown}: PostgreSQL needs one more package: pip install "
+            "'prefermab[postgresql]'."
+        ) from None
+
+    def prepare(connection: Any, _: object) -> None:
+        # What is confirmed must be on the disk, also where the server's default is another.
+        connection.execute(
+            "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', "
+            "false) WHERE current_setting('synchronous_commit') = 'off' "
+            "UNION ALL SELECT set_config('search_path', %s, false), ''",
+            (place.name, place.name),
+        )
+        connection.commit()
+
+    event.listen(engine, "connect", prepare)
+    return engine
+
+
+def readable(error: DBAPIError, place: Place, wait: float, *, ending: bool) -> PrefermabError:
+    """An error of a database as one of ours, in one sentence.
+
+    `ending` says that it came while a transaction was committed.
+    """
+    if isinstance(error.orig, sqlite3.Error):
+        return sqlite_error(error.orig, place, wait)
+    return postgresql_error(error, place, wait, ending=ending)
+
+
+def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabError:
+    """An error of SQLite."""
+    text, code = str(error), str(getattr(error, "sqlite_errorname", ""))
+    path = place.shown
+    if "locked" in text:
+        return BusyError(
+            f"{path} is in use by another process, which did not finish within "
+            f"{wait:g} seconds; nothing was changed."
+        )
+    if "not a database" in text:
+        return InputError(f"{path} is not a SQLite file; expected one of a programme.")
+    if "readonly" in text and code != "SQLITE_READONLY_DIRECTORY":
+        return StorageError(f"{path} is read-only; expected a file that can be written.")
+    if "readonly" in text or "unable to open" in text:
+        return StorageError(f"{path} cannot be written: expected a folder that can be.")
+    if "full" in text:
+        return StorageError(f"{path}: the disk is full; nothing was changed.")
+    if "malformed" in text:
+        return StorageError(f"{path} is damaged: SQLite cannot read all of it.")
+    return StorageError(f"{path}: SQLite says '{text}'; nothing was changed.")
+
+
+def postgresql_error(
+    error: DBAPIError, place: Place, wait: float, *, ending: bool
+) -> PrefermabError:
+    """An error of PostgreSQL; what it says of rows is left out, since they are people."""
+    code = getattr(error.orig, "sqlstate", None) or ""
+    said = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+    lines = [line for line in str(said or error.orig).strip().splitlines() if line] or ["nothing"]
+    why = brief(place.without_password(lines[-1].strip().rstrip(".")), 160)
+    if code in ("55P03", "57014", "40P01", "40001"):
+        return BusyError(
+            f"{place.shown} is in use by another process, which did not finish within "
+            f"{wait:g} seconds; nothing was changed."
+        )
+    if code == "28P01" or "authentication failed" in why or "no password supplied" in why:
+        return InputError(f"{place.shown}: the server refuses this user or password ({why}).")
+    if code == "3D000" or ("database" in why and "does not exist" in why):
+        return InputError(f"{place.shown}: there is no such database ({why}).")
+    if code == "42501":
+        return InputError(f"{place.shown}: this user may not do that ({why}).")
+    if code.startswith("53"):
+        return StorageError(f"{place.shown}: the server is out of room ({why}).")
+    if error.connection_invalidated or code in ("57P01", "57P02", "57P03") or not code:
+        if ending:
+            return StorageError(
+                f"{place.shown}: the connection was lost while a change was confirmed: look "
+                "whether it is there before you make it again."
+            )
+        return StorageError(f"{place.shown}: no connection ({why}); nothing was changed.")
+    return StorageError(f"{place.shown}: PostgreSQL says '{why}'; nothing was changed.")
+
+
+def check_folder(path: Path) -> None:
+    """Makes the folder of a new file."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if os.path.isdir(path):  # noqa: PTH112
+            raise IsADirectoryError(21, "it is a folder")
+    except OSError as error:
+        raise StorageError(f"cannot open {path}: {error.strerror or error}.") from None
+
+
+def lock_writers(sql: Connection) -> None:
+    """Takes the lock of a programme's writers until the transaction ends; on SQLite a transaction
+    that writes has it already. Taking it twice does no harm."""
+    if sql.dialect.name == "postgresql":
+        sql.exec_driver_sql(LOCK.format(take="pg_advisory_xact_lock", what="write"))

@@ -1,0 +1,154 @@
+"""How the tables of a programme come to be: Alembic scripts, run in the opening transaction.
+
+If the process is killed meanwhile, everything stays as it was. The scripts are in `migrations`, and
+the table `prefermab_version` says how far a programme has come. Files of prefermab 0.1.0 counted by
+SQLite's user_version, 1 to 4 (`old_files`); a file with Alembic's table has 5, so that versions
+before refuse it.
+
+Whoever keeps tables of their own beside a programme's has a folder of scripts as `migrations` is
+(`env.py`, and scripts in `versions`) and a table for its version, and calls `upgrade` within
+`Database.writing`.
+"""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from prefermab.errors import InputError, list_names
+from prefermab.programme.store import old_files
+from prefermab.programme.store.audit import put_audit
+from prefermab.programme.store.place import Place
+
+APPLICATION = 0x70726D62
+"""The application id that marks a SQLite file as a programme."""
+
+FILE_VERSION = 5
+"""SQLite's user_version of files whose tables have a version of Alembic's."""
+
+FIRST, HEAD = "0001", "0002"
+"""The script that makes the tables of files of user_version 4, and the last one."""
+
+VERSION_TABLE = "prefermab_version"
+SCRIPTS = Path(__file__).parent / "migrations"
+
+
+def is_ready(sql: Connection) -> bool:
+    """Whether the tables are those of this version."""
+    if sql.dialect.name == "sqlite" and _marks(sql) != (APPLICATION, FILE_VERSION):
+        return False
+    return version_of(sql, VERSION_TABLE) == HEAD
+
+
+def version_of(sql: Connection, table: str) -> str | None:
+    """The version of tables that Alembic made, from its own table; None if there is none."""
+    if not sa.inspect(sql).has_table(table):
+        return None
+    return sql.execute(sa.select(sa.column("version_num")).select_from(sa.table(table))).scalar()
+
+
+def prepare(sql: Connection, place: Place, *, begin: bool, who: str | None) -> None:
+    """Makes the tables where there is nothing yet, and migrates those of earlier versions."""
+    if sql.dialect.name == "sqlite":
+        before = _prepare_file(sql, place, begin)
+    else:
+        before = _prepare_schema(sql, place, begin)
+    upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown)
+    if before is None:
+        put_audit(sql, who, "begin")
+    elif before != HEAD:
+        put_audit(sql, who, "migrate", details={"from": before, "to": HEAD})
+
+
+def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
+    """Checks a SQLite file and brings old tables to where the scripts begin; returns its version,
+    None if it is new."""
+    known, version = _marks(sql)
+    tables = sql.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
+    if known == 0 and version == 0 and tables == 0:
+        if not begin:
+            raise no_programme(place.shown)
+        sql.exec_driver_sql(f"PRAGMA application_id = {APPLICATION}")
+        sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
+        return None
+    if known != APPLICATION:
+        raise InputError(f"{place.shown} is a SQLite file, but not of a programme.")
+    if version > FILE_VERSION:
+        raise later(place.shown, str(version), str(FILE_VERSION))
+    if version == FILE_VERSION:
+        return version_of(sql, VERSION_TABLE)
+    old_files.bring_up(sql, version)
+    upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown, stamp=FIRST)
+    sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
+    return f"file {version}"
+
+
+def _prepare_schema(sql: Connection, place: Place, begin: bool) -> str | None:
+    """The same for a schema of PostgreSQL, which is made if it is not there."""
+    version = version_of(sql, VERSION_TABLE)
+    if version is not None:
+        return version
+    there = sql.exec_driver_sql(
+        "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) ORDER BY 1",
+        (place.name,),
+    )
+    names = list(there.scalars())
+    if names:
+        raise InputError(
+            f"{place.shown}: '{place.name}' holds tables of somebody else's "
+            f"({list_names(names)}): expected a programme, or a name that is free."
+        )
+    if not begin:
+        raise no_programme(place.shown)
+    sql.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{place.name}"')
+    return None
+
+
+def upgrade(
+    sql: Connection, scripts: Path, table: str, shown: str, *, stamp: str | None = None
+) -> None:
+    """Runs the Alembic scripts that have not run yet, in the transaction of this connection.
+
+    Args:
+        sql: A connection within `Database.writing`.
+        scripts: The folder with `env.py` and `versions`.
+        table: The table that keeps the version.
+        shown: What messages call the place.
+        stamp: If given, only this version is noted, and no script is run.
+    """
+    # Most programmes need no script, and importing Alembic takes a while.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(scripts).replace("%", "%%"))
+    config.attributes.update(connection=sql, version_table=table)
+    if stamp is not None:
+        command.stamp(config, stamp)
+        return
+    known, version = ScriptDirectory.from_config(config), version_of(sql, table)
+    if version is not None and version not in {one.revision for one in known.walk_revisions()}:
+        raise later(shown, version, str(known.get_current_head()))
+    command.upgrade(config, "head")
+
+
+def no_programme(shown: str) -> InputError:
+    """The error for a place where no programme is."""
+    return InputError(
+        f"there is no programme at {shown}; Programme(path, model), or `prefermab "
+        "programme begin`, begins one."
+    )
+
+
+def later(shown: str, version: str, known: str) -> InputError:
+    """The error for tables of a later version."""
+    return InputError(
+        f"{shown} has tables of version {version}, and this prefermab reads "
+        f"version {known}: it was written by a later one."
+    )
+
+
+def _marks(sql: Connection) -> tuple[int, int]:
+    known = sql.exec_driver_sql("PRAGMA application_id").scalar_one()
+    return known, sql.exec_driver_sql("PRAGMA user_version").scalar_one()
