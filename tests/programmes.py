@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import alembic.command  # noqa: F401 - once here, and not in every child that is killed
 import polars as pl
 
 from prefermab.errors import InputError
