@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import shutil
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -94,3 +95,23 @@ def optimise_compiled_code(request):
 
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
+
+# Tests in a browser need Chromium. Without it they are left out, and that is said; where
+# PREFERMAB_BROWSER is "needed", as in .ci/run, nothing runs instead.
+BROWSER_TESTS = "tests/test_browser.py"
+HAS_BROWSER = bool(shutil.which("chromium") or shutil.which("chromium-browser"))
+collect_ignore = [] if HAS_BROWSER else [BROWSER_TESTS]
+
+
+def pytest_sessionstart() -> None:
+    """Ends the run at once where a browser is needed and there is none."""
+    if not HAS_BROWSER and os.environ.get("PREFERMAB_BROWSER") == "needed":
+        raise pytest.UsageError("Chromium is not installed: apt-get install chromium")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says that the browser tests were left out, where they were."""
+    if not HAS_BROWSER:
+        terminalreporter.write_line(
+            f"{BROWSER_TESTS} was left out: Chromium is not installed (apt-get install chromium)."
+        )

@@ -116,7 +116,7 @@ def example_tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The people as they are now, and the log."""
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
-    who = _example_people(rng, count(people, "people"))
+    who = example_people(rng, count(people, "people"))
     log, state, since = _example_weeks(rng, who, count(weeks, "weeks", at_least=2))
     now = who.with_columns(
         pl.Series("state", np.array(STATES)[state]),
@@ -128,7 +128,8 @@ def example_tables(
     return now.select(order), log
 
 
-def _example_people(rng: np.random.Generator, size: int) -> pl.DataFrame:
+def example_people(rng: np.random.Generator, size: int) -> pl.DataFrame:
+    """Made-up people: id, age, phone, region, and the weeks in which they join and leave."""
     age = rng.integers(17, 43, size).astype(float)
     return pl.DataFrame(
         {
@@ -147,8 +148,6 @@ def _example_weeks(
 ) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
     """The log, everyone's state after it, and the weeks since their last call (0: never)."""
     size = len(who)
-    own, north = (who["phone"] == "own").to_numpy(), (who["region"] == "north").to_numpy()
-    age = who["age"].fill_null(28).to_numpy()
     state, since, parts = rng.integers(0, 3, size), np.zeros(size, int), []
     for week in range(1, weeks + 1):
         here = ((who["joined"] <= week) & (who["left"] > week)).to_numpy()
@@ -162,10 +161,19 @@ def _example_weeks(
             .filter(pl.Series(here))
         )
         since = np.where(called, 1, np.where(since > 0, since + 1, 0))
-        # A call helps those with a phone of their own most, and the young; the north drifts faster.
-        lift = np.where(called, np.where(own, 1.9, 0.5) + (30 - age) / 30, 0.0)
-        better = 1 / (1 + np.exp(-(np.array([1.6, -1.2, -2.6])[state] - 0.5 * north + lift)))
-        up = rng.random(size) < better
-        falls = rng.random(size) < 0.45
-        state = np.where(up, np.maximum(state - 1, 0), np.minimum(state + falls, 2))
+        state = next_example_states(rng, who, state, called)
     return pl.concat(parts), state, since
+
+
+def next_example_states(
+    rng: np.random.Generator, who: pl.DataFrame, state: np.ndarray, called: np.ndarray
+) -> np.ndarray:
+    """Everyone's state a week later, as a number. A call helps those with a phone of their own
+    most, and the young; the north drifts faster."""
+    own, north = (who["phone"] == "own").to_numpy(), (who["region"] == "north").to_numpy()
+    age = who["age"].fill_null(28).to_numpy()
+    lift = np.where(called, np.where(own, 1.9, 0.5) + (30 - age) / 30, 0.0)
+    better = 1 / (1 + np.exp(-(np.array([1.6, -1.2, -2.6])[state] - 0.5 * north + lift)))
+    up = rng.random(len(who)) < better
+    falls = rng.random(len(who)) < 0.45
+    return np.where(up, np.maximum(state - 1, 0), np.minimum(state + falls, 2))

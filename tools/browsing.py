@@ -1,0 +1,153 @@
+"""A served demo and a real browser that looks at it, for the browser tests and for the tour.
+
+Chromium is the one that is installed on the machine. Nothing but the served demo can be reached.
+"""
+
+import contextlib
+import dataclasses
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from axe_playwright_python.sync_playwright import Axe
+from fastapi import FastAPI
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from prefermab.service import Settings, accounts, create_app
+from prefermab.service.demo import make_demo
+
+USERS = {"Vera": "viewer", "Ana": "field worker", "Paul": "planner", "Ada": "admin"}
+DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
+ARGUMENTS = ("--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1")
+
+
+def find_chromium() -> str | None:
+    """Where Chromium is installed; None where it is not."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+class Console:
+    """An application that is served on a free port of this machine, in a thread."""
+
+    def __init__(self, app: FastAPI):
+        self.app, self.ready = app, threading.Event()
+        self.socket = socket.socket()
+        self.socket.bind(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        config = uvicorn.Config(app, log_level="error", access_log=False, server_header=False)
+        self.server = uvicorn.Server(config)
+        startup = self.server.startup
+
+        async def started(sockets: Any = None) -> None:
+            await startup(sockets)
+            self.ready.set()
+
+        self.server.startup = started
+        self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)
+
+    def __enter__(self) -> "Console":
+        self.thread.start()
+        assert self.ready.wait(60)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self.thread.join()
+        self.socket.close()
+
+    def session(self, name: str) -> dict[str, Any]:
+        """The cookie of a user who is signed in."""
+        desk = self.app.state.desk
+        with desk.records.writing() as sql:
+            secret = desk.sign_ins.begin(sql, name)
+        return {"name": desk.sign_ins.cookie, "value": secret, "url": self.address}
+
+
+@contextlib.contextmanager
+def demo_console(password: str, people: int = 400) -> Iterator[Console]:
+    """The demo, served, with one user of each role, who have the same password."""
+    with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
+        place = str(Path(folder) / "demo.db")
+        model = make_demo(place, people=people, budget=people // 10)
+        app = create_app(Settings(place), model=model)
+        desk = app.state.desk
+        hashed = accounts.HASHER.hash(password)
+        with desk.records.writing() as sql:
+            for name, role in USERS.items():
+                link = accounts.add_user(sql, name, role, desk.clock())
+                accounts.use_link(sql, link, "", hashed, desk.clock())
+        with Console(app) as console:
+            yield console
+
+
+@contextlib.contextmanager
+def chromium() -> Iterator[Browser]:
+    """The browser; one for all pages."""
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=find_chromium(), args=list(ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@dataclasses.dataclass
+class Visitor:
+    """Somebody in front of a browser window; all that goes wrong in it is kept in `faults`."""
+
+    console: Console
+    context: BrowserContext
+    page: Page
+    faults: list[str]
+
+    def open(self, path: str) -> Page:
+        """Opens a page of the console."""
+        self.page.goto(self.console.address + path)
+        return self.page
+
+    def look(self) -> None:
+        """Raises if something went wrong so far, if the page is wider than the window, or if it
+        breaks a rule of accessibility."""
+        found = Axe().run(self.page).response["violations"]
+        for rule in found:
+            nodes = "; ".join(node["html"][:160] for node in rule["nodes"][:3])
+            self.faults.append(f"{rule['id']}: {rule['help']}: {nodes}")
+        wide = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        if wide > 0:
+            self.faults.append(f"{wide} pixels wider than the window")
+        assert not self.faults, f"{self.page.url}: {self.faults}"
+
+
+@contextlib.contextmanager
+def visit(
+    browser: Browser,
+    console: Console,
+    name: str | None = None,
+    *,
+    size: dict[str, int] = DESKTOP,
+    dark: bool = False,
+    scale: float = 1,
+) -> Iterator[Visitor]:
+    """A new window, signed in unless without a name."""
+    context = browser.new_context(
+        viewport={"width": size["width"], "height": size["height"]},
+        color_scheme="dark" if dark else "light", device_scale_factor=scale, locale="en-GB",
+    )  # fmt: skip
+    faults: list[str] = []
+
+    def watch(request: Any) -> None:
+        if not request.url.startswith((console.address, "data:", "blob:")):
+            faults.append(f"asked for {request.url}")
+
+    context.on("request", watch)
+    context.on("console", lambda said: said.type == "error" and faults.append(said.text))
+    context.on("weberror", lambda error: faults.append(str(error.error)))
+    if name is not None:
+        context.add_cookies([console.session(name)])
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    yield Visitor(console, context, page, faults)
+    context.close()
