@@ -16,7 +16,13 @@ from typing import Any
 import uvicorn
 from axe_playwright_python.sync_playwright import Axe
 from fastapi import FastAPI
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    sync_playwright,
+)
 
 from prefermab.service import Settings, accounts, create_app
 from prefermab.service.demo import make_demo
@@ -60,12 +66,12 @@ class Console:
         self.thread.join()
         self.socket.close()
 
-    def session(self, name: str) -> dict[str, Any]:
-        """The cookie of a user who is signed in."""
+    def sign_in(self, name: str, context: BrowserContext) -> None:
+        """Gives a browser the session of a user."""
         desk = self.app.state.desk
         with desk.records.writing() as sql:
             secret = desk.sign_ins.begin(sql, name)
-        return {"name": desk.sign_ins.cookie, "value": secret, "url": self.address}
+        context.add_cookies([{"name": desk.sign_ins.cookie, "value": secret, "url": self.address}])
 
 
 @contextlib.contextmanager
@@ -142,11 +148,15 @@ def visit(
         if not request.url.startswith((console.address, "data:", "blob:")):
             faults.append(f"asked for {request.url}")
 
+    def listen(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            faults.append(said.text)
+
     context.on("request", watch)
-    context.on("console", lambda said: said.type == "error" and faults.append(said.text))
+    context.on("console", listen)
     context.on("weberror", lambda error: faults.append(str(error.error)))
     if name is not None:
-        context.add_cookies([console.session(name)])
+        console.sign_in(name, context)
     page = context.new_page()
     page.set_default_timeout(20_000)
     yield Visitor(console, context, page, faults)

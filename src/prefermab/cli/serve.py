@@ -11,6 +11,9 @@ from prefermab.errors import InputError
 ANYWHERE = ("0.0.0.0", "::")
 """Addresses that stand for every network that the machine is in."""
 
+DEMO = (("Ada", "admin"), ("Paul", "planner"), ("Ana", "field worker"), ("Vera", "viewer"))
+"""Users of the demo."""
+
 
 @dataclasses.dataclass(frozen=True)
 class ServeCommand:
@@ -19,8 +22,10 @@ class ServeCommand:
     Pages for a browser, and an API for programs.
     """
 
-    place: Annotated[Positional[str], arg(metavar="FILE_OR_URL")]
+    place: Annotated[Positional[str], arg(metavar="FILE_OR_URL")] = ""
     """The programme's file, such as calls.db, or the address of its database."""
+    demo: Flag = False
+    """Serve a made-up programme of 400 people in week 5, which is deleted at the end."""
     host: Annotated[str, option("ADDRESS")] = "127.0.0.1"
     """Address to listen on. Default: this machine only."""
     port: int = 8321
@@ -36,34 +41,72 @@ class ServeCommand:
 
     def run(self) -> None:
         """Starts the server; Ctrl-C ends it."""
+        if self.demo:
+            self.run_demo()
+        elif not self.place:
+            raise InputError("serve needs the file of a programme, such as calls.db, or --demo.")
+        else:
+            self.serve(self.place)
+
+    def run_demo(self) -> None:
+        """Serves a made-up programme until it is ended, and deletes it."""
+        import signal
+        import sys
+        import tempfile
+        from pathlib import Path
+
+        from prefermab.files import use_compilation_cache
+
+        try:
+            from prefermab.service.demo import make_demo
+        except ModuleNotFoundError as error:
+            raise missing(error) from None
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        use_compilation_cache()
+        with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
+            print("Making up 400 people and four weeks of calls ...", flush=True)
+            make_demo(Path(folder) / "demo.db")
+            self.serve(str(Path(folder) / "demo.db"))
+
+    def serve(self, place: str) -> None:
+        """Serves the programme at a place."""
         try:
             import uvicorn
 
-            from prefermab.service.accounts import first_link
+            from prefermab.service.accounts import add_user, first_link
             from prefermab.service.database import Records
             from prefermab.service.settings import Settings
         except ModuleNotFoundError as error:
-            raise InputError(
-                f"serve needs the package {error.name}: pip install 'prefermab[serve]'."
-            ) from None
+            raise missing(error) from None
         import time
 
         named = () if self.host in ANYWHERE else (self.host,)
         settings = Settings(
-            self.place, hosts=(*self.allow_host, *named), https=self.https,
+            place, hosts=(*self.allow_host, *named), https=self.https,
             worker_column=self.worker_column,
         )  # fmt: skip
         records = Records(settings.place, settings.wait)
+        now, shown = time.time(), "localhost" if self.host in ANYWHERE else self.host
         with records.writing() as sql:
-            link = first_link(sql, time.time())
+            if self.demo:
+                links = {f"{name}, {role}": add_user(sql, name, role, now) for name, role in DEMO}
+            else:
+                links = {"the first admin": first_link(sql, now)}
         records.close()
-        shown = "localhost" if self.host in ANYWHERE else self.host
-        print(f"http://{shown}:{self.port}  (Ctrl-C ends it)")
-        if link is not None:
-            print(f"Nobody has an account yet. The first admin sets a password here, within three "
-                  f"days:\nhttp://{shown}:{self.port}/welcome/{link}", flush=True)  # fmt: skip
+        address = f"http://{shown}:{self.port}"
+        print(f"{address}  (Ctrl-C ends it)")
+        if any(links.values()):
+            print("Nobody has an account yet. Each link sets a password, once, within three days:")
+        for name, link in links.items():
+            if link is not None:
+                print(f"{name}: {address}/welcome/{link}", flush=True)
         settings.to_environment()
         uvicorn.run(
             "prefermab.service.app:from_environment", factory=True, host=self.host, port=self.port,
             workers=self.workers, access_log=False, log_level="warning", server_header=False,
         )  # fmt: skip
+
+
+def missing(error: ModuleNotFoundError) -> InputError:
+    """The error where a package of the extra is not installed."""
+    return InputError(f"serve needs the package {error.name}: pip install 'prefermab[serve]'.")

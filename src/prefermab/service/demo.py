@@ -18,13 +18,13 @@ MODEL = Path(__file__).parent / "clinic"
 PEOPLE, BUDGET, WEEK = 400, 40, 5
 WORKERS = ("Ana", "Bo", "Chi", "Dita", "Eli")
 FIRST = (
-    "Amina Bea Chandra Devi Esi Farida Gita Hana Indira Jaya "
-    "Kavita Lakshmi Meena Nadia Oma Pooja Rani Sita Tara Usha"
-).split()
+    "Amina", "Bea", "Chandra", "Devi", "Esi", "Farida", "Gita", "Hana", "Indira", "Jaya",
+    "Kavita", "Lakshmi", "Meena", "Nadia", "Oma", "Pooja", "Rani", "Sita", "Tara", "Usha",
+)  # fmt: skip
 LAST = (
-    "Adeyemi Bhatt Chavan Das Eze Fernandes Gupta Hegde Iyer Joshi "
-    "Kale Lobo Mehta Nair Okafor Patil Rao Shinde Thomas Verma"
-).split()
+    "Adeyemi", "Bhatt", "Chavan", "Das", "Eze", "Fernandes", "Gupta", "Hegde", "Iyer", "Joshi",
+    "Kale", "Lobo", "Mehta", "Nair", "Okafor", "Patil", "Rao", "Shinde", "Thomas", "Verma",
+)  # fmt: skip
 MISSED = ("number does not work", "travelling this week", "asked to be called next week")
 EXTRA = ("asked for a call", "nurse was in the village", "neighbour reported that she is ill")
 RULES = Rules(
