@@ -21,7 +21,7 @@ from prefermab.files import write_atomically
 from prefermab.pages import table_as_markdown
 from prefermab.programme.evidence.balance import balanced_draw
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
-from prefermab.programme.evidence.effects import Arm, group_difference
+from prefermab.programme.evidence.effects import group_difference
 from prefermab.programme.evidence.power import (
     TrialProgramme,
     needed,
@@ -129,9 +129,9 @@ def _pairs_and_groups(pool: Pool) -> list[list[str]]:
         in_pairs = play_layouts(pool, clusters, tried, who, layouts, rng)
         apart = play_layouts(pool, persons, tried, who, drawn, rng)
         for at in range(500):
-            arm = Arm(in_pairs.reward[at], in_pairs.acted[at], in_pairs.index[at])
+            arm = in_pairs.arm(at)
             pairs.append(estimate_effects(clusters, layouts[at], arm)["cluster"])
-            arm = Arm(apart.reward[at], apart.acted[at], apart.index[at])
+            arm = apart.arm(at)
             model, all_of = drawn[at].by_model[:, 0], np.ones(people, bool)
             groups.append(group_difference(arm, model, high[who[at]], all_of))
     rows = []
@@ -218,7 +218,7 @@ def _balanced_effects(
         units["draw"] = balanced_draw(design, units, SEED + seed)
         layout = drawn_layout(design, units, SEED + seed)
         played = play_layouts(pool, design, programme, who[None], [layout], rng)
-        arm = Arm(played.reward[0], played.acted[0], played.index[0])
+        arm = played.arm(0)
         plain = estimate_effects(design, dataclasses.replace(layout, columns=None), arm)
         both = {"difference, not taken off": plain["difference"]}
         found.append(estimate_effects(design, layout, arm) | both)

@@ -4,24 +4,19 @@ import dataclasses
 import json
 import shlex
 
+import jax
 import numpy as np
 import polars as pl
 import pytest
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.programme.evidence import effects, power
+from prefermab.programme.evidence import effects, power, trial_logs
+from prefermab.programme.evidence.choosing import Quotas, choose_people, take_steps
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
 from prefermab.programme.evidence.effects import Arm
 from prefermab.programme.evidence.power import TrialProgramme, needed, simulate_effects
-from prefermab.programme.evidence.programmes import (
-    Histories,
-    Pool,
-    Quotas,
-    choose_people,
-    draw_pool,
-    play_trials,
-)
+from prefermab.programme.evidence.programmes import Histories, Pool, draw_pool, play_trials
 from prefermab.programme.evidence.protocol import randomise, read_protocol
 from prefermab.programme.evidence.trial_logs import index_of, rehearse
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
@@ -293,8 +288,115 @@ def test_rules_that_need_a_table_or_another_design_are_refused():
     with pytest.raises(pm.InputError, match="too small for the rule max_share"):
         needed(MODEL, Design("cluster", 3), tried)
     costly = table_of_people(**{f"cost_{MODEL.action_names[1]}": [1.0, 2.0] * 75})
-    with pytest.raises(pm.InputError, match="differs between people"):
+    with pytest.raises(pm.InputError, match="for one action that costs the same for everybody"):
         draw_pool(MODEL, size=20, programme=TrialProgramme(0.2, rules=rules, table=costly))
+    with pytest.raises(pm.InputError, match="share must lie between 0 and 1"):
+        draw_pool(MODEL, size=20, programme=TrialProgramme(1.2))
+
+
+def test_steps_are_taken_by_price_and_passed_over_where_they_do_not_fit():
+    """Unit 0 has 3: the steps of 5 (cost 2) and 4 (cost 2, passed over, and what builds on it), 2
+    (cost 1). Unit 1 has 1: its only step costs 1."""
+    price = np.array([[5.0, 1.0], [4.0, 3.0], [2.0, 0.0], [9.0, 0.0]])
+    cost = np.array([[2.0, 1.0], [2.0, 0.5], [1.0, 0.0], [1.0, 0.0]])
+    taken = take_steps(price, cost, np.array([0, 0, 0, 1]), np.array([3.0, 1.0]), np.zeros(4))
+    assert taken.tolist() == [1, 0, 1, 1]
+
+
+SIS = pm.load("sis")
+
+
+@pytest.fixture(scope="module")
+def several() -> Pool:
+    return draw_pool(SIS, size=40, seed=1)
+
+
+def features_of(model, size, seed=1) -> np.ndarray:
+    """Of the people of a pool drawn with this seed."""
+    arms = model.domain.draw_arms(jax.random.split(jax.random.key(seed))[0], size)
+    return np.asarray(model.domain.features(arms))
+
+
+def chosen_at_once(pool, states, budget) -> np.ndarray:
+    everybody, size = np.ones(len(states), bool), len(states)
+    return pool.offers.choose(
+        np.arange(size), states, everybody, everybody, np.zeros(size, int), np.array([budget]),
+        "none", np.random.default_rng(0),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("budget", [7.0, 30.0, 45.0])
+def test_several_actions_are_chosen_as_the_model_chooses_them(several, budget):
+    states = np.random.default_rng(0).integers(0, 151, 40)
+    found = chosen_at_once(several, states, budget)
+    acted = np.asarray(SIS.act(states, features_of(SIS, 40), budget=budget))
+    assert (found == acted).mean() >= 0.95
+    assert np.array(SIS.costs)[found].sum() == pytest.approx(np.array(SIS.costs)[acted].sum())
+
+
+def test_people_whose_costs_differ_are_chosen_as_the_model_chooses_them():
+    table = table_of_people(cost_call=np.random.default_rng(1).choice([0.5, 1.0, 2.5], 150))
+    pool = draw_pool(MODEL, size=100, seed=1, programme=TrialProgramme(0.2, table=table))
+    assert pool.offers is not None
+    assert set(np.unique(pool.offers.costs[:, 1])) == {0.5, 1.0, 2.5}
+    states = np.random.default_rng(0).integers(0, 3, 100)
+    found = chosen_at_once(pool, states, 20.0)
+    acted = MODEL.act(states, features_of(MODEL, 100), budget=20.0, costs=pool.offers.costs)
+    assert (found == np.asarray(acted)).mean() >= 0.97
+    assert pool.offers.costs[np.arange(100), found].sum() <= 20
+
+
+def test_trials_with_several_actions_keep_their_budget_and_cooldown(several):
+    rng, design = np.random.default_rng(0), Design("individual", 5)
+    tried = TrialProgramme(0.8, "random", cooldown=1)
+    who = rng.integers(0, several.size, (3, 40))
+    layouts = [draw_layout(design, np.arange(40), np.zeros(40, int), rng) for _ in who]
+    played = power.play_layouts(several, design, tried, who, layouts, rng)
+    assert set(np.unique(played.action)) == {0, 1, 2}
+    np.testing.assert_array_equal(played.spent, np.array(SIS.costs)[played.action])
+    for trial, layout in enumerate(layouts):
+        for which in (True, False):
+            spent = played.spent[trial, layout.by_model[:, 0] == which].sum(axis=0)
+            assert (spent <= 0.8 * 20 + 1e-6).all()
+            assert spent.max() > 12
+    assert not (played.acted[:, :, 1:] & played.acted[:, :, :-1]).any()
+
+
+def test_power_of_several_actions_counts_the_plain_difference(several, monkeypatch):
+    monkeypatch.setattr(power, "draw_pool", lambda *_, **__: several)
+    tried, design = TrialProgramme(0.8), Design("individual", 3)
+    found = needed(SIS, design, tried, trials=60, people=40)
+    assert 8 <= found.people < 200
+    one = simulate_effects(several, design, tried, 40, 0, 1, np.random.default_rng(0))[0]
+    assert list(one) == ["difference", "t-test"]
+
+
+def test_the_analysis_of_several_actions_counts_what_they_cost():
+    """Actions of 1 and 3 that gain 2 for each unit of cost: the price is 2, and not 4 or so."""
+    rng = np.random.default_rng(0)
+    cost = rng.choice([0.0, 1.0, 3.0], (600, 1), p=[0.6, 0.2, 0.2])
+    reward = 2 * cost + rng.normal(0, 0.1, (600, 1))
+    spent = Arm(reward, cost > 0, np.full((600, 1), np.nan), cost)
+    assert effects.marginal_price(spent, by_index=False) == pytest.approx(2, abs=0.05)
+    assert effects.arm_influence(spent, spent.total, by_index=False).std() < 0.3
+
+
+def test_a_trial_with_several_actions_goes_from_lots_to_its_analysis(several, monkeypatch):
+    monkeypatch.setattr(trial_logs, "draw_pool", lambda *_, **__: several)
+    rewards = {name: place / 150 for place, name in enumerate(SIS.state_names)}
+    protocol = randomise(people(60), Design("individual", 4), rewards=rewards, seed=2)
+    log = rehearse(protocol, SIS, TrialProgramme(0.8), seed=1)
+    assert set(log["action"].drop_nulls()) == {"none", "messaging", "masks"}
+    assert set(log["cost"].drop_nulls()) == {0.0, 1.0, 2.0}
+    found = pm.evidence.analyse(protocol, log)
+    assert (found.primary, list(found.effects)) == ("difference", ["difference", "t-test"])
+    assert "several actions" in str(found)
+    # Without the column, costs are the model's; without both every action costs 1.
+    by_model = pm.evidence.analyse(protocol, log.drop("cost"), model=SIS)
+    plain = pm.evidence.analyse(protocol, log.drop("cost"))
+    assert by_model.effect == found.effect
+    assert plain.effect.estimate == found.effect.estimate
+    assert plain.effect.stderr != found.effect.stderr
 
 
 def test_gains_that_cannot_be_shown_are_refused():
@@ -537,6 +639,11 @@ def test_the_commands_write_what_they_say(tmp_path, monkeypatch, capsys):
     rules = "--table table.csv --exclude out --group region --max-share north=0.7 --cooldown 1"
     run_trial(f"power armman --rounds 2 --share 0.2 --trials 40 {rules} --json")
     assert json.loads(capsys.readouterr().out)["people"] >= 8
+    run_trial(f"rehearse t --model armman --share 0.2 {rules} --out ruled.csv")
+    ruled = pl.read_csv("ruled.csv").sort("id", "time").drop_nulls("action")
+    acted = (ruled["action"] == "call").to_numpy().reshape(-1, 6)
+    assert acted.any()
+    assert not (acted[:, 1:] & acted[:, :-1]).any()
 
 
 def test_estimators_are_those_of_the_design():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prefermab.domains.base import Domain
     from prefermab.model import Model
     from prefermab.programme.evidence.designs import Design
+    from prefermab.programme.evidence.programmes import TrialProgramme
 
 DesignName = Annotated[
     str,
@@ -85,6 +86,42 @@ class LogOptions:
             )  # fmt: skip
 
 
+ShareOption = Annotated[
+    float | None,
+    option(
+        "SHARE",
+        "Share of the people who can be acted on in a round; where costs differ, with their "
+        "cheapest action, and above 1 if all can have a dearer one. Default: the model's usual "
+        "budget.",
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class TriedOptions:
+    """What is tried."""
+
+    share: ShareOption = None
+    control: Control = "none"
+    table: Annotated[str | None, option("TABLE")] = None
+    """Table of people as for `plan`, with the columns of the rules and of costs: simulated people
+    have the group, worker, exclusion and costs of the person with the nearest features."""
+    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    """Rules that the plans of the trial follow."""
+
+    def programme(self, model: "Model") -> "TrialProgramme":
+        """As the package takes it."""
+        from prefermab.programme.evidence.programmes import TrialProgramme
+        from prefermab.programme.tables import read_table
+
+        rules = self.rules.rules()
+        return TrialProgramme(
+            usual_share(model) if self.share is None else self.share, self.control, rules.cooldown,
+            dataclasses.replace(rules, cooldown=0),
+            None if self.table is None else read_table(self.table),
+        )  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class PowerCommand:
     """Say how many people or rounds a trial needs, by simulating it."""
@@ -95,9 +132,6 @@ class PowerCommand:
     simulation."""
     power: float = 0.8
     """How often a gain of this size is to be shown."""
-    share: Amount = None
-    """Share of the people who can be acted on in a round. Default: the model's usual budget."""
-    control: Control = "none"
     people: int = 200
     """For a switchback: number of people; else where the search begins."""
     cluster_size: int = 30
@@ -112,29 +146,20 @@ class PowerCommand:
     """The design of the trial."""
     log: Annotated[LogOptions, arg(name="")] = dataclasses.field(default_factory=LogOptions)
     """Where people come from."""
-    table: Annotated[str | None, option("TABLE")] = None
-    """Table of people as for `plan`, with the columns of the rules: simulated people have the
-    group, worker and exclusion of the person with the nearest features."""
-    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
-    """Rules that the plans of the trial follow."""
+    tried: Annotated[TriedOptions, arg(name="")] = dataclasses.field(default_factory=TriedOptions)
+    """What is tried."""
     json: JsonFlag = False
 
     def run(self) -> None:
         """Searches, and prints what is needed."""
         from prefermab.cli.terminal import progress
         from prefermab.files import use_compilation_cache
-        from prefermab.programme.evidence.power import TrialProgramme, needed
-        from prefermab.programme.tables import read_table
+        from prefermab.programme.evidence.power import needed
         from prefermab.storage import load
 
         use_compilation_cache()
         model = load(self.model)
-        rules = self.rules.rules()
-        tried = TrialProgramme(
-            usual_share(model, self.share), self.control, rules.cooldown,
-            dataclasses.replace(rules, cooldown=0),
-            None if self.table is None else read_table(self.table),
-        )  # fmt: skip
+        tried = self.tried.programme(model)
         with progress() as report:
             found = needed(
                 model, self.design.make(), tried, domain=self.log.domain(), gain=self.gain,
@@ -204,18 +229,16 @@ class RehearseCommand:
     """The model that is tried."""
     out: Path
     """File to write the made-up log to (.csv, .parquet or .xlsx)."""
-    share: Amount = None
-    """Share of the people who can be acted on in a round. Default: the model's usual budget."""
-    control: Control = "none"
     seed: int = 0
     """Random seed."""
     log: Annotated[LogOptions, arg(name="")] = dataclasses.field(default_factory=LogOptions)
     """Where people come from."""
+    tried: Annotated[TriedOptions, arg(name="")] = dataclasses.field(default_factory=TriedOptions)
+    """What is tried."""
 
     def run(self) -> None:
         """Plays it once and writes the log."""
         from prefermab.files import use_compilation_cache
-        from prefermab.programme.evidence.power import TrialProgramme
         from prefermab.programme.evidence.protocol import read_protocol
         from prefermab.programme.evidence.trial_logs import rehearse
         from prefermab.programme.tables import check_table_path, write_table
@@ -224,7 +247,7 @@ class RehearseCommand:
         check_table_path(self.out)
         use_compilation_cache()
         protocol, model = read_protocol(self.folder), load(self.model)
-        tried = TrialProgramme(usual_share(model, self.share), self.control)
+        tried = self.tried.programme(model)
         log = rehearse(protocol, model, tried, domain=self.log.domain(), seed=self.seed)
         write_table(log, self.out)
         print(f"{log.height:,} rows of made-up people written to {self.out}")
@@ -288,6 +311,8 @@ class TrialCommand:
         self.action.run()
 
 
-def usual_share(model: "Model", given: float | None) -> float:
-    """The share of people acted on in a round: as given, or the model's usual."""
-    return model.budget / model.n_arms if given is None else given
+def usual_share(model: "Model") -> float:
+    """The share of people whom the model's usual budget reaches with their cheapest action."""
+    if model.costs is None:
+        raise InputError("give --share: costs differ between the people of this model.")
+    return model.budget / model.n_arms / max(min(model.costs[1:]), 1e-9)

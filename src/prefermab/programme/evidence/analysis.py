@@ -13,7 +13,7 @@ from scipy.stats import binomtest, fisher_exact
 from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
-from prefermab.programme.evidence.designs import BY_CLUSTER, Layout, estimate_effects
+from prefermab.programme.evidence.designs import BY_CLUSTER, BY_PERSON, Layout, estimate_effects
 from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index, group_difference
 from prefermab.programme.evidence.finding import Finding
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
@@ -44,6 +44,8 @@ class TrialResult(Finding):
     strangers: int
     followed: float | None = None
     """Share of the model's actions that went to those with the highest index, where it is known."""
+    several: bool = False
+    """Whether there were several actions beside doing nothing."""
 
     @property
     def primary(self) -> str:
@@ -93,7 +95,12 @@ class TrialResult(Finding):
             lines.append(
                 f"{format_people(self.strangers)} in the log were never assigned: left out."
             )
-        if self.followed is not None and self.followed < FOLLOWED:
+        if self.several and self.protocol.design.name in BY_PERSON:
+            lines.append(
+                "There were several actions, so that people cannot be exchanged between arms: the "
+                "plain difference counts."
+            )
+        elif self.followed is not None and self.followed < FOLLOWED:
             lines.append(
                 f"Only {self.followed:.0%} of the model's actions went to those with the highest "
                 "index (lots, rules or changes by staff): people cannot be exchanged between arms, "
@@ -181,8 +188,9 @@ def analyse(
         protocol: The protocol, as `read_protocol` gives it.
         log: A frame with `id`, `time`, `state` and `action`, all arms together: a row for each
             person and round, and the states of one round more. A column `index` may hold the
-            model's index (the `price` of a list).
-        model: The model, to compute the index where the log has none; its features must be there.
+            model's index (the `price` of a list), and `cost` what actions cost, where they differ.
+        model: The model, to compute the index where the log has none (its features must be there),
+            and for what its actions cost.
         rewards: The reward of each state; that of the protocol if left out.
         passive: The action that means doing nothing.
         where: What messages call the log.
@@ -208,13 +216,14 @@ def analyse(
     here = np.asarray(known.any(axis=1))
     kept = dataclasses.replace(layout, unit=layout.unit[here])
     indexed, followed = not np.isnan(people.index).any(), None
-    if indexed and protocol.design.name in ("individual", "stratified"):
+    several = rows.filter("acted")["action"].n_unique() > 1
+    if indexed and protocol.design.name in BY_PERSON:
         followed = follows_index(people.where(here & layout.by_model[:, 0]))
-        indexed = followed >= FOLLOWED
+        indexed = followed >= FOLLOWED and not several
     found = estimate_effects(protocol.design, kept, people.where(here), indexed)
     flow, ratio, lost = _flow(protocol, layout, people, known)
     groups = _groups(protocol, layout, people, here)
-    return TrialResult(protocol, found, flow, ratio, lost, groups, strangers, followed)
+    return TrialResult(protocol, found, flow, ratio, lost, groups, strangers, followed, several)
 
 
 def _flow(

@@ -21,7 +21,7 @@ from prefermab.programme.evidence.effects import Arm
 from prefermab.programme.intervals import LEVEL, Interval, from_influence
 
 DESIGNS = ("individual", "stratified", "cluster", "switchback", "stepped wedge")
-BY_CLUSTER = ("cluster", "stepped wedge")
+BY_CLUSTER, BY_PERSON = ("cluster", "stepped wedge"), ("individual", "stratified")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +118,7 @@ def estimate_effects(
 ) -> dict[str, Interval]:
     """The effect of the model on the reward per person and round, by estimator, the one that counts
     first; `t-test` is only to compare. `indexed` says whether the model's index is known."""
-    if design.name in ("individual", "stratified"):
+    if design.name in BY_PERSON:
         return _by_person(design, layout, people, indexed, level)
     found = {
         "cluster": _by_cluster, "switchback": _by_block, "stepped wedge": _by_step

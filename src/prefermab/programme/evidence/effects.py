@@ -3,10 +3,10 @@
 In an arm that is run by a model people compete for a budget: who is acted on depends on everybody
 else. The mean of the arm then varies less, or more, than that of independent people, and a t-test
 is wrong. To first order the budget acts through a price: whoever is acted on takes an action from
-somebody at the margin, who would have gained p from it. So the influence of a person with the
-reward Y and S actions on the arm's mean is Y - p·(S - mean S), and people are independent again.
-The price is estimated at the margin: what those just above the cut of a round earn from then on
-more than those just below it, less what later actions are worth.
+somebody at the margin, who would have gained p from it. So the influence on the arm's mean of a
+person with the reward Y, on whom S was spent, is Y - p·(S - mean S), and people are independent
+again. The price is estimated at the margin: what those just above the cut of a round earn from then
+on more than those just below it, less what later actions are worth.
 
 `difference` compares the means of both arms.
 
@@ -39,12 +39,18 @@ FOLLOWED = 0.95
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Arm:
-    """People of an arm: rewards, actions (true and false) and the model's index, each
-    (person, round)."""
+    """People of an arm: rewards, actions (true and false), the model's index and what the actions
+    cost (1 each if left out), each (person, round)."""
 
     reward: np.ndarray
     acted: np.ndarray
     index: np.ndarray
+    spent: np.ndarray | None = None
+
+    @property
+    def cost(self) -> np.ndarray:
+        """(person, round): what was spent."""
+        return self.acted.astype(float) if self.spent is None else self.spent
 
     @property
     def total(self) -> np.ndarray:
@@ -53,14 +59,14 @@ class Arm:
 
     def where(self, chosen: np.ndarray) -> "Arm":
         """Some of the people."""
-        return Arm(self.reward[chosen], self.acted[chosen], self.index[chosen])
+        spent = None if self.spent is None else self.spent[chosen]
+        return Arm(self.reward[chosen], self.acted[chosen], self.index[chosen], spent)
 
 
 def marginal_price(arm: Arm, by_index: bool) -> float:
-    """What an action is worth to those at the margin: near the cut where the index decides, to
-    everybody where actions go at random."""
-    ahead = np.cumsum(arm.reward[:, ::-1], axis=1)[:, ::-1]
-    later = np.cumsum(arm.acted[:, ::-1], axis=1)[:, ::-1] - arm.acted
+    """What an action is worth to those at the margin, for each unit of its cost: near the cut where
+    the index decides, to everybody where actions go at random."""
+    ahead, spent = (np.cumsum(x[:, ::-1], axis=1)[:, ::-1] for x in (arm.reward, arm.cost))
     gain = more = weight = 0.0
     for now in range(arm.reward.shape[1]):
         acted = arm.acted[:, now]
@@ -73,17 +79,18 @@ def marginal_price(arm: Arm, by_index: bool) -> float:
             continue
         share = len(yes) * len(no) / (len(yes) + len(no))
         gain += share * (ahead[yes, now].mean() - ahead[no, now].mean())
-        more += share * (later[yes, now].mean() - later[no, now].mean())
-        weight += share
-    if not weight:
+        more += share * (spent[yes, now].mean() - spent[no, now].mean())
+        weight += share * (arm.cost[yes, now].mean() - arm.cost[no, now].mean())
+    if weight <= 0:
         return 0.0
-    return float(gain / weight / max(1 + more / weight, 0.1))
+    # What is spent in this round and, on the same people, later; at least a tenth of the former.
+    return float(gain / max(more, 0.1 * weight))
 
 
 def arm_influence(arm: Arm, outcome: np.ndarray, by_index: bool) -> np.ndarray:
     """(person,): the influence on the arm's mean of these outcomes."""
-    times = arm.acted.sum(axis=1)
-    return outcome - marginal_price(arm, by_index) * (times - times.mean())
+    spent = arm.cost.sum(axis=1)
+    return outcome - marginal_price(arm, by_index) * (spent - spent.mean())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

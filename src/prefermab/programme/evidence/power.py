@@ -11,6 +11,7 @@ from prefermab.errors import InputError, count, number, share
 from prefermab.model import Model
 from prefermab.programme.evidence.designs import (
     BY_CLUSTER,
+    BY_PERSON,
     Design,
     Layout,
     draw_layout,
@@ -22,7 +23,6 @@ from prefermab.programme.evidence.programmes import (
     Pool,
     TrialProgramme,
     draw_pool,
-    people_budget,
     play_trials,
 )
 from prefermab.programme.intervals import Interval
@@ -100,18 +100,21 @@ def simulate_effects(
         layouts = [_layout(pool, design, one, clusters, rng) for one in who]
         played = play_layouts(pool, design, programme, who, layouts, rng)
         for place, layout in enumerate(layouts):
-            arm = Arm(played.reward[place], played.acted[place], played.index[place])
+            arm = played.arm(place)
             found.append(
-                estimate_effects(
-                    design, layout, arm, pool.quotas is None or _follows(design, layout, arm)
-                )
+                estimate_effects(design, layout, arm, _exchangeable(pool, design, layout, arm))
             )
     return found
 
 
-def _follows(design: Design, layout: Layout, people: Arm) -> bool:
-    """Whether an analysis would reshuffle: the model's actions went to the highest index."""
-    if design.name not in ("individual", "stratified"):
+def _exchangeable(pool: Pool, design: Design, layout: Layout, people: Arm) -> bool:
+    """Whether an analysis would reshuffle: there is one action, and the model's actions went to the
+    highest index."""
+    if pool.offers is not None and pool.offers.costs.shape[1] > 2:
+        return False
+    if pool.quotas is None and pool.offers is None:
+        return True
+    if design.name not in BY_PERSON:
         return False
     return follows_index(people.where(layout.by_model[:, 0])) >= FOLLOWED
 
@@ -134,7 +137,7 @@ def play_layouts(
     else:
         own = by_model[:, :, 0].astype(int)
     shared = own + (own.max() + 1) * np.arange(len(layouts))[:, None]
-    budget = [people_budget(programme.share, size) for size in np.bincount(shared.ravel()).tolist()]
+    budget = [pool.budget(programme.share, size) for size in np.bincount(shared.ravel()).tolist()]
     return play_trials(
         pool, who, by_model, shared, np.array(budget), programme.control, programme.cooldown, rng
     )
@@ -230,7 +233,7 @@ class _Search:
         self.gain = None if gain is None else number(gain, "gain")
         if self.gain == 0:
             raise InputError("gain must be above 0: no trial shows a gain of 0.")
-        self.step = 4 if design.name in ("individual", "stratified") else 1
+        self.step = 4 if design.name in BY_PERSON else 1
         self.fewest = 4 if design.name in BY_CLUSTER else 2 if self.step == 1 else 8
         self.simulated, self.spread = 0.0, 0.0
 

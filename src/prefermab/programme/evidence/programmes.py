@@ -2,7 +2,7 @@
 otherwise, many trials at once.
 
 A model decides by an index: the highest price at which it would act on somebody in a state. Those
-with the highest index are acted on while the budget lasts.
+with the highest index are acted on while the budget lasts (`choosing`).
 """
 
 import dataclasses
@@ -17,7 +17,9 @@ from scipy.spatial import KDTree
 from prefermab.domains.base import FiniteDomain
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
+from prefermab.programme.evidence.choosing import Offers, Quotas, choose_people
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design
+from prefermab.programme.evidence.effects import Arm
 from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import Rules, apply_rules
 from prefermab.programme.planning.scoring import gains_at, own_prices
@@ -32,9 +34,10 @@ CONTROLS = ("none", "random")
 
 @dataclasses.dataclass(frozen=True)
 class TrialProgramme:
-    """What is tried: the share of people who can be acted on in a round, what the other arm does
-    (`none` or `random`), the rounds that must pass between two actions on a person, and other rules
-    of a plan, with a table of people that has their columns.
+    """What is tried: the share of people who can be acted on in a round (where actions or people
+    differ in cost: with their cheapest action, and above 1 if all can have a dearer one), what the
+    other arm does (`none` or `random`), the rounds that must pass between two actions on a person,
+    and other rules of a plan, with a table of people that has their columns, or their costs.
 
     >>> import prefermab as pm
     >>> pm.evidence.TrialProgramme(share=0.1).control
@@ -48,7 +51,7 @@ class TrialProgramme:
     table: Any = None
 
     def __post_init__(self) -> None:
-        share(self.share, "share")
+        number(self.share, "share")
         count(self.cooldown, "cooldown", at_least=0)
         if self.control not in CONTROLS:
             raise unknown("control", self.control, CONTROLS)
@@ -81,18 +84,6 @@ class TrialProgramme:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Quotas:
-    """Rules that tie people to each other: everyone's group or worker (person,), the last number
-    for those without; for each number the least and largest share of those acted on, and what a
-    worker can do for each of their people."""
-
-    label: np.ndarray
-    least: np.ndarray
-    largest: np.ndarray
-    per_person: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
     """People: chances (person, state, action, next state) of moving, their first states
     (person, state), rewards (person, state), the model's index (person, state), 0 for those who may
@@ -104,22 +95,41 @@ class Pool:
     index: np.ndarray
     may: np.ndarray | None = None
     quotas: Quotas | None = None
+    offers: Offers | None = None
+    """Where there are several actions, or costs that differ."""
 
     @property
     def size(self) -> int:
         """The number of people."""
         return len(self.chances)
 
+    def budget(self, part: float, people: int) -> float:
+        """How many of so many people are acted on in a round; with offers, what they may cost."""
+        if self.offers is None:
+            return people_budget(part, people)
+        return part * people * self.offers.cheapest
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Histories:
-    """What happened in several trials, each (trial, person, round): the reward that followed, who
-    was acted on, and the model's index before it; `state` has one round more."""
+    """What happened in several trials, each (trial, person, round): the reward that followed, the
+    number of the action, the model's index before it, and what was spent; `state` has one round
+    more."""
 
     reward: np.ndarray
-    acted: np.ndarray
+    action: np.ndarray
     index: np.ndarray
+    spent: np.ndarray
     state: np.ndarray
+
+    @property
+    def acted(self) -> np.ndarray:
+        """Who was acted on."""
+        return self.action > 0
+
+    def arm(self, trial: int) -> Arm:
+        """A trial as effects are found from it."""
+        return Arm(self.reward[trial], self.acted[trial], self.index[trial], self.spent[trial])
 
 
 def draw_pool(
@@ -149,18 +159,18 @@ def draw_pool(
             "a trial is simulated on people with finitely many states: give a log of the programme "
             "(--log), or a model whose domain is known."
         )
-    if len(model.action_names) != 2:
-        raise InputError(
-            f"a trial is simulated for one action beside doing nothing, but this model has "
-            f"{', '.join(model.action_names)}."
-        )
     if not model.policy.gains_are_rewards:
         raise InputError("a trial is simulated for the recipes exact and sweep, not for paper.")
     key_arms, key_start = jax.random.split(jax.random.key(seed))
     arms = world.draw_arms(key_arms, size)
-    chances, features, rewards, first = (
+    chances, features, rewards, first, costs = (
         np.asarray(x) for x in _describe(world, arms, jax.random.split(key_start, 64))
     )
+    if chances.shape[2] != len(model.action_names):
+        raise InputError(
+            f"the log has {chances.shape[2]} actions, but the model has "
+            f"{', '.join(model.action_names)}."
+        )
     names = {name: place for place, name in enumerate(world.feature_names)}
     missing = [name for name in model.feature_names if name not in names]
     if missing:
@@ -168,42 +178,53 @@ def draw_pool(
     seen = features[:, [names[name] for name in model.feature_names]]
     n_states = chances.shape[1]
     start = (first[:, :, None] == np.arange(n_states)).mean(axis=1)
-    index = np.stack([_index(model, seen, state) for state in range(n_states)], axis=1)
-    pool = Pool(chances.astype(float), start, rewards.astype(float), index)
-    if programme is None or programme.table is None:
-        return pool
-    return _ruled(pool, model, seen, programme)
+    costs = np.tile(model.costs, (size, 1)) if model.costs is not None else costs.astype(float)
+    may, quotas = np.ones(size, bool), None
+    if programme is not None and programme.table is not None:
+        costs, may, quotas = _ruled(model, seen, costs, programme)
+    offers = None
+    if costs.shape[1] > 2 or np.ptp(costs[:, 1]) > 0:
+        if quotas is not None:
+            raise InputError(
+                "shares of groups and budgets of workers are simulated for one action that costs "
+                "the same for everybody: leave them out."
+            )
+        offers = Offers.of(model, model.judge_cautiously(seen).features, costs, may, n_states)
+        index = offers.price[:, :, 0]
+    else:
+        if programme is not None:
+            share(programme.share, "share")
+        index = np.stack([_index(model, seen, state) for state in range(n_states)], axis=1)
+        index = np.where(may[:, None], index, 0.0)
+    return Pool(
+        chances.astype(float), start, rewards.astype(float), index, may, quotas, offers
+    )  # fmt: skip
 
 
-def _ruled(pool: Pool, model: Model, features: np.ndarray, programme: TrialProgramme) -> Pool:
-    """The people with the rules of those in the table whose features are nearest."""
+def _ruled(
+    model: Model, features: np.ndarray, costs: np.ndarray, programme: TrialProgramme
+) -> tuple[np.ndarray, np.ndarray, Quotas | None]:
+    """Costs, who may be acted on, and rules that tie people to each other, as those in the table
+    have them whose features are nearest."""
     where, table = "the table", as_frame(programme.table)
     roster = read_roster(model, table, where)
-    costs = roster.costs[:, 1]
-    if np.ptp(costs) > 0:
-        raise InputError(
-            f"{where}: the column cost_{model.action_names[1]} differs between people, but a trial "
-            "is simulated with a budget of so many people."
-        )
     limits = apply_rules(programme.rules, model, roster, table, where)
     middle, spread = features.mean(axis=0), np.maximum(features.std(axis=0), 1e-9)
     known = np.where(np.isnan(roster.features), middle, roster.features)
     near = KDTree((known - middle) / spread).query((features - middle) / spread)[1]
-    may, quotas = limits.may[near], None
-    if programme.rules.about_groups:
-        by_worker = bool(programme.rules.budgets)
-        label = limits.worker if by_worker else limits.group
-        names = limits.worker_names if by_worker else limits.group_names
-        label = np.where(label < 0, len(names), label)
-        none, sizes = np.zeros(len(names) + 1), np.bincount(label, minlength=len(names) + 1)
-        paid = np.append(limits.budgets / costs[0], np.inf) / sizes.clip(1)
-        quotas = (
-            Quotas(label[near], none, none + 1, paid) if by_worker
-            else Quotas(label[near], np.append(limits.min_share, 0.0),
-                        np.append(limits.max_share, 1.0), none + np.inf)
-        )  # fmt: skip
-    index = np.where(may[:, None], pool.index, 0.0)
-    return dataclasses.replace(pool, index=index, may=may, quotas=quotas)
+    costs, may = roster.costs[near].astype(float), limits.may[near]
+    if not programme.rules.about_groups:
+        return costs, may, None
+    by_worker = bool(programme.rules.budgets)
+    label = limits.worker if by_worker else limits.group
+    names = limits.worker_names if by_worker else limits.group_names
+    label = np.where(label < 0, len(names), label)
+    none, sizes = np.zeros(len(names) + 1), np.bincount(label, minlength=len(names) + 1)
+    if not by_worker:
+        least, largest = np.append(limits.min_share, 0.0), np.append(limits.max_share, 1.0)
+        return costs, may, Quotas(label[near], least, largest, none + np.inf)
+    paid = np.append(limits.budgets / max(roster.costs[0, 1], 1e-9), np.inf) / sizes.clip(1)
+    return costs, may, Quotas(label[near], none, none + 1, paid)
 
 
 @eqx.filter_jit
@@ -211,7 +232,7 @@ def _describe(domain: FiniteDomain, arms: Any, keys: Any) -> Any:
     one = lambda arm: jax.vmap(lambda key: domain.start(key, arm))(keys)  # noqa: E731
     return (
         jax.vmap(domain.transitions)(arms), domain.features(arms), jax.vmap(domain.rewards)(arms),
-        jax.vmap(one)(arms),
+        jax.vmap(one)(arms), jax.vmap(domain.costs)(arms),
     )  # fmt: skip
 
 
@@ -247,7 +268,8 @@ def play_trials(
         by_model: (trial, person, round): whether the model decides about them then, or the control.
         shared: (trial, person): people with the same number share a budget; numbers are from 0 on
             and differ between trials.
-        budget: (number,): people of each number who are acted on in a round.
+        budget: (number,): people of each number who are acted on in a round; with offers, what
+            their actions may cost.
         control: What else decides: `none` or `random`.
         cooldown: Rounds that must pass after an action.
         rng: Random numbers.
@@ -259,8 +281,8 @@ def play_trials(
     flat, group = who.ravel(), shared.ravel()
     state = _draw(pool.start[flat], rng)
     since = np.full(flat.size, rounds + cooldown + 1)
-    rewards, indices = np.empty((2, rounds, flat.size))
-    actions, states = np.empty((rounds, flat.size), bool), [state]
+    rewards, indices, spent = np.empty((3, rounds, flat.size))
+    actions, states = np.empty((rounds, flat.size), np.int8), [state]
     may = True if pool.may is None else pool.may[flat]
     label = None if pool.quotas is None else pool.quotas.label[flat]
     for now in range(rounds):
@@ -268,74 +290,27 @@ def play_trials(
         rested = (since > cooldown) & may
         # Whoever may not be acted on has no index.
         index = np.where(rested, pool.index[flat, state], 0.0)
-        key = np.where(model & (index > 0), index, -np.inf)
-        if control == "random":
-            key = np.where(model | ~rested, key, rng.random(flat.size))
-        acted = choose_people(key, group, budget, rng.random(flat.size), pool.quotas, label)
-        state = _draw(pool.chances[flat, state, acted.astype(int)], rng)
-        since = np.where(acted, 1, since + 1)
-        rewards[now], indices[now], actions[now] = pool.rewards[flat, state], index, acted
+        if pool.offers is not None:
+            action = pool.offers.choose(flat, state, rested, model, group, budget, control, rng)
+            spent[now] = pool.offers.costs[flat, action]
+        else:
+            key = np.where(model & (index > 0), index, -np.inf)
+            if control == "random":
+                key = np.where(model | ~rested, key, rng.random(flat.size))
+            acted = choose_people(key, group, budget, rng.random(flat.size), pool.quotas, label)
+            action = spent[now] = acted.astype(int)
+        state = _draw(pool.chances[flat, state, action], rng)
+        since = np.where(action > 0, 1, since + 1)
+        rewards[now], indices[now], actions[now] = pool.rewards[flat, state], index, action
         states.append(state.astype(np.int8))
     shape = lambda x: x.T.reshape(trials, people, -1)  # noqa: E731
-    return Histories(*(shape(x) for x in (rewards, actions, indices, np.stack(states))))
+    found = (rewards, actions, indices, spent, np.stack(states))
+    return Histories(*(shape(x) for x in found))
 
 
-def choose_people(
-    key: np.ndarray,
-    unit: np.ndarray,
-    budget: np.ndarray,
-    ties: np.ndarray,
-    quotas: Quotas | None = None,
-    label: np.ndarray | None = None,
-) -> np.ndarray:
-    """(person,): whether they are acted on: in each unit as many as its budget, those with the
-    highest key, and nobody whose key is -inf; `ties` decide between equal keys. With quotas, as a
-    plan keeps them: shares are of those acted on, who become fewer until all shares hold.
-
-    >>> import numpy as np
-    >>> from prefermab.programme.evidence.programmes import choose_people
-    >>> key, both = np.array([3.0, 1.0, 2.0, -np.inf]), np.array([0, 0, 0, 1])
-    >>> choose_people(key, both, np.array([2, 1]), np.zeros(4)).tolist()
-    [True, False, True, False]
-    """
-    able = key > -np.inf
-    if quotas is None or label is None:
-        return (_ranks(unit, -key, ties) < budget[unit]) & able
-    units, labels = len(budget), len(quotas.least)
-    cell = unit * labels + label
-    counted = lambda x: np.bincount(x, minlength=units * labels).reshape(units, labels)  # noqa: E731
-    there = counted(cell[able])
-    with np.errstate(invalid="ignore"):
-        room = np.nan_to_num(np.round(quotas.per_person * counted(cell)), nan=np.inf, posinf=np.inf)
-    target = np.minimum(budget, np.minimum(there, room).sum(axis=1)).astype(int)
-    while True:
-        most = np.minimum(np.floor(quotas.largest * target[:, None] + 1e-9), room)
-        need = np.ceil(quotas.least * target[:, None] - 1e-9)
-        enough = np.where(quotas.least > 0, there / quotas.least.clip(1e-9), np.inf)
-        reached = np.floor(enough + 1e-9).min(axis=1)
-        fewer = np.minimum(np.minimum(there, most).sum(axis=1), reached)
-        if (fewer >= target).all():
-            break
-        target = np.minimum(target, fewer).astype(int)
-    place = _ranks(cell, -key, ties)
-    allowed = able & (place < most.ravel()[cell])
-    first = place < need.ravel()[cell]
-    order = np.where(allowed, -key, np.inf)
-    return (_ranks(unit, ~(allowed & first), order, ties) < target[unit]) & allowed
-
-
-def _ranks(unit: np.ndarray, *keys: np.ndarray) -> np.ndarray:
-    """Everyone's place within their unit, from 0 on, by the keys, the first first."""
-    order = np.lexsort((*keys[::-1], unit))
-    sizes = np.bincount(unit)
-    rank = np.empty(len(unit), int)
-    rank[order] = np.arange(len(unit))
-    return rank - (np.cumsum(sizes) - sizes)[unit]
-
-
-def people_budget(share: float, people: int) -> int:
+def people_budget(part: float, people: int) -> int:
     """How many of so many people are acted on in a round."""
-    return max(round(number(share, "share") * people), 0)
+    return round(part * people)
 
 
 def _draw(chances: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -38,8 +38,8 @@ def rehearse(
         seed: Random seed.
 
     Returns:
-        A log with `id`, `time`, `state`, `action` and the model's `index`, and the states after the
-        last round.
+        A log with `id`, `time`, `state`, `action` and the model's `index`, the `cost` of actions
+        where they or people differ in it, and the states after the last round.
 
     Example::
 
@@ -60,24 +60,21 @@ def rehearse(
     actions = np.array(model.action_names, object)
     rows = []
     for now in range(design.rounds + 1):
-        last = now == design.rounds
-        state = pl.Series("state", names[played.state[0, :, now]], dtype=pl.String)
-        acted = played.acted[0, :, min(now, design.rounds - 1)].astype(int)
-        action = pl.Series("action", actions[acted], dtype=pl.String)
+        done: dict[str, Any] = {
+            "action": actions[played.action[0, :, min(now, design.rounds - 1)]],
+            "index": played.index[0, :, min(now, design.rounds - 1)],
+        }
+        if pool.offers is not None:
+            done["cost"] = played.spent[0, :, min(now, design.rounds - 1)]
+        if now == design.rounds:
+            done = {name: [None] * people for name in done}
+        kinds = {"state": pl.String, "action": pl.String, "index": pl.Float64, "cost": pl.Float64}
+        found = {
+            "id": ids, "time": np.full(people, now + 1), "state": names[played.state[0, :, now]],
+            **done,
+        }  # fmt: skip
         rows.append(
-            pl.DataFrame(
-                {
-                    "id": ids,
-                    "time": np.full(people, now + 1),
-                    "state": state,
-                    "action": pl.repeat(None, people, dtype=pl.String, eager=True)
-                    if last
-                    else action,
-                    "index": pl.repeat(None, people, dtype=pl.Float64, eager=True)
-                    if last
-                    else pl.Series(played.index[0, :, now]),
-                }
-            )
+            pl.DataFrame(found, schema_overrides={k: kinds[k] for k in kinds if k in found})
         )
     return pl.concat(rows)
 
@@ -86,7 +83,7 @@ def read_outcomes(
     protocol: Protocol, table: pl.DataFrame, rewards: Mapping[str, float], passive: str,
     model: Model | None, where: str,
 ) -> tuple[pl.DataFrame, int]:  # fmt: skip
-    """The rows of the log with numbers: id, round, reward, acted, index."""
+    """The rows of the log with numbers: id, round, reward, action, index, spent."""
     state = as_labels(column(table, "state", where))
     strange = set(state.drop_nulls().unique()) - set(rewards)
     if strange:
@@ -102,13 +99,16 @@ def read_outcomes(
     if any(name.strip().lower() == "available" for name in table.columns):
         free = as_flags(column(table, "available", where), where, unknown=True)
         index = index.set(~free & index.is_not_nan(), 0.0)
+    action = as_labels(column(table, "action", where)).fill_null(passive)
     rows = pl.DataFrame(
         {
             "id": column(table, "id", where).cast(pl.String),
             "round": time.rank("dense").cast(pl.Int64) - 1,
             "reward": state.replace_strict(dict(rewards), default=None, return_dtype=pl.Float64),
-            "acted": as_labels(column(table, "action", where)).fill_null(passive) != passive,
+            "action": action,
+            "acted": action != passive,
             "index": index,
+            "spent": _spent(table, action, passive, model, where),
         }
     )
     twice = rows.select(pl.struct("id", "round").is_duplicated()).to_series()
@@ -127,6 +127,19 @@ def read_outcomes(
     return rows.filter(inside), int(rows.filter(~inside)["id"].n_unique())
 
 
+def _spent(
+    table: pl.DataFrame, action: pl.Series, passive: str, model: Model | None, where: str
+) -> pl.Series:
+    """What each action cost: by the column `cost`, else by the model, else 1."""
+    acted = (action != passive).cast(pl.Float64)
+    if any(name.strip().lower() == "cost" for name in table.columns):
+        return as_numbers(column(table, "cost", where), where).fill_null(0.0) * acted
+    if model is None or model.costs is None:
+        return acted
+    costs = dict(zip(model.action_names, model.costs, strict=True))
+    return action.replace_strict(costs, default=1.0, return_dtype=pl.Float64) * acted
+
+
 def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, np.ndarray, Layout]:
     """Everyone's rewards, actions and index (person, round), where rewards are known, and the
     layout. The reward of a round is that of the next state; an unknown one is the last known."""
@@ -142,7 +155,9 @@ def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, 
     inside = when <= rounds
     reward = np.full((len(ids), rounds + 1), np.nan)
     index, acted = np.full((len(ids), rounds + 1), np.nan), np.zeros((len(ids), rounds + 1), bool)
-    for target, name in ((reward, "reward"), (index, "index"), (acted, "acted")):
+    spent = np.zeros((len(ids), rounds + 1))
+    found = {"reward": reward, "index": index, "acted": acted, "spent": spent}
+    for name, target in found.items():
         target[who[inside], when[inside]] = rows[name].to_numpy()[inside]
     known = ~np.isnan(reward[:, 1:])
     for now in range(1, rounds + 1):
@@ -153,7 +168,7 @@ def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, 
     indices = index[:, :rounds]
     # Whoever has left cannot be chosen.
     indices = np.where(np.isnan(indices) & ~np.isnan(index).all(), 0.0, indices)
-    return Arm(lasting, acted[:, :rounds], indices), known, layout
+    return Arm(lasting, acted[:, :rounds], indices, spent[:, :rounds]), known, layout
 
 
 def index_of(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
