@@ -325,7 +325,7 @@ def chosen_at_once(pool, states, budget) -> np.ndarray:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("budget", [7.0, 30.0, 45.0])
+@pytest.mark.parametrize("budget", [7.0, 30.0, 60.0])
 def test_several_actions_are_chosen_as_the_model_chooses_them(several, budget):
     states = np.random.default_rng(0).integers(0, 151, 40)
     found = chosen_at_once(several, states, budget)

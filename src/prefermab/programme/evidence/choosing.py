@@ -13,7 +13,7 @@ import numpy as np
 from prefermab.model import Model
 from prefermab.programme.planning.scoring import gains_at
 
-PRICES = 64
+PRICES = 32
 """Prices at which the model is asked what it would do; between them steps are interpolated."""
 
 NEVER = -1e12
@@ -60,11 +60,20 @@ class Offers:
         price, extra = np.zeros((2, len(rows), n_actions - 1))
         action = np.zeros((len(rows), n_actions - 1), np.int8)
         now, step, before = np.zeros(len(rows), int), np.zeros(len(rows), int), np.zeros_like(paid)
-        highest, least = float(model.policy.price_ceiling), float(model.policy.least_gain)
-        for at in np.linspace(highest, 0, PRICES):
-            gains = gains_at(model, states, seen, at).astype(float)
-            net = np.where(gains > least, gains - at * paid, NEVER)
+        # What is worth nothing even if it is free is never done.
+        useful = gains_at(model, states, seen, 0.0) > float(model.policy.least_gain)
+
+        def worth(price: float) -> np.ndarray:
+            net = gains_at(model, states, seen, price).astype(float) - price * paid
+            net = np.where(useful, net, NEVER)
             net[:, 0] = 0.0
+            return net
+
+        highest = float(model.policy.price_ceiling)
+        while highest > 1e-6 and not (worth(highest / 2)[:, 1:] > 0).any():
+            highest /= 2
+        for at in np.linspace(highest, 0, PRICES):
+            net = worth(at)
             dearer = np.where(paid > paid[rows, now][:, None], net, NEVER)
             best = dearer.argmax(axis=1)
             lead, lag = (x[rows, best] - x[rows, now] for x in (net, before))
