@@ -1,7 +1,10 @@
 """Tables as they come: formats, encodings, separators; a list as a workbook."""
 
+import csv
 import datetime
 import gzip
+import io
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -259,3 +262,16 @@ def test_libreoffice_reads_the_list_with_its_types(tmp_path):
     rows = (tmp_path / "list.csv").read_text().splitlines()
     assert rows[1] == ",1,007,call,0555,2026-01-05,moved up by age"
     assert rows[2].startswith(",2,=1+1,call")
+
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "'=quoted", "plain", "-5", "+49 151"]
+
+
+def test_texts_that_look_like_formulas_are_text_in_a_csv(tmp_path):
+    file = tmp_path / "list.csv"
+    frame = pl.DataFrame({"id": range(len(FORMULAS)), "=name": FORMULAS})
+    write_table(frame, file)
+    rows = list(csv.reader(io.StringIO(file.read_text())))
+    cells = [cell for row in rows for cell in row if not re.fullmatch(r"[+-]?\d+", cell)]
+    assert not [cell for cell in cells if cell[:1] in "=+-@\t\r"]
+    assert read_table(file).equals(frame)

@@ -15,6 +15,7 @@ from prefermab.programme.sources.address import (
     parse_address,
 )
 from prefermab.programme.sources.databases import read_database, read_workbook, write_sheets
+from prefermab.programme.sources.formulas import mark_formulas
 from prefermab.programme.sources.text import UNKNOWN, read_text
 
 __all__ = [
@@ -103,6 +104,9 @@ READERS = {
 def write_table(frame: pl.DataFrame, path: str | Path) -> None:
     """Writes a table as CSV, Parquet or Excel; the file is complete or not written at all.
 
+    Texts that a spreadsheet would take for a formula are written as text: in CSV with an apostrophe
+    before them, which `read_table` takes off again.
+
     Args:
         frame: The table.
         path: A file whose name ends in .csv, .parquet, .pq or .xlsx; an existing one is replaced.
@@ -110,7 +114,8 @@ def write_table(frame: pl.DataFrame, path: str | Path) -> None:
     path = Path(path)
     check_table_path(path)
     as_sheet = lambda draft: write_sheets(draft, {"table": frame})  # noqa: E731
-    writers = {".csv": frame.write_csv, ".xlsx": as_sheet}
+    as_text = lambda draft: mark_formulas(frame).write_csv(draft)  # noqa: E731
+    writers = {".csv": as_text, ".xlsx": as_sheet}
     write_atomically(path, writers.get(path.suffix.lower(), frame.write_parquet))
 
 

@@ -188,9 +188,12 @@ def all_tokens(sql: sa.Connection) -> pl.DataFrame:
     return pl.DataFrame([tuple(row) for row in rows], schema=names, orient="row")
 
 
-def drop_token(sql: sa.Connection, number: int) -> None:
-    """Makes a token invalid."""
-    if not sql.execute(TOKENS.delete().where(TOKENS.c.number == number)).rowcount:
+def drop_token(sql: sa.Connection, number: int, name: str | None = None) -> None:
+    """Makes a token invalid; with a name, only one of this user's."""
+    which = TOKENS.c.number == number
+    if name is not None:
+        which &= TOKENS.c.name == name
+    if not sql.execute(TOKENS.delete().where(which)).rowcount:
         raise InputError(f"there is no token {number}.")
 
 

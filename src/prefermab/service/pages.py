@@ -46,7 +46,7 @@ def sign_in(request: Request, name: Text, password: Text, next: Text = "/") -> R
     """Begins a session; a session that the browser had before is ended."""
     desk = desk_of(request)
     address = request.client.host if request.client else ""
-    secret = desk.sign_ins.sign_in(name, password, address)
+    secret = desk.sign_ins.sign_in(name, password, address, desk.note)
     if secret is None:
         response = page(request, "sign_in.html", next=local(next), wrong=True, name=name)
         response.status_code = 401
@@ -89,6 +89,7 @@ def welcome(
     hashed = accounts.HASHER.hash(password)
     with desk.records.writing() as sql:
         user = accounts.use_link(sql, secret, name, hashed, desk.clock())
+        desk.note(sql, user, "set password")
         session = desk.sign_ins.begin(sql, user)
     desk.sign_ins.sign_out(request)
     answer = redirect(request, "/")

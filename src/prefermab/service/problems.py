@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.service.access import RefusedError, SignInNeededError
+from prefermab.service.exchange import KindError
 from prefermab.service.signing import WINDOW, TooManyError
 
 LOG = logging.getLogger("prefermab.service")
@@ -20,6 +21,7 @@ STATUS: dict[type[PrefermabError], int] = {
     SignInNeededError: 401,
     RefusedError: 403,
     TooManyError: 429,
+    KindError: 415,
     BusyError: 503,
     StorageError: 500,
     InputError: 400,

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from prefermab.errors import InputError
 
@@ -27,6 +28,7 @@ class Settings:
         longest: Seconds after which somebody has to sign in again in any case.
         wait: Seconds to wait while another process writes.
         jobs: How many jobs may run at the same time.
+        models: Folder for the models that jobs learn; beside the programme's file if left out.
 
     >>> from prefermab.service import Settings
     >>> Settings("calls.db", hosts=("calls.example",)).allows("CALLS.example:8321")
@@ -42,6 +44,13 @@ class Settings:
     longest: float = 7 * 24 * 3600.0
     wait: float = 20.0
     jobs: int = 2
+    models: str = ""
+
+    @property
+    def models_folder(self) -> Path:
+        """Where models are that jobs have learned."""
+        beside = "prefermab-models" if "://" in self.place else f"{self.place}-models"
+        return Path(self.models or beside)
 
     def allows(self, host: str) -> bool:
         """Whether a request's Host header names this server."""

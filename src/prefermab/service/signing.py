@@ -4,6 +4,9 @@ The browser holds a random text in a cookie, the database its hash. Signing in a
 session and ends the one that the browser had before.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import argon2
 import sqlalchemy as sa
 from fastapi import Request, Response
@@ -24,6 +27,10 @@ first stops guessing; the others stop it from many addresses, or of many names."
 
 TOUCH = 60.0
 """A session's last request is written down at most this often, in seconds."""
+
+
+Note = Callable[[sa.Connection, str, str, dict[str, Any]], None]
+"""Writes into the audit log: who, what, and details."""
 
 
 class TooManyError(PrefermabError):
@@ -71,8 +78,9 @@ class SignIns:
         with self.records.writing() as sql:
             sql.execute(SESSIONS.update().where(SESSIONS.c.secret == hashed).values(seen=now))
 
-    def sign_in(self, name: str, password: str, address: str) -> str | None:
-        """The secret of a new session, or None if name or password are wrong.
+    def sign_in(self, name: str, password: str, address: str, note: Note) -> str | None:
+        """The secret of a new session, or None if name or password are wrong; `note` writes both
+        into the audit log.
 
         The attempt is counted before the password is looked at, so that many at the same time are
         counted as well; one that succeeds is taken back.
@@ -92,10 +100,13 @@ class SignIns:
             user = accounts.get_user(sql, name)
         stored = None if user is None or not user.active else user.password
         if not verify(stored or self.nobody, password) or stored is None:
+            with self.records.writing() as sql:
+                note(sql, user.name if user else "nobody", "failed sign-in", {"address": address})
             return None
         with self.records.writing() as sql:
             mine = ATTEMPTS.c.who.in_(list(keys.values())) & (ATTEMPTS.c.at == now)
             sql.execute(ATTEMPTS.delete().where(mine | (ATTEMPTS.c.who == keys["pair"])))
+            note(sql, name, "sign in", {"address": address})
             return self.begin(sql, name)
 
     def begin(self, sql: sa.Connection, name: str) -> str:

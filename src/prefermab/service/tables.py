@@ -1,86 +1,44 @@
-"""Tables of the service, beside those of the programme in the same database.
+"""Tables of the service, beside those of the programme in the same database; the scripts in
+`migrations` make them.
 
 Times are seconds since 1970. Secrets (sessions, tokens, links) are stored as SHA-256 of a random
 text of 256 bits; passwords by argon2. A person's id is stored as text.
 """
 
-import sqlalchemy as sa
+from typing import Any
 
-METADATA = sa.MetaData()
+from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
+from sqlalchemy.types import TypeEngine
 
-USERS = sa.Table(
-    "users",
-    METADATA,
-    sa.Column("name", sa.String, primary_key=True),
-    sa.Column("role", sa.String, nullable=False),
-    sa.Column("password", sa.String),
-    sa.Column("active", sa.Boolean, nullable=False, default=True),
-    sa.Column("made", sa.Float, nullable=False),
-)
-LINKS = sa.Table(
-    "links",
-    METADATA,
-    sa.Column("secret", sa.String, primary_key=True),
-    sa.Column("name", sa.String),
-    sa.Column("role", sa.String),
-    sa.Column("ends", sa.Float, nullable=False),
-)
+METADATA = MetaData()
+
+
+def _table(name: str, key: str, /, **types: type[TypeEngine[Any]]) -> Table:
+    keys = key.split()
+    columns = [Column(one, kind, primary_key=one in keys) for one, kind in types.items()]
+    return Table(name, METADATA, *columns)
+
+
+USERS = _table("users", "name", name=Text, role=Text, password=Text, active=Boolean, made=Double)
+LINKS = _table("links", "secret", secret=Text, name=Text, role=Text, ends=Double)
 """One-time links to set a password: for a user, or without a name for the first admin."""
 
-SESSIONS = sa.Table(
-    "sessions",
-    METADATA,
-    sa.Column("secret", sa.String, primary_key=True),
-    sa.Column("name", sa.String, sa.ForeignKey("users.name"), nullable=False, index=True),
-    sa.Column("begun", sa.Float, nullable=False),
-    sa.Column("seen", sa.Float, nullable=False),
-)
-TOKENS = sa.Table(
-    "tokens",
-    METADATA,
-    sa.Column("secret", sa.String, primary_key=True),
-    sa.Column("number", sa.Integer, nullable=False, unique=True),
-    sa.Column("label", sa.String, nullable=False),
-    sa.Column("name", sa.String, sa.ForeignKey("users.name"), nullable=False, index=True),
-    sa.Column("scopes", sa.String, nullable=False),
-    sa.Column("made", sa.Float, nullable=False),
-    sa.Column("ends", sa.Float),
-)
-ATTEMPTS = sa.Table(
-    "attempts",
-    METADATA,
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("who", sa.String, nullable=False, index=True),
-    sa.Column("at", sa.Float, nullable=False, index=True),
-)
+SESSIONS = _table("sessions", "secret", secret=Text, name=Text, begun=Double, seen=Double)
+TOKENS = _table(
+    "tokens", "secret",
+    secret=Text, number=BigInteger, label=Text, name=Text, scopes=Text, made=Double, ends=Double,
+)  # fmt: skip
+ATTEMPTS = _table("attempts", "", who=Text, at=Double)
 """Sign-ins that failed, or are under way: one row for each thing that is limited."""
 
-MARKS = sa.Table(
-    "marks",
-    METADATA,
-    sa.Column("round", sa.Integer, primary_key=True),
-    sa.Column("person", sa.String, primary_key=True),
-    sa.Column("action", sa.String, nullable=False),
-    sa.Column("reached", sa.Boolean, nullable=False),
-    sa.Column("why", sa.String),
-    sa.Column("name", sa.String, nullable=False),
-    sa.Column("at", sa.Float, nullable=False),
-)
+MARKS = _table(
+    "marks", "round person",
+    round=BigInteger, person=Text, action=Text, reached=Boolean, why=Text, name=Text, at=Double,
+)  # fmt: skip
 """What was done so far in a round that is not recorded yet."""
 
-JOBS = sa.Table(
-    "jobs",
-    METADATA,
-    sa.Column("number", sa.Integer, primary_key=True),
-    sa.Column("kind", sa.String, nullable=False),
-    sa.Column("asked", sa.String, nullable=False),
-    sa.Column("name", sa.String, nullable=False),
-    sa.Column("status", sa.String, nullable=False, index=True),
-    sa.Column("share", sa.Float, nullable=False),
-    sa.Column("doing", sa.String, nullable=False),
-    sa.Column("answer", sa.String),
-    sa.Column("process", sa.String),
-    sa.Column("made", sa.Float, nullable=False),
-    sa.Column("beat", sa.Float, nullable=False),
-    sa.Column("ended", sa.Float),
-)
+JOBS = _table(
+    "jobs", "number",
+    number=BigInteger, kind=Text, asked=Text, name=Text, status=Text, share=Double, doing=Text,
+    answer=Text, process=Text, made=Double, beat=Double, ended=Double,
+)  # fmt: skip

@@ -23,6 +23,7 @@ from prefermab.programme.sources.address import (
     columns_where,
     plain_numbers,
 )
+from prefermab.programme.sources.formulas import unmark_formulas
 from prefermab.programme.values import is_number_text, number_meaning, parse_numbers
 
 UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
@@ -54,7 +55,8 @@ def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     frame = pl.read_csv(
         text.encode(), separator=separator, infer_schema=False, null_values=list(UNKNOWN)
     )
-    return clean(frame) if as_text else infer_numbers(clean(frame), address)
+    frame = unmark_formulas(clean(frame))
+    return frame if as_text else infer_numbers(frame, address)
 
 
 def find_separator(text: str, where: str) -> str:

@@ -1,0 +1,270 @@
+"""The API: plans, what other budgets would do, marks, and jobs."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+import polars as pl
+from fastapi import APIRouter, Query, Request
+from pydantic import Field, create_model
+from starlette.responses import JSONResponse, Response
+
+from prefermab.errors import InputError
+from prefermab.programme.planning.rules import Rules
+from prefermab.service import marks as marking
+from prefermab.service.access import Account, Guarded, account_of
+from prefermab.service.api import TABLE, Asked
+from prefermab.service.desk import Desk, Head, desk_of
+from prefermab.service.exchange import quiet, send_table
+from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
+
+router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
+
+MOST_AT_ONCE = 5_000
+"""People in a programme whose plan is made while the request waits; above, it is a job."""
+
+Ids = list[str | int]
+FIELDS: dict[str, Any] = {
+    "exclude_ids": Ids,
+    "lock_ids": Ids,
+    "cooldown": int,
+    "last_column": str,
+    "min_share": dict[str, float],
+    "max_share": dict[str, float],
+    "budgets": dict[str, float],
+}
+AskedRules = create_model(
+    "AskedRules",
+    __base__=Asked,
+    __doc__="Rules that a plan must keep, as `Rules` of the package.",
+    **{
+        field.name: (FIELDS.get(field.name, str | None), Field(default=None))
+        for field in dataclasses.fields(Rules)
+    },
+)
+
+
+class AskedPlan(Asked):
+    """What a plan is asked for."""
+
+    budget: float
+    rules: AskedRules | None = None  # type: ignore[valid-type]
+    waiting: int = 20
+    round: int | None = None
+    again: bool = False
+    explore: float = 0.0
+    seed: int | None = None
+    why: str | None = None
+
+
+class AskedBudgets(Asked):
+    """Budgets that are compared."""
+
+    budgets: list[float] = Field(min_length=1, max_length=200)
+    rules: AskedRules | None = None  # type: ignore[valid-type]
+
+
+class AskedLearning(Asked):
+    """How a model is learned from the programme's own log."""
+
+    rewards: dict[str, float]
+    budget: float | None = None
+    steps: int = Field(default=6000, ge=1, le=100_000)
+    rounds_left: int = Field(default=0, ge=0, le=520)
+    seed: int = 0
+
+
+class Mark(Asked):
+    """What was done with a person; an action of null takes a mark back."""
+
+    id: str | int
+    action: str | None
+    reached: bool = True
+    why: str | None = None
+    at: float | None = Field(default=None, description="Seconds since 1970; now if left out.")
+
+
+class AskedMarks(Asked):
+    """Marks of the current round."""
+
+    round: int
+    marks: list[Mark] = Field(max_length=10_000)
+
+
+def plain(asked: Asked) -> dict[str, Any]:
+    """A request as plain values, without what was left out."""
+    return asked.model_dump(exclude_none=True)
+
+
+@router.post("/plans", name="plan")
+def plan(request: Request, asked: AskedPlan) -> Any:
+    """Plans the current round. A large programme is planned by a job: then the status is 202, and
+    Location says where to look."""
+    desk, account = desk_of(request), account_of(request)
+    if desk.count_people() > MOST_AT_ONCE:
+        return accepted(desk.jobs.ask("plan", plain(asked), account.name))
+    with quiet():
+        return facts_of(make_plan(desk.programme(account), plain(asked)))
+
+
+@router.get("/plans/{round}", name="planned")
+def planned(request: Request, round: int | Literal["current"], attempt: int | None = None) -> Any:
+    """A plan: what was asked, its summary, and the software that made it."""
+    return facts_of(find(desk_of(request), round, attempt))
+
+
+@router.get("/plans/{round}/list", name="planned_list", responses=TABLE)
+def planned_list(
+    request: Request,
+    round: int | Literal["current"],
+    attempt: int | None = None,
+    only: Annotated[Literal["chosen", "waiting"] | None, Query(alias="list")] = None,
+) -> Response:
+    """The list of a plan: everybody, or those who are chosen, or the waiting list."""
+    desk = desk_of(request)
+    plan = find(desk, round, attempt)
+    frame = desk.own(plan.frame, account_of(request))
+    if only is not None:
+        frame = frame.filter(pl.col("list") == only).sort("rank")
+    return send_table(request, frame, f"round-{plan.round}")
+
+
+@router.get("/plans/{round}/people", name="planned_people", responses=TABLE)
+def planned_people(
+    request: Request, round: int | Literal["current"], attempt: int | None = None
+) -> Response:
+    """The people of a plan as the model saw them."""
+    plan = find(desk_of(request), round, attempt)
+    return send_table(request, plan.inputs, f"round-{plan.round}-people")
+
+
+@router.post("/plans/{round}/replay", name="replay")
+def replay(request: Request, round: int, attempt: int | None = None) -> Any:
+    """Makes a plan again from what is stored; an error unless every bit of it is the same."""
+    desk, account = desk_of(request), account_of(request)
+    if desk.count_people() > MOST_AT_ONCE:
+        asked = {"round": round, "attempt": attempt}
+        return accepted(desk.jobs.ask("replay", asked, account.name))
+    with quiet():
+        return facts_of(desk.programme().replay(round, attempt))
+
+
+@router.post("/what-if", name="what_if", responses=TABLE)
+def what_if_budgets(request: Request, asked: AskedBudgets) -> Any:
+    """What each of several budgets would do. For a large programme it is a job."""
+    desk, given = desk_of(request), plain(asked)
+    if desk.count_people() > MOST_AT_ONCE:
+        return accepted(desk.jobs.ask("what-if", given, account_of(request).name))
+    with quiet():
+        found = what_if(desk.programme(), given["budgets"], rules_of(given))
+    return send_table(request, found, "what-if")
+
+
+@router.get("/marks", name="marks", responses=TABLE)
+def marks(request: Request) -> Response:
+    """What was done so far in the current round."""
+    desk, account = desk_of(request), account_of(request)
+    head, frame = desk.week(account)
+    with desk.records.reading() as sql:
+        found = marking.get_marks(sql, head.round)
+    if account.own_only:
+        own = pl.Series(dtype=pl.String) if frame is None else frame["id"].cast(pl.String)
+        found = found.filter(pl.col("id").is_in(own.implode()))
+    return send_table(request, found, f"round-{head.round}-marks")
+
+
+@router.post("/marks", name="mark")
+def mark(request: Request, asked: AskedMarks) -> dict[str, Any]:
+    """Says what was done with people in the current round, before it is recorded as a whole."""
+    desk, account = desk_of(request), account_of(request)
+    given = [one.model_dump() for one in asked.marks]
+    return {"stored": store_marks(desk, account, asked.round, given)}
+
+
+def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, Any]]) -> int:
+    """Stores marks of the current round, and returns how many of them were new.
+
+    Args:
+        desk: The desk of the server.
+        account: Who marks.
+        round: The round that is meant.
+        given: Each with `id`, `action`, `reached`, `why` and `at`.
+    """
+    head, own = desk.week(account)
+    plan = current(desk, head, round)
+    assert own is not None
+    marking.check_marks(given, plan, desk.programme().model.action_names, own)
+    with desk.records.writing() as sql:
+        stored = marking.put_marks(sql, round, given, account.name, desk.clock())
+        if stored:
+            desk.note(sql, account.name, "mark", {"round": round, "people": stored})
+    return stored
+
+
+@router.post("/marks/record", name="record_marks")
+def record_marks(
+    request: Request,
+    round: int,
+    rest: Literal["planned", "nothing"] = "planned",
+    over_budget: bool = False,
+    why: str | None = None,
+) -> dict[str, Any]:
+    """Records the current round from its marks and closes it. `rest` says what was done with people
+    on the list who have no mark."""
+    desk, account = desk_of(request), account_of(request)
+    plan, programme = current(desk, desk.head(), round), desk.programme(account)
+    with desk.records.reading() as sql:
+        found = marking.get_marks(sql, round)
+    passive = programme.model.action_names[0]
+    frame = marking.as_record(found, plan, passive, as_planned=rest == "planned")
+    programme.record(frame, round=round, over_budget=over_budget, why=why)
+    return {"round": round, "otherwise": programme.deviations(round).height}
+
+
+@router.post("/jobs/learn", name="learn", status_code=202)
+def learn(request: Request, asked: AskedLearning) -> Any:
+    """Learns a model from the programme's own log, as a job."""
+    job = desk_of(request).jobs.ask("learn", plain(asked), account_of(request).name)
+    return accepted(job)
+
+
+@router.get("/jobs", name="jobs", responses=TABLE)
+def jobs(request: Request) -> Response:
+    """The last jobs, the newest first."""
+    return send_table(request, desk_of(request).jobs.all(), "jobs")
+
+
+@router.get("/jobs/{number}", name="job")
+def job(request: Request, number: int) -> dict[str, Any]:
+    """How far a job has come, and its answer once it is done."""
+    return desk_of(request).jobs.look(number)
+
+
+@router.delete("/jobs/{number}", name="cancel")
+def cancel(request: Request, number: int) -> dict[str, Any]:
+    """Ends a job; what it has stored by then stays."""
+    return desk_of(request).jobs.cancel(number)
+
+
+def accepted(job: dict[str, Any]) -> Response:
+    """The answer to what became a job."""
+    return JSONResponse(job, 202, {"location": f"/api/v1/jobs/{job['number']}"})
+
+
+def find(desk: Desk, round: int | str, attempt: int | None) -> Any:
+    """A plan by its round, or that of the current round."""
+    head = desk.head()
+    if round in ("current", head.round) and attempt is None:
+        attempt = head.attempt
+    number = head.round if round == "current" else int(round)
+    if attempt is None:
+        return desk.programme().planned(number)
+    return desk.planned(number, attempt)
+
+
+def current(desk: Desk, head: Head, round: int) -> Any:
+    """The plan of the current round, if that is the one that is meant."""
+    if round != head.round:
+        raise InputError(f"round {round} is not the current one, which is {head.round}.")
+    if head.attempt is None:
+        raise InputError(f"round {round} is not planned yet.")
+    return desk.planned(round, head.attempt)

@@ -1,0 +1,185 @@
+"""Long work as jobs: asked for in one process, done in another that can be killed, seen by all.
+
+A job is a row of a table: what is asked, how far it has come, and what came of it. `prefermab
+serve` starts a process (`worker.py`) that takes waiting jobs one after the other. If such a process
+dies, its job is found out to be lost by whoever looks at it next; what a programme has stored is
+whole in any case, since every change is one transaction.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import sqlalchemy as sa
+
+from prefermab.errors import InputError, brief
+from prefermab.service.database import Records
+from prefermab.service.settings import Clock, Settings
+from prefermab.service.tables import JOBS
+
+KINDS = ("plan", "replay", "what-if", "learn")
+OPEN = ("waiting", "running")
+MOST_WAITING = 20
+SILENT = 120.0
+"""Seconds without a word after which a job of another machine counts as lost."""
+
+SHOWN = {
+    "number": pl.Int64, "kind": pl.String, "name": pl.String, "status": pl.String,
+    "share": pl.Float64, "doing": pl.String, "made": pl.Float64, "ended": pl.Float64,
+}  # fmt: skip
+"""What a list of jobs has of each."""
+
+
+class Jobs:
+    """The jobs of a server."""
+
+    def __init__(self, records: Records, settings: Settings, clock: Clock):
+        self.records, self.settings, self.clock = records, settings, clock
+
+    def ask(self, kind: str, asked: dict[str, Any], name: str) -> dict[str, Any]:
+        """Adds a job, and starts a process for it unless enough are at work."""
+        now = self.clock()
+        with self.records.writing() as sql:
+            self._find_lost(sql)
+            rows = sql.execute(sa.select(JOBS.c.status).where(JOBS.c.status.in_(OPEN))).scalars()
+            statuses = list(rows)
+            if statuses.count("waiting") >= MOST_WAITING:
+                raise InputError(f"{MOST_WAITING} jobs are waiting already: cancel some first.")
+            last = sql.execute(sa.select(sa.func.max(JOBS.c.number))).scalar() or 0
+            sql.execute(
+                JOBS.insert().values(
+                    number=last + 1, kind=kind, asked=json.dumps(asked), name=name,
+                    status="waiting", share=0.0, doing="waiting", made=now, beat=now,
+                )
+            )  # fmt: skip
+        if statuses.count("running") < self.settings.jobs:
+            start_worker(self.settings)
+        return self.look(last + 1)
+
+    def look(self, number: int) -> dict[str, Any]:
+        """A job as it stands, with its answer once there is one."""
+        with self.records.reading() as sql:
+            row = find_job(sql, number)
+        if row.status == "running" and not is_alive(row, self.clock()):
+            with self.records.writing() as sql:
+                self._find_lost(sql)
+                row = find_job(sql, number)
+        found = {name: getattr(row, name) for name in SHOWN}
+        asked, answer = json.loads(row.asked), row.answer and json.loads(row.answer)
+        return {**found, "asked": asked, "answer": answer}
+
+    def all(self) -> pl.DataFrame:
+        """Every job, the newest first."""
+        with self.records.reading() as sql:
+            columns = [JOBS.c[name] for name in SHOWN]
+            rows = sql.execute(sa.select(*columns).order_by(JOBS.c.number.desc()).limit(200))
+            return pl.DataFrame([tuple(row) for row in rows], schema=SHOWN, orient="row")
+
+    def cancel(self, number: int) -> dict[str, Any]:
+        """Ends a job, by killing its process if it runs. What it has stored by then stays."""
+        with self.records.reading() as sql:
+            row = find_job(sql, number)
+        if row.status not in OPEN:
+            raise InputError(f"job {number} is {row.status} already.")
+        if row.status == "running":
+            host, pid, _ = row.process.split()
+            if host != socket.gethostname():
+                raise InputError(f"job {number} runs on {host}: cancel it there.")
+            if is_alive(row, self.clock()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        with self.records.writing() as sql:
+            mine = (JOBS.c.number == number) & JOBS.c.status.in_(OPEN)
+            given = {"status": "cancelled", "doing": "cancelled", "ended": self.clock()}
+            sql.execute(JOBS.update().where(mine).values(given))
+            waiting = sql.execute(sa.select(JOBS.c.number).where(JOBS.c.status == "waiting"))
+            others = waiting.first() is not None
+        if row.status == "running" and others:
+            start_worker(self.settings)
+        return self.look(number)
+
+    def _find_lost(self, sql: sa.Connection) -> None:
+        now = self.clock()
+        for row in sql.execute(sa.select(JOBS).where(JOBS.c.status == "running")).all():
+            if not is_alive(row, now):
+                why = "its process ended before the work was done; ask for it again."
+                given = {"status": "lost", "doing": "lost", "ended": now,
+                         "answer": json.dumps({"detail": why})}  # fmt: skip
+                sql.execute(JOBS.update().where(JOBS.c.number == row.number).values(given))
+
+
+def find_job(sql: sa.Connection, number: int) -> Any:
+    """The row of a job; raises if there is none."""
+    row = sql.execute(sa.select(JOBS).where(JOBS.c.number == number)).one_or_none()
+    if row is None:
+        raise InputError(f"there is no job {number}.")
+    return row
+
+
+def claim(sql: sa.Connection, now: float) -> Any:
+    """The job that has waited longest, as this process's; None if none waits."""
+    rows = sa.select(JOBS).where(JOBS.c.status == "waiting").order_by(JOBS.c.number).limit(1)
+    row = sql.execute(rows).one_or_none()
+    if row is None:
+        return None
+    here = f"{socket.gethostname()} {os.getpid()} {started(os.getpid())}"
+    given = {"status": "running", "process": here, "beat": now, "doing": "starting"}
+    mine = (JOBS.c.number == row.number) & (JOBS.c.status == "waiting")
+    done = sql.execute(JOBS.update().where(mine).values(given)).rowcount
+    return row if done else None
+
+
+def tell(sql: sa.Connection, number: int, now: float, **values: Any) -> None:
+    """Stores how far a job has come, as long as it was not cancelled."""
+    mine = (JOBS.c.number == number) & (JOBS.c.status == "running")
+    sql.execute(JOBS.update().where(mine).values(beat=now, **values))
+
+
+def is_alive(row: Any, now: float) -> bool:
+    """Whether the process of a running job still lives."""
+    host, pid, since = row.process.split()
+    if host != socket.gethostname():
+        return now - row.beat < SILENT
+    return started(int(pid)) == since
+
+
+def started(pid: int) -> str:
+    """When a process was started, so that another one with its number is not taken for it; empty if
+    there is none, or it has ended and only its number is left."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        pass
+    else:
+        return "" if fields[0] in "ZX" else fields[19]
+    if Path("/proc/self/stat").exists():
+        return ""
+    try:  # a system without /proc
+        os.kill(pid, 0)
+    except OSError:
+        return ""
+    return "running"
+
+
+def start_worker(settings: Settings) -> None:
+    """Starts a process that works on jobs until none waits; it outlives this one."""
+    settings.to_environment()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "prefermab.service.worker"],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    threading.Thread(target=child.wait, daemon=True, name=f"job {child.pid}").start()
+
+
+def failure(error: BaseException) -> dict[str, str]:
+    """What a job answers that failed."""
+    return {"detail": brief(str(error), 1000)}

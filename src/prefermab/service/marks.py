@@ -1,0 +1,106 @@
+"""What was done so far in the current round, person by person, until the round is recorded.
+
+Staff tick off one person after the other, on a phone that may be offline for a while. A mark has
+the time at which it was made; of two marks of a person the later one counts, in whatever order they
+arrive, and the same mark sent twice changes nothing. `record` of the programme closes the round:
+all marks then become its record.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import sqlalchemy as sa
+
+from prefermab.errors import InputError, brief, unknown
+from prefermab.programme.store import Planned
+from prefermab.service.tables import MARKS
+
+LONGEST = 500
+"""Characters of a reason."""
+
+SCHEMA = {"round": pl.Int64, "id": pl.String, "action": pl.String, "reached": pl.Boolean,
+          "why": pl.String, "who": pl.String, "at": pl.Float64}  # fmt: skip
+"""Columns of the marks of a round."""
+
+
+def check_marks(
+    marks: Sequence[dict[str, Any]], plan: Planned, actions: Sequence[str], own: pl.DataFrame
+) -> None:
+    """Raises unless all marks are about people in the plan, with actions that the model has.
+
+    Args:
+        marks: Each with `id`, `action` (None takes a mark back), `reached` and `why`.
+        plan: The plan of the round.
+        actions: The names of the actions, the passive one first.
+        own: The rows of the plan that whoever marks may see.
+    """
+    known = set(own["id"].cast(pl.String))
+    for mark in marks:
+        who, action, why = str(mark["id"]), mark["action"], mark["why"] or ""
+        if who not in known:
+            raise InputError(
+                f"{brief(who)} is not among your people in the plan of round {plan.round}."
+            )
+        if action is not None and action not in actions:
+            raise unknown("action", action, actions)
+        if action == actions[0] and mark["reached"] is False:
+            raise InputError(f"{brief(who)}: '{action}' cannot have missed anybody.")
+        if len(why) > LONGEST or any(ord(sign) < 32 and sign not in "\t\n\r" for sign in why):
+            raise InputError(f"{brief(who)}: why must be a text of at most {LONGEST} characters.")
+
+
+def put_marks(
+    sql: sa.Connection, round: int, marks: Sequence[dict[str, Any]], name: str, now: float
+) -> int:
+    """Stores marks, and returns how many were new; older ones than those stored are left out."""
+    stored = 0
+    for mark in marks:
+        at = min(now if mark["at"] is None else float(mark["at"]), now)
+        here = (MARKS.c.round == round) & (MARKS.c.person == str(mark["id"]))
+        known = sql.execute(sa.select(MARKS.c.at).where(here)).scalar()
+        if known is not None and known >= at and mark["at"] is not None:
+            continue
+        sql.execute(MARKS.delete().where(here))
+        stored += 1
+        if mark["action"] is not None:
+            sql.execute(
+                MARKS.insert().values(
+                    round=round, person=str(mark["id"]), action=mark["action"],
+                    reached=mark["reached"] is not False, why=(mark["why"] or "").strip() or None,
+                    name=name, at=at,
+                )
+            )  # fmt: skip
+    return stored
+
+
+def get_marks(sql: sa.Connection, round: int) -> pl.DataFrame:
+    """The marks of a round."""
+    columns = MARKS.c["round", "person", "action", "reached", "why", "name", "at"]
+    rows = sql.execute(sa.select(*columns).where(MARKS.c.round == round).order_by(MARKS.c.person))
+    return pl.DataFrame([tuple(row) for row in rows], schema=SCHEMA, orient="row")
+
+
+def as_record(
+    marks: pl.DataFrame, plan: Planned, passive: str, *, as_planned: bool
+) -> pl.DataFrame:
+    """The record of a round from its marks.
+
+    Args:
+        marks: The marks of the round.
+        plan: Its plan.
+        passive: The passive action.
+        as_planned: Whether people on the list without a mark were treated as planned; otherwise
+            nothing was done with them.
+
+    Returns:
+        A table for `Programme.record`: id, action, reached and why.
+    """
+    ids = plan.frame.select("id", key=pl.col("id").cast(pl.String), planned="action")
+    rows = ids.join(marks.rename({"id": "key"}), on="key", how="left", maintain_order="left")
+    marked = pl.col("action").is_not_null()
+    due = (pl.col("planned") != passive) & as_planned
+    rows = rows.filter(marked | due)
+    action = pl.col("action").fill_null(pl.col("planned"))
+    reached = pl.when(action != passive).then(pl.col("reached").fill_null(True))
+    return rows.select("id", action=action, reached=reached, why="why")

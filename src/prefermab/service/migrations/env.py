@@ -1,0 +1,7 @@
+"""Runs scripts on the connection that `migrating.upgrade` gives, within its transaction."""
+
+from alembic import context
+
+given = context.config.attributes
+context.configure(connection=given["connection"], version_table=given["version_table"])
+context.run_migrations()

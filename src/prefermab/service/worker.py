@@ -1,0 +1,132 @@
+"""The process that works on jobs: `python -m prefermab.service.worker`.
+
+It takes one waiting job after the other and ends when none waits. It may be killed at any moment.
+"""
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from prefermab.errors import PrefermabError
+from prefermab.files import use_compilation_cache
+from prefermab.programme.store import Programme
+from prefermab.service import jobs
+from prefermab.service.database import Records
+from prefermab.service.exchange import quiet
+from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
+from prefermab.service.settings import Clock, Settings
+from prefermab.service.tables import JOBS
+
+Say = Callable[[float, str], None]
+OFTEN = 1.0
+"""Seconds between two words of how far a job has come."""
+
+
+def main() -> None:
+    """Works on jobs until none waits."""
+    use_compilation_cache()
+    settings = Settings.from_environment()
+    records = Records(settings.place, settings.wait)
+    try:
+        while work(records, settings, time.time):
+            pass
+    finally:
+        records.close()
+
+
+def work(records: Records, settings: Settings, clock: Clock, model: Any = None) -> bool:
+    """Works on the job that has waited longest; returns whether there was one.
+
+    Args:
+        records: The tables of the service.
+        settings: The server's settings.
+        clock: Tells the time.
+        model: The model of the programme; if left out, the one that it names.
+    """
+    with records.writing() as sql:
+        job = jobs.claim(sql, clock())
+    if job is None:
+        return False
+    last = [0.0]
+
+    def say(share: float, doing: str) -> None:
+        now = clock()
+        if now - last[0] >= OFTEN or share >= 1:
+            last[0] = now
+            # Being told how far it has come is not worth failing for.
+            with contextlib.suppress(PrefermabError), records.writing() as sql:
+                jobs.tell(sql, job.number, now, share=min(share, 0.99), doing=doing)
+
+    try:
+        say(0.01, "opening the programme")
+        given = {"wait": settings.wait, "who": job.name}
+        with quiet(), Programme.open(settings.place, model, **given) as programme:
+            answer = WORK[job.kind](programme, json.loads(job.asked), say, _folder(settings, job))
+        end = {"status": "done", "share": 1.0, "doing": "done", "answer": json.dumps(answer)}
+    except PrefermabError as error:
+        end = {"status": "failed", "doing": "failed", "answer": json.dumps(jobs.failure(error))}
+    except Exception:
+        logging.getLogger("prefermab.service").exception("job %s failed", job.number)
+        why = {"detail": "something failed here; the server's log has more."}
+        end = {"status": "failed", "doing": "failed", "answer": json.dumps(why)}
+    with records.writing() as sql:
+        jobs.tell(sql, job.number, clock(), ended=clock(), **end)
+    return True
+
+
+def _folder(settings: Settings, job: Any) -> Path:
+    """Where a job may put a model."""
+    return Path(settings.models_folder) / f"job-{job.number}"
+
+
+def plan_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
+    """Plans the current round."""
+    say(0.1, "planning")
+    return facts_of(make_plan(programme, asked))
+
+
+def replay_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
+    """Makes a plan again and compares it."""
+    say(0.1, "planning again")
+    return facts_of(programme.replay(asked["round"], asked.get("attempt")))
+
+
+def what_if_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
+    """What other budgets would do."""
+    say(0.1, "planning")
+    return {"budgets": what_if(programme, asked["budgets"], rules_of(asked)).to_dicts()}
+
+
+def learn_job(
+    programme: Programme, asked: dict[str, Any], say: Say, folder: Path
+) -> dict[str, Any]:
+    """Learns a model from the programme's own log, and keeps it beside the programme."""
+    from prefermab.programme.logs.learn import learn
+
+    say(0.02, "reading the log")
+    log = programme.history().log
+    passive = programme.model.action_names[0]
+    result = learn(
+        log, passive=passive, **asked,
+        progress=lambda share, doing: say(0.05 + 0.9 * share, doing),
+    )  # fmt: skip
+    result.model.save(folder)
+    result.report(folder / "report")
+    return {"model": folder.name, "verdict": str(result.verdict), **result.as_data()}
+
+
+WORK: dict[str, Callable[[Programme, dict[str, Any], Say, Path], dict[str, Any]]] = {
+    "plan": plan_job,
+    "replay": replay_job,
+    "what-if": what_if_job,
+    "learn": learn_job,
+}
+assert set(WORK) == set(jobs.KINDS)
+assert "number" in JOBS.c
+
+if __name__ == "__main__":
+    main()
