@@ -15,7 +15,9 @@ def model():
 @pytest.fixture(scope="module")
 def served(tmp_path_factory, model):
     fast_passwords()
-    return Served(tmp_path_factory.mktemp("served"), model)
+    found = Served(tmp_path_factory.mktemp("served"), model)
+    yield found
+    found.desk.close()
 
 
 def test_signing_in_leads_to_the_list(served):
@@ -58,6 +60,7 @@ def test_the_first_admin_comes_by_a_link_that_works_once(tmp_path, model):
     assert browser.post(f"/welcome/{link}", data=form).status_code == 400
     with app.state.desk.records.writing() as sql:
         assert accounts.first_link(sql, app.state.desk.clock()) is None
+    app.state.desk.close()
 
 
 def test_health_needs_no_account(served):

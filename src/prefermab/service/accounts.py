@@ -199,7 +199,7 @@ def drop_token(sql: sa.Connection, number: int, name: str | None = None) -> None
 
 def by_token(sql: sa.Connection, secret: str, now: float) -> Account | None:
     """Who sends a token; it never has rights that its user's role does not have any more."""
-    rows = sa.select(TOKENS.c.scopes, TOKENS.c.ends, USERS).join(USERS)
+    rows = sa.select(TOKENS.c.scopes, TOKENS.c.ends, USERS).where(USERS.c.name == TOKENS.c.name)
     found = sql.execute(rows.where(TOKENS.c.secret == digest(secret), USERS.c.active)).one_or_none()
     if found is None or (found.ends is not None and found.ends <= now):
         return None

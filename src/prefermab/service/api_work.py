@@ -1,15 +1,13 @@
 """The API: plans, what other budgets would do, marks, and jobs."""
 
-import dataclasses
 from typing import Annotated, Any, Literal
 
 import polars as pl
 from fastapi import APIRouter, Query, Request
-from pydantic import Field, create_model
+from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
 from prefermab.errors import InputError
-from prefermab.programme.planning.rules import Rules
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.api import TABLE, Asked
@@ -23,31 +21,29 @@ MOST_AT_ONCE = 5_000
 """People in a programme whose plan is made while the request waits; above, it is a job."""
 
 Ids = list[str | int]
-FIELDS: dict[str, Any] = {
-    "exclude_ids": Ids,
-    "lock_ids": Ids,
-    "cooldown": int,
-    "last_column": str,
-    "min_share": dict[str, float],
-    "max_share": dict[str, float],
-    "budgets": dict[str, float],
-}
-AskedRules = create_model(
-    "AskedRules",
-    __base__=Asked,
-    __doc__="Rules that a plan must keep, as `Rules` of the package.",
-    **{
-        field.name: (FIELDS.get(field.name, str | None), Field(default=None))
-        for field in dataclasses.fields(Rules)
-    },
-)
+
+
+class AskedRules(Asked):
+    """Rules that a plan must keep, as `Rules` of the package."""
+
+    exclude_column: str | None = None
+    exclude_ids: Ids | None = None
+    lock_column: str | None = None
+    lock_ids: Ids | None = None
+    cooldown: int | None = None
+    last_column: str | None = None
+    group_column: str | None = None
+    min_share: dict[str, float] | None = None
+    max_share: dict[str, float] | None = None
+    worker_column: str | None = None
+    budgets: dict[str, float] | None = None
 
 
 class AskedPlan(Asked):
     """What a plan is asked for."""
 
     budget: float
-    rules: AskedRules | None = None  # type: ignore[valid-type]
+    rules: AskedRules | None = None
     waiting: int = 20
     round: int | None = None
     again: bool = False
@@ -60,7 +56,7 @@ class AskedBudgets(Asked):
     """Budgets that are compared."""
 
     budgets: list[float] = Field(min_length=1, max_length=200)
-    rules: AskedRules | None = None  # type: ignore[valid-type]
+    rules: AskedRules | None = None
 
 
 class AskedLearning(Asked):

@@ -36,7 +36,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = Non
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         yield
-        app.state.desk.records.close()
+        app.state.desk.close()
 
     app = FastAPI(
         title="prefermab", version=prefermab.__version__, lifespan=lifespan,

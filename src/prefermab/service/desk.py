@@ -78,6 +78,11 @@ class Desk:
         known.value.who = "the service" if account is None else account.name
         return known.value
 
+    def close(self) -> None:
+        """Closes what this thread has open."""
+        self.local.__dict__.pop("programme", None)
+        self.records.close()
+
     def head(self) -> Head:
         """Where the programme stands; cheap, so that every request may ask."""
         last = sa.select(sa.func.max(PLANS.c.round)).where(PLANS.c.status == "recorded")

@@ -63,7 +63,9 @@ class SignIns:
 
     def _by_session(self, hashed: str) -> Account | None:
         now, settings = self.clock(), self.settings
-        rows = sa.select(SESSIONS.c.begun, SESSIONS.c.seen, USERS).join(USERS)
+        rows = sa.select(SESSIONS.c.begun, SESSIONS.c.seen, USERS).where(
+            USERS.c.name == SESSIONS.c.name
+        )
         with self.records.reading() as sql:
             found = sql.execute(rows.where(SESSIONS.c.secret == hashed)).one_or_none()
         if found is None or not found.active:

@@ -1,9 +1,9 @@
 """Cells of CSV files that a spreadsheet would take for a formula, written as text and read again.
 
 A spreadsheet that opens a CSV file computes cells that begin with = + - @, a tab or a line break;
-such a cell can send what stands beside it elsewhere. Before such a text goes an apostrophe, the sign
-by which spreadsheets mark text; numbers stay as they are. Reading takes one apostrophe off where it
-stands before such a sign, so that a table that was written is read as it was.
+such a cell can send what stands beside it elsewhere. Before such a text goes an apostrophe, the
+sign by which spreadsheets mark text; numbers stay as they are. Reading takes one apostrophe off
+where it stands before such a sign, so that a table that was written is read as it was.
 """
 
 import re
