@@ -9,7 +9,16 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 import prefermab
-from prefermab.service import api, api_admin, api_work, machines, pages
+from prefermab.service import (
+    api,
+    api_admin,
+    api_work,
+    machines,
+    pages,
+    pages_people,
+    pages_record,
+    pages_week,
+)
 from prefermab.service.database import Records
 from prefermab.service.desk import Desk
 from prefermab.service.guards import Guards
@@ -43,7 +52,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = Non
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
         exception_handlers=HANDLERS,
     )  # fmt: skip
-    for part in (pages, machines, api, api_work, api_admin):
+    for part in (pages, pages_week, pages_record, pages_people, machines, api, api_work, api_admin):
         app.include_router(part.router)
     app.state.desk = Desk(settings, Records(settings.place, settings.wait), clock, model)
     app.state.identify = app.state.desk.sign_ins.identify

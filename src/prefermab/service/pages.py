@@ -2,21 +2,17 @@
 
 from typing import Annotated
 
-import polars as pl
 from fastapi import APIRouter, Form, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from prefermab.errors import InputError
 from prefermab.service import accounts
-from prefermab.service.access import Guarded, account_of
+from prefermab.service.access import Guarded
 from prefermab.service.desk import desk_of
 from prefermab.service.rendering import STATIC, local, page, redirect
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-ON_A_PAGE = 100
-"""Rows of a list that one page shows."""
-
 Text = Annotated[str, Form()]
 
 
@@ -95,18 +91,3 @@ def welcome(
     answer = redirect(request, "/")
     desk.sign_ins.give_cookie(answer, session)
     return answer
-
-
-@router.get("/week", name="week_page")
-def week_page(request: Request, at: int = 1) -> Response:
-    """This week's list, page by page."""
-    head, frame = desk_of(request).week(account_of(request))
-    rows, pages = [], 1
-    if frame is not None:
-        chosen = frame.filter(pl.col("list") == "chosen").sort("rank")
-        pages = max(1, -(-chosen.height // ON_A_PAGE))
-        at = min(max(at, 1), pages)
-        rows = chosen.slice((at - 1) * ON_A_PAGE, ON_A_PAGE).to_dicts()
-    return page(
-        request, "week.html", head=head, planned=frame is not None, rows=rows, at=at, pages=pages
-    )

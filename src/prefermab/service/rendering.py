@@ -84,6 +84,7 @@ def navigation(account: Account | None) -> list[Entry]:
 
 
 TEMPLATES.filters["number"] = format_number
+TEMPLATES.tests["match_plain"] = str.isalnum
 
 
 def page(request: Request, template: str, **values: Any) -> HTMLResponse:

@@ -37,6 +37,11 @@ MARKS = _table(
 )  # fmt: skip
 """What was done so far in a round that is not recorded yet."""
 
+APPROVALS = _table(
+    "approvals", "round attempt", round=BigInteger, attempt=BigInteger, name=Text, at=Double
+)
+"""Lists that a planner has approved."""
+
 JOBS = _table(
     "jobs", "number",
     number=BigInteger, kind=Text, asked=Text, name=Text, status=Text, share=Double, doing=Text,

@@ -1,0 +1,298 @@
+"""Pages to record what was done: person by person, on a phone that may be offline, then the round.
+
+A tick is kept at once (`marks.py`); closing the round makes a record of all of them. A tick has the
+time at which it was made: sent twice, it changes nothing. Who ticks says which tick they saw; if
+somebody else has ticked meanwhile, both are shown and one of them decides.
+"""
+
+import datetime
+from typing import Annotated, Any
+
+import polars as pl
+import sqlalchemy as sa
+from fastapi import APIRouter, Form, Request
+from starlette.responses import JSONResponse, Response
+
+from prefermab.errors import InputError
+from prefermab.programme.store import Planned
+from prefermab.programme.tables import format_people
+from prefermab.service import marks as marking
+from prefermab.service.access import Account, Guarded, account_of
+from prefermab.service.desk import Desk, Head, as_id, desk_of
+from prefermab.service.exchange import quiet
+from prefermab.service.pages_week import columns_of
+from prefermab.service.problems import is_for_programs
+from prefermab.service.rendering import STATIC, page, redirect
+from prefermab.service.tables import MARKS
+from prefermab.service.week import Columns, Filter, approvals, lines, values_of
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+ON_A_PAGE = 200
+"""People on one page; a field worker's list of a week should fit."""
+
+MOST_OTHERS = 2_000
+"""People who are not on the list and can be chosen in the form below it."""
+
+DONE, MISSED, OTHER, OPEN = "done", "not reached", "other", "open"
+Text = Annotated[str, Form()]
+
+
+def what_of(mark: dict[str, Any], planned: str, passive: str) -> str:
+    """A mark in the words of the form: done as planned, not reached, or something else.
+
+    >>> from prefermab.service.pages_record import what_of
+    >>> what_of({"action": "call", "reached": False}, "call", "none")
+    'not reached'
+    """
+    if planned == passive or mark["action"] != planned:
+        return OTHER
+    return DONE if mark["reached"] else MISSED
+
+
+def told(mark: dict[str, Any], planned: str, passive: str) -> dict[str, Any]:
+    """A mark as pages and scripts show it."""
+    at = datetime.datetime.fromtimestamp(mark["at"], datetime.UTC)
+    names = ("id", "action", "why", "who", "at")
+    return {
+        **{name: mark[name] for name in names},
+        "what": what_of(mark, planned, passive),
+        "time": at.strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def released(desk: Desk, head: Head) -> bool:
+    """Whether a list of the current round was approved, so that staff work by it."""
+    if head.attempt is None:
+        return False
+    with desk.records.reading() as sql:
+        return bool(approvals(sql, head.round))
+
+
+@router.get("/record", name="record_page")
+def record_page(request: Request, at: int = 1, worker: str = "", find: str = "") -> Response:
+    """A line for each person on the list, to tick off what was done."""
+    desk, account = desk_of(request), account_of(request)
+    head, frame = desk.week(account)
+    if frame is None or head.attempt is None or not released(desk, head):
+        return page(request, "record_open.html", head=head, planned=frame is not None)
+    plan = desk.planned(head.round, head.attempt)
+    columns, wanted = columns_of(desk, plan), Filter(worker, "", find)
+    actions = desk.programme().model.action_names
+    marks = marks_of(desk, head.round)
+    marked = pl.col("id").cast(pl.String).is_in(list(marks))
+    chosen = pl.col("list") == "chosen"
+    due = wanted.apply(frame, columns).filter(chosen | marked).sort("rank", nulls_last=True)
+    pages = max(1, -(-due.height // ON_A_PAGE))
+    at = min(max(at, 1), pages)
+    rows = lines(due.slice((at - 1) * ON_A_PAGE, ON_A_PAGE), columns)
+    for row in rows:
+        mark = marks.get(str(row["id"]))
+        row["mark"] = mark and told(mark, row["action"], actions[0])
+    ids = set(due["id"].cast(pl.String))
+    return page(
+        request, "record.html", head=head, rows=rows, at=at, pages=pages, wanted=wanted,
+        workers=[] if account.own_only else values_of(frame, columns.worker),
+        passive=actions[0], actions=actions, total=due.height,
+        done=len(ids & set(marks)), made=desk.clock(),
+        others=lines(frame.filter(~(chosen | marked)).head(MOST_OTHERS), columns),
+    )  # fmt: skip
+
+
+def marks_of(desk: Desk, round: int) -> dict[str, dict[str, Any]]:
+    """The marks of a round by person."""
+    with desk.records.reading() as sql:
+        found = marking.get_marks(sql, round)
+    return {row["id"]: row for row in found.iter_rows(named=True)}
+
+
+class Conflict(Exception):  # noqa: N818  # not an error: two people were at work
+    """Somebody else has recorded something else of the same person meanwhile."""
+
+    def __init__(self, theirs: dict[str, Any]):
+        super().__init__("conflict")
+        self.theirs = theirs
+
+
+@router.post("/record/mark", name="mark_page")
+def mark_page(
+    request: Request,
+    id: Text,
+    round: Annotated[int, Form()],
+    what: Text,
+    action: Text = "",
+    why: Text = "",
+    seen: Text = "",
+    at: Text = "",
+) -> Response:
+    """Keeps what was done with a person. `seen` is the time of the mark that was shown, `at` the
+    time of this one, if a script sends it later."""
+    desk, account = desk_of(request), account_of(request)
+    head, own = desk.week(account)
+    if round != head.round:
+        raise InputError(
+            f"round {round} is closed, and this was not recorded: ask a planner to correct it."
+        )
+    if own is None or head.attempt is None or not released(desk, head):
+        raise InputError(f"the list of round {round} is not approved yet: ask a planner to do so.")
+    plan = desk.planned(round, head.attempt)
+    actions = desk.programme().model.action_names
+    planned = planned_action(plan, as_id(id, desk.programme().ids))
+    given = read_mark(id, what, action, why, at, planned, actions)
+    marking.check_marks([given], plan, actions, own)
+    try:
+        kept = store(desk, account, round, given, seen)
+    except Conflict as conflict:
+        theirs = told(conflict.theirs, planned, actions[0])
+        detail = f"{theirs['who']} has recorded something else meanwhile."
+        if is_for_programs(request):
+            return JSONResponse({"detail": detail, "theirs": theirs}, 409)
+        answer = page(
+            request, "conflict.html", head=head, id=id, theirs=theirs, planned=planned,
+            mine={"what": what, "action": action, "why": why},
+        )  # fmt: skip
+        answer.status_code = 409
+        return answer
+    if is_for_programs(request):
+        return JSONResponse({"mark": kept and told(kept, planned, actions[0])})
+    return redirect(request, f"/record#p-{id}" if id.isalnum() else "/record")
+
+
+def planned_action(plan: Planned, person: str | int) -> str:
+    """What the plan has for somebody."""
+    found = plan.frame.filter(pl.col("id") == person)["action"]
+    if not len(found):
+        raise InputError(f"there is no {person} in the plan of round {plan.round}.")
+    return found[0]
+
+
+def read_mark(
+    id: str, what: str, action: str, why: str, at: str, planned: str, actions: Any
+) -> dict[str, Any]:
+    """A mark from the fields of a form."""
+    if what not in (DONE, MISSED, OTHER, OPEN):
+        raise InputError("choose what was done: done, not reached or something else.")
+    if what in (DONE, MISSED) and planned == actions[0]:
+        raise InputError(f"{id} is not on the list: say what was done instead, and why.")
+    if what == OTHER and (not action or not why.strip()):
+        raise InputError("if something else was done, say what, and why.")
+    try:
+        when = float(at) if at else None
+    except ValueError:
+        raise InputError(f"at must be seconds since 1970, not '{at[:40]}'.") from None
+    chosen = {DONE: planned, MISSED: planned, OTHER: action, OPEN: None}[what]
+    return {"id": id, "action": chosen, "reached": what != MISSED, "why": why, "at": when}
+
+
+def store(
+    desk: Desk, account: Account, round: int, given: dict[str, Any], seen: str
+) -> dict[str, Any] | None:
+    """Stores a mark unless somebody else has made another one meanwhile; returns what is kept."""
+    with desk.records.writing() as sql:
+        old = get_mark(sql, round, given["id"])
+        if old is not None and old["who"] != account.name and not is_time(seen, old["at"]):
+            if is_same(old, given):
+                return old
+            raise Conflict(old)
+        stored = marking.put_marks(sql, round, [given], account.name, desk.clock())
+        kept = get_mark(sql, round, given["id"])
+        if stored:
+            desk.note(sql, account.name, "mark", {"round": round, "people": 1})
+        elif kept is not None and not is_same(kept, given):
+            raise Conflict(kept)
+    return kept
+
+
+def get_mark(sql: sa.Connection, round: int, person: str) -> dict[str, Any] | None:
+    """The mark of a person, if there is one."""
+    columns = MARKS.c["action", "reached", "why", "at"]
+    rows = sa.select(MARKS.c.person.label("id"), MARKS.c.name.label("who"), *columns)
+    found = sql.execute(rows.where(MARKS.c.round == round, MARKS.c.person == person)).one_or_none()
+    return None if found is None else dict(found._mapping)
+
+
+def is_time(text: str, at: float) -> bool:
+    """Whether a text that a form or a script sent is this time."""
+    try:
+        return float(text) == at
+    except ValueError:
+        return False
+
+
+def is_same(mark: dict[str, Any], given: dict[str, Any]) -> bool:
+    """Whether a mark says the same as another."""
+    return (mark["action"], mark["reached"]) == (given["action"], given["reached"])
+
+
+@router.get("/record/close", name="close_page")
+def close_page(request: Request) -> Response:
+    """What would be recorded, before the round is closed."""
+    desk = desk_of(request)
+    head, plan, columns = _current(desk)
+    actions, marks = desk.programme().model.action_names, marks_of(desk, head.round)
+    counts = dict.fromkeys((DONE, MISSED, OTHER), 0)
+    rows = plan.frame.filter(
+        (pl.col("list") == "chosen") | pl.col("id").cast(pl.String).is_in(list(marks))
+    ).sort("rank", nulls_last=True)
+    otherwise, left = [], []
+    for line in lines(rows, columns):
+        mark = marks.get(str(line["id"]))
+        if mark is None:
+            left.append(line)
+            continue
+        line["mark"] = told(mark, line["action"], actions[0])
+        counts[line["mark"]["what"]] += 1
+        if line["mark"]["what"] == OTHER:
+            otherwise.append(line)
+    return page(
+        request, "close.html", head=head, counts=counts, otherwise=otherwise, left=left[:50],
+        n_left=len(left), by_worker=_by_worker(left),
+    )  # fmt: skip
+
+
+def _by_worker(left: list[dict[str, Any]]) -> str:
+    names = [line["worker"] for line in left if line["worker"]]
+    counts = {name: names.count(name) for name in sorted(set(names))}
+    return ", ".join(f"{name} {number}" for name, number in counts.items())
+
+
+def _current(desk: Desk) -> tuple[Head, Planned, Columns]:
+    head = desk.head()
+    if head.attempt is None or not released(desk, head):
+        raise InputError(f"the list of round {head.round} is not approved yet.")
+    plan = desk.planned(head.round, head.attempt)
+    return head, plan, columns_of(desk, plan)
+
+
+@router.post("/record/close", name="close_round")
+def close_round(
+    request: Request,
+    round: Annotated[int, Form()],
+    rest: Text = "",
+    over_budget: Text = "",
+    why: Text = "",
+) -> Response:
+    """Records the round from its marks, and closes it."""
+    desk, account = desk_of(request), account_of(request)
+    head, plan, _ = _current(desk)
+    if round != head.round:
+        raise InputError(f"round {round} is not the current one, which is {head.round}.")
+    programme = desk.programme(account)
+    with desk.records.reading() as sql:
+        marks = marking.get_marks(sql, round)
+    passive = programme.model.action_names[0]
+    if rest not in ("planned", "nothing"):
+        due = plan.frame.filter(pl.col("action") != passive)["id"].cast(pl.String)
+        open = int((~due.is_in(marks["id"].implode())).sum())
+        if open:
+            raise InputError(f"say what was done with {format_people(open)} without a tick.")
+    frame = marking.as_record(marks, plan, passive, as_planned=rest == "planned")
+    with quiet():
+        programme.record(frame, round=round, over_budget=bool(over_budget), why=why.strip() or None)
+    return redirect(request, "/week?said=closed")
+
+
+@router.get("/sw.js", name="service_worker")
+def service_worker() -> Response:
+    """The script that opens the record page without a connection."""
+    data, kind, _ = STATIC["sw.js"]
+    return Response(data, media_type=kind, headers={"cache-control": "no-cache"})

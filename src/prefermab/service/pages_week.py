@@ -1,0 +1,260 @@
+"""Pages of this week: the list, how it is made and changed by hand, approved and downloaded."""
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
+
+import polars as pl
+import sqlalchemy as sa
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from prefermab.errors import InputError
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.store import Planned
+from prefermab.programme.store.rows import select
+from prefermab.programme.store.schema import COLUMNS, PLANS
+from prefermab.service.access import Account, Guarded, account_of
+from prefermab.service.desk import Desk, as_id, desk_of
+from prefermab.service.exchange import KINDS, quiet
+from prefermab.service.forms import PlanForm
+from prefermab.service.planning import make_plan, rules_of
+from prefermab.service.rendering import page, redirect
+from prefermab.service.week import (
+    Change,
+    Columns,
+    Filter,
+    approve,
+    asked_with,
+    attempts,
+    change_list,
+    lines,
+    moved,
+    rule_costs,
+    sentences,
+    values_of,
+)
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+ON_A_PAGE = 100
+"""Rows of a list that one page shows."""
+
+MOST_AT_ONCE = 5_000
+"""People in a programme whose plan is made while the request waits; above, it is a job."""
+
+Text = Annotated[str, Form()]
+
+SAID = {
+    "planned": "The list is made. Look through it, change it if you must, then approve it.",
+    "changed": "The list is changed, and has to be approved again.",
+    "same": "Nothing differs: the list is as it was.",
+    "approved": "The list is approved: everybody can now record what they do.",
+    "closed": "The round is recorded. The next one can be planned.",
+}
+"""What a page says after a change, by the word in its address."""
+
+
+@router.get("/week", name="week_page")
+def week_page(
+    request: Request, at: int = 1, worker: str = "", group: str = "", find: str = "", said: str = ""
+) -> Response:
+    """This week's list with its reasons, the waiting list, and what is to be known of them."""
+    desk, account = desk_of(request), account_of(request)
+    head, frame = desk.week(account)
+    if head.attempt is None or frame is None:
+        return page(
+            request, "week_open.html", head=head, people=desk.count_people(), said=SAID.get(said)
+        )
+    plan = desk.planned(head.round, head.attempt)
+    columns, wanted = columns_of(desk, plan), Filter(worker, group, find)
+    listed = wanted.apply(frame, columns)
+    chosen = listed.filter(pl.col("list") == "chosen").sort("rank")
+    pages = max(1, -(-chosen.height // ON_A_PAGE))
+    at = min(max(at, 1), pages)
+    tries = attempts(desk, head.round)
+    return page(
+        request, "week.html", head=head, plan=plan, facts=plan.facts, said=SAID.get(said),
+        rows=lines(chosen.slice((at - 1) * ON_A_PAGE, ON_A_PAGE), columns), found=chosen.height,
+        waiting=lines(listed.filter(pl.col("list") == "waiting").sort("rank"), columns),
+        columns=columns, wanted=wanted, at=at, pages=pages,
+        query=urlencode({name: value for name, value in vars(wanted).items() if value}),
+        workers=values_of(frame, columns.worker), groups=values_of(frame, columns.group),
+        sentences=sentences(plan), costs=rule_costs(plan), attempts=tries,
+        approved=next((one.approved for one in tries if one.number == head.attempt), None),
+        moved=_moved(desk, plan), hand=by_hand(plan),
+    )  # fmt: skip
+
+
+def columns_of(desk: Desk, plan: Planned) -> Columns:
+    """The columns of a plan's list."""
+    rules = rules_of(plan.asked) or Rules()
+    return Columns.of(plan.frame, desk.settings.worker_column, rules.group_column)
+
+
+def by_hand(plan: Planned) -> dict[str, str]:
+    """Who is off the list or on it by hand."""
+    rules = rules_of(plan.asked) or Rules()
+    on, off = ({str(one): word for one in ids} for ids, word in (
+        (rules.lock_ids, "on"), (rules.exclude_ids, "off")))  # fmt: skip
+    return on | off
+
+
+def _moved(desk: Desk, plan: Planned) -> tuple[list[Any], list[Any]] | None:
+    return moved(plan, desk.planned(plan.round, plan.attempt - 1)) if plan.attempt > 1 else None
+
+
+@router.get("/week/list.{ending}", name="week_file")
+def week_file(request: Request, ending: Literal["csv", "xlsx", "parquet"]) -> Response:
+    """The list as a file: a workbook to print and to work with, or a table."""
+    desk = desk_of(request)
+    head, frame = desk.week(account_of(request))
+    if head.attempt is None or frame is None:
+        raise InputError(f"round {head.round} is not planned yet.")
+    plan = desk.planned(head.round, head.attempt)
+    with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
+        file = Path(folder) / f"list.{ending}"
+        dataclasses.replace(plan, frame=frame.sort("rank", nulls_last=True)).write(file)
+        data = file.read_bytes()
+    kind = next(media for media, known in KINDS.items() if known == f".{ending}")
+    name = f'attachment; filename="round-{head.round}.{ending}"'
+    return Response(data, media_type=kind, headers={"content-disposition": name})
+
+
+@router.get("/week/plan", name="plan_page")
+def plan_page(request: Request) -> Response:
+    """The form for a plan, filled in as the last one was asked for."""
+    desk = desk_of(request)
+    head = desk.head()
+    with desk.records.reading() as sql:
+        rows = select(COLUMNS, "name", "kind").order_by(COLUMNS.c.number)
+        kinds = {row.name: row.kind for row in sql.execute(rows)}
+        last = sa.select(PLANS.c.asked).order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc())
+        asked = sql.execute(last.limit(1)).scalar()
+    form = PlanForm.from_asked(asked)
+    return page(
+        request, "plan.html", head=head, form=form, people=desk.count_people(),
+        truths=[name for name, kind in kinds.items() if kind == "truth"],
+        texts=[name for name, kind in kinds.items() if kind in ("text", "whole", "truth")],
+        hand=form.by_hand if head.attempt is not None else 0,
+    )  # fmt: skip
+
+
+@router.post("/week/plan", name="make_plan")
+def plan_week(
+    request: Request,
+    budget: Text,
+    waiting: Text = "20",
+    cooldown: Text = "0",
+    exclude_column: Text = "",
+    lock_column: Text = "",
+    group_column: Text = "",
+    min_share: Text = "",
+    max_share: Text = "",
+    worker_column: Text = "",
+    budgets: Text = "",
+    explore: Text = "",
+    keep: Text = "",
+    why: Text = "",
+) -> Response:
+    """Makes this week's list."""
+    desk, account = desk_of(request), account_of(request)
+    form = PlanForm(
+        budget, waiting, cooldown, exclude_column, lock_column, group_column, min_share, max_share,
+        worker_column, budgets, explore,
+    )  # fmt: skip
+    head = desk.head()
+    asked = form.asked()
+    if head.attempt is not None:
+        if not why.strip():
+            raise InputError("say why the list is made again: the reason is kept.")
+        if keep:
+            old = rules_of(desk.planned(head.round, head.attempt).asked) or Rules()
+            kept = {"exclude_ids": old.exclude_ids, "lock_ids": old.lock_ids}
+            asked["rules"] = {**(asked["rules"] or {}), **kept}
+        asked |= {"again": True}
+    asked |= {"why": why.strip() or None, "round": head.round}
+    return _make(request, desk, account, asked, "planned")
+
+
+def _make(
+    request: Request, desk: Desk, account: Account, asked: dict[str, Any], said: str
+) -> Response:
+    """Makes a plan now, or for a large programme as a job."""
+    if desk.count_people() > MOST_AT_ONCE:
+        job = desk.jobs.ask("plan", asked, account.name)
+        return redirect(request, f"/week/job/{job['number']}")
+    before = desk.head()
+    with quiet():
+        made = make_plan(desk.programme(account), asked)
+    said = "same" if (made.round, made.attempt) == (before.round, before.attempt) else said
+    return redirect(request, f"/week?said={said}")
+
+
+@router.get("/week/job/{number}", name="plan_job_page")
+def plan_job_page(request: Request, number: int) -> Response:
+    """How far a plan has come that is made by a job; leads to the list when it is there."""
+    job = desk_of(request).jobs.look(number)
+    if job["status"] == "done":
+        return redirect(request, "/week?said=planned")
+    return page(request, "job.html", job=job, ended=job["status"] not in ("waiting", "running"))
+
+
+@router.post("/week/job/{number}/cancel", name="cancel_plan_job")
+def cancel_plan_job(request: Request, number: int) -> Response:
+    """Ends a job; what it has stored by then stays."""
+    desk_of(request).jobs.cancel(number)
+    return redirect(request, f"/week/job/{number}")
+
+
+@router.get("/week/change", name="change_page")
+def change_page(request: Request, id: str) -> Response:
+    """The form to take somebody off the list or put them on it."""
+    desk = desk_of(request)
+    head = desk.head()
+    if head.attempt is None:
+        raise InputError(f"round {head.round} is not planned yet.")
+    plan = desk.planned(head.round, head.attempt)
+    columns = columns_of(desk, plan)
+    one = plan.frame.filter(pl.col("id").cast(pl.String) == id)
+    if not one.height:
+        raise InputError(f"there is no '{id[:80]}' in the plan of round {head.round}.")
+    chosen = plan.frame.filter(pl.col("list") == "chosen").sort("rank", descending=True)
+    line = lines(one, columns)[0]
+    return page(
+        request, "change.html", head=head, line=line, hand=by_hand(plan).get(id, ""),
+        waiting=lines(plan.waiting.head(50), columns), chosen=lines(chosen.head(50), columns),
+        barred=line["rank"] is None,
+    )  # fmt: skip
+
+
+@router.post("/week/change", name="change_week")
+def change_week(
+    request: Request, id: Text, kind: Text, why: Text = "", instead: Text = ""
+) -> Response:
+    """Changes the list by hand: a new attempt of the plan, with who and why."""
+    desk, account = desk_of(request), account_of(request)
+    ids = desk.programme().ids
+    other = as_id(instead, ids) if instead else None
+    change = Change(as_id(id, ids), kind, why, other)
+    if desk.count_people() > MOST_AT_ONCE:
+        head = desk.head()
+        if head.attempt is None:
+            raise InputError(f"round {head.round} is not planned yet.")
+        asked = asked_with(desk.planned(head.round, head.attempt), change)
+        return _make(request, desk, account, asked, "changed")
+    before = desk.head()
+    with quiet():
+        made = change_list(desk, account, change)
+    said = "same" if made.attempt == before.attempt else "changed"
+    return redirect(request, f"/week?said={said}")
+
+
+@router.post("/week/approve", name="approve_week")
+def approve_week(
+    request: Request, round: Annotated[int, Form()], attempt: Annotated[int, Form()]
+) -> Response:
+    """Approves this week's list."""
+    approve(desk_of(request), account_of(request), round, attempt)
+    return redirect(request, "/week?said=approved")

@@ -1,0 +1,234 @@
+// The page "Record": every tick is sent at once, or kept on this device until there is a connection.
+"use strict";
+(() => {
+  const page = document.getElementById("record");
+  if (!page) return;
+  const { round, user } = page.dataset;
+  const made = Number(page.dataset.made);
+  const PLACE = `prefermab ticks of ${user}`;
+  const bar = document.getElementById("bar");
+  document.documentElement.classList.add("js");
+
+  // Ticks in the order in which they were made. state: waiting, sent, conflict or refused.
+  let ticks = load();
+  let sending = false;
+  let problem = "";
+
+  function load() {
+    try {
+      return JSON.parse(localStorage.getItem(PLACE)) || [];
+    } catch {
+      return [];
+    }
+  }
+
+  function save() {
+    try {
+      localStorage.setItem(PLACE, JSON.stringify(ticks));
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  // A page from the server knows of all ticks that were sent before it was made.
+  ticks = ticks.filter((tick) => tick.state !== "sent" || (tick.round === round && tick.at > made));
+  save();
+
+  function formOf(id) {
+    return [...page.querySelectorAll("form[data-person]")].find((form) => form.dataset.person === id);
+  }
+
+  function lastOf(id) {
+    return ticks.findLast((tick) => tick.id === id && tick.round === round);
+  }
+
+  function word(tick) {
+    return tick.what === "other" ? `${tick.action} (${tick.why})` : tick.what;
+  }
+
+  function button(text, act) {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = text;
+    made.addEventListener("click", act);
+    return made;
+  }
+
+  // ── what is shown ────────────────────────────────────────────────────────────────────────────
+  function showPerson(form) {
+    const tick = lastOf(form.dataset.person);
+    if (!tick) return;
+    const box = form.querySelector(".state");
+    for (const choice of form.querySelectorAll("input[name=what]")) {
+      choice.checked = choice.value === tick.what;
+    }
+    if (tick.what === "other") {
+      form.elements.action.value = tick.action;
+      form.elements.why.value = tick.why;
+    }
+    form.querySelector("[value=open]").hidden = tick.what === "open";
+    form.closest("li").classList.toggle("done", tick.what !== "open");
+    const told = {
+      waiting: "Kept on this device, not sent yet.",
+      sent: tick.what === "open" ? "Taken back." : "Saved.",
+      refused: `Not saved: ${tick.detail}`,
+      conflict: "",
+    };
+    box.replaceChildren(told[tick.state]);
+    box.classList.toggle("bad", tick.state === "refused" || tick.state === "conflict");
+    if (tick.state === "conflict") showConflict(box, tick);
+  }
+
+  function showConflict(box, tick) {
+    const theirs = tick.theirs;
+    box.append(`${theirs.who} recorded meanwhile: ${word(theirs)}. You: ${word(tick)}. `);
+    const mine = button("Use mine", () => {
+      Object.assign(tick, { state: "waiting", seen: String(theirs.at), now: true });
+      changed();
+    });
+    const keep = button("Keep theirs", () => {
+      Object.assign(tick, theirs, { id: tick.id, state: "sent", seen: String(theirs.at) });
+      changed();
+    });
+    box.append(keep, " ", mine);
+  }
+
+  function showBar() {
+    const of = (state) => ticks.filter((tick) => tick.state === state).length;
+    const waiting = of("waiting");
+    const parts = [];
+    if (waiting) parts.push(`${waiting} not sent yet`);
+    if (of("conflict")) parts.push(`${of("conflict")} to decide`);
+    bar.replaceChildren(parts.join(", ") || "Everything is sent.");
+    if (problem === "sign in") {
+      const link = document.createElement("a");
+      link.href = "/sign-in?next=/record";
+      link.textContent = "Sign in to send them";
+      bar.append(": ", link);
+    } else if (waiting && problem) {
+      bar.append(`: ${problem}`);
+    }
+    const lost = ticks.filter((tick) => tick.state === "refused" && tick.round !== round);
+    if (lost.length) {
+      const names = lost.map((tick) => `${tick.id} ${word(tick)} (round ${tick.round})`).join("; ");
+      bar.append(` Not recorded, since the round was closed: ${names}. Tell a planner. `);
+      bar.append(button("Done, remove", () => {
+        ticks = ticks.filter((tick) => !lost.includes(tick));
+        changed();
+      }));
+    }
+    bar.classList.toggle("warn", Boolean(waiting || of("conflict") || lost.length));
+    const total = page.querySelectorAll("li.person").length;
+    const done = page.querySelectorAll("li.person.done").length;
+    const meter = document.getElementById("progress");
+    if (meter && meter.dataset.whole) {
+      meter.value = done;
+      document.getElementById("count").textContent = `${done} of ${total}`;
+    }
+  }
+
+  function changed() {
+    if (!save()) problem = "this device cannot keep them, so do not close this page";
+    page.querySelectorAll("form[data-person]").forEach(showPerson);
+    showBar();
+    send();
+  }
+
+  // ── ticking ──────────────────────────────────────────────────────────────────────────────────
+  function tick(form, what) {
+    const fields = form.elements;
+    const id = form.dataset.person || fields.id.value;
+    const other = what === "other";
+    ticks.push({
+      id, round, what, at: Date.now() / 1000, state: "waiting",
+      action: other ? fields.action.value : "",
+      why: other ? fields.why.value.trim() : "",
+      seen: (lastOf(id) || {}).seen ?? (fields.seen ? fields.seen.value : ""),
+    });
+    changed();
+  }
+
+  page.addEventListener("change", (event) => {
+    const form = event.target.form;
+    if (event.target.name !== "what" || !form) return;
+    form.elements.why.required = event.target.value === "other";
+    if (event.target.value === "other") form.elements.action.focus();
+    else tick(form, event.target.value);
+  });
+
+  page.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.getAttribute("action") !== "/record/mark") return;
+    event.preventDefault();
+    const taken = event.submitter && event.submitter.name === "what" ? event.submitter.value : "";
+    const chosen = form.querySelector("input[name=what]:checked, input[type=hidden][name=what]");
+    if (!taken && !chosen) return;
+    tick(form, taken || chosen.value);
+    if (!form.dataset.person) form.reset();
+  });
+
+  // ── sending ──────────────────────────────────────────────────────────────────────────────────
+  async function send() {
+    if (sending) return;
+    sending = true;
+    problem = "";
+    let next;
+    while (!problem && (next = ticks.find((one) => one.state === "waiting"))) await sendOne(next);
+    sending = false;
+    save();
+    page.querySelectorAll("form[data-person]").forEach(showPerson);
+    showBar();
+  }
+
+  async function sendOne(one) {
+    const fields = { id: one.id, round: one.round, what: one.what, action: one.action, why: one.why };
+    const body = new URLSearchParams({ ...fields, seen: one.seen, at: one.now ? "" : one.at });
+    let answer;
+    try {
+      answer = await fetch("/record/mark", { method: "POST", body, headers: { accept: "application/json" } });
+    } catch {
+      problem = "no connection";
+      return;
+    }
+    if (answer.status === 401) problem = "sign in";
+    else if (answer.status >= 500 || answer.status === 429) problem = "the server is busy";
+    if (problem) return;
+    const told = await answer.json().catch(() => ({}));
+    if (answer.ok) {
+      one.state = "sent";
+      one.seen = told.mark ? String(told.mark.at) : "";
+      const later = ticks.filter((tick) => tick !== one && tick.id === one.id && tick.round === one.round);
+      for (const tick of later) if (tick.state === "waiting") tick.seen = one.seen;
+      ticks = ticks.filter((tick) => tick === one || !later.includes(tick) || tick.state !== "sent");
+    } else {
+      one.state = told.theirs ? "conflict" : "refused";
+      one.theirs = told.theirs;
+      one.detail = told.detail || "the server refused it.";
+    }
+    save();
+  }
+
+  // ── without a connection ─────────────────────────────────────────────────────────────────────
+  async function keepPage() {
+    if (!("serviceWorker" in navigator) || location.search) return;
+    const url = "/sw.js";
+    const policy = window.trustedTypes?.createPolicy("sw", { createScriptURL: () => url });
+    await navigator.serviceWorker.register(policy ? policy.createScriptURL(url) : url, { scope: "/record" });
+    const cache = await caches.open("record");
+    const files = [...document.querySelectorAll("script[src], link[href]")].map((one) => one.src || one.href);
+    const wanted = ["/record", ...files].map((one) => new URL(one, location).href);
+    for (const one of wanted) if (!(await cache.match(one))) await cache.add(one);
+    for (const old of await cache.keys()) if (!wanted.includes(old.url)) await cache.delete(old);
+    page.dataset.kept = "yes";
+  }
+
+  window.addEventListener("online", send);
+  document.addEventListener("visibilitychange", () => document.hidden || send());
+  window.addEventListener("storage", (event) => {
+    if (event.key === PLACE && !sending) ticks = load();
+  });
+  setInterval(() => ticks.some((one) => one.state === "waiting") && send(), 15000);
+  keepPage().catch(() => {});
+  changed();
+})();

@@ -1,0 +1,36 @@
+// Opens the page "Record" without a connection: its last copy, and the files that it needs.
+"use strict";
+const CACHE = "record";
+
+self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+
+self.addEventListener("fetch", (event) => {
+  const url = new URL(event.request.url);
+  if (event.request.method !== "GET" || url.origin !== self.location.origin) return;
+  if (event.request.mode === "navigate" && url.pathname === "/record" && !url.search) {
+    event.respondWith(newest(event.request));
+  } else if (url.pathname.startsWith("/static/")) {
+    event.respondWith(kept(event.request));
+  }
+});
+
+// From the server if it answers, and a copy is put by; else the last copy.
+async function newest(request) {
+  const cache = await caches.open(CACHE);
+  try {
+    const answer = await fetch(request);
+    if (answer.ok && answer.type === "basic") await cache.put("/record", answer.clone());
+    return answer;
+  } catch (error) {
+    const copy = await cache.match("/record");
+    if (copy) return copy;
+    throw error;
+  }
+}
+
+// The address of a static file changes with the file: a copy is as good as the file.
+async function kept(request) {
+  const copy = await (await caches.open(CACHE)).match(request.url);
+  return copy || fetch(request);
+}
