@@ -6,7 +6,7 @@ import re
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
@@ -84,6 +84,9 @@ class LearnCommand:
     Default: `probability` if there is one."""
     every: Annotated[str, option("LENGTH")] = ""
     """Length of a round, such as 7d, 2w, 1m or a number. Default: found in the log."""
+    seen: Literal["acted", "always", "some"] | None = None
+    """How states are seen: when somebody is acted on, always, or now and then.
+    Default: found in the log."""
     n_arms: Whole = None
     """Number of people the model is meant for. Default: people in a round of the log."""
     budget: Amount = None
@@ -152,6 +155,7 @@ class LearnCommand:
                 reached=self.reached or None,
                 probability=self.probability or None,
                 every=self.every or None,
+                seen=self.seen,
                 n_arms=self.n_arms,
                 budget=self.budget,
                 rounds=self.rounds,

@@ -23,6 +23,9 @@ from prefermab.features import FeatureMap
 Targets = Int[np.ndarray, "state act next"]
 """Cells that an action may lead to from each cell: known before anything is compiled."""
 
+STARTS = 512
+"""Starts of an arm, always the same, that tell how likely each is."""
+
 
 class Domain(eqx.Module):
     """A family of arms. Methods that take an `arm` act on one; vmap them for many.
@@ -162,6 +165,16 @@ class FiniteDomain(Domain):
     def start(self, key: Key, arm: Arm) -> State:
         del arm
         return jax.random.randint(key, (), 0, len(self.state_names))
+
+    def start_chances(self, arm: Arm) -> Float[Array, "state"]:
+        """Probability of each first state of an arm. Where `start` is a subclass's own: by how
+        often each comes, unless the subclass says so itself."""
+        n_states = len(self.state_names)
+        if type(self).start is FiniteDomain.start:
+            return jnp.full(n_states, 1 / n_states)
+        keys = jax.random.split(jax.random.key(0), STARTS)
+        starts = jax.vmap(lambda key: self.start(key, arm))(keys)
+        return jax.nn.one_hot(starts, n_states).mean(axis=0)
 
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
         return pick(key, self.row(arm, self.cell(state), action)).astype(state.dtype)

@@ -22,7 +22,7 @@ from prefermab.domains.sightings import ROUNDS, Sightings
 from prefermab.errors import InputError, share
 
 TYPICAL = 512
-"""Arms, always the same, that are drawn to learn what arms are on average, and starts of an arm."""
+"""Arms, always the same, that are drawn to learn what arms are on average."""
 
 
 class Unseen(FiniteDomain):
@@ -147,12 +147,7 @@ class Unseen(FiniteDomain):
 
     def start_belief(self, arm: Arm) -> Float[Array, "base"]:
         """Probability of each state of an arm that was never seen."""
-        n_states = len(self.domain.state_names)
-        if type(self.domain).start is FiniteDomain.start:
-            return jnp.full(n_states, 1 / n_states)
-        keys = jax.random.split(jax.random.key(0), TYPICAL)
-        starts = jax.vmap(lambda key: self.domain.start(key, arm))(keys)
-        return jax.nn.one_hot(starts, n_states).mean(axis=0)
+        return self.domain.start_chances(arm)
 
     def beliefs(self, arm: Arm) -> Float[Array, "state base"]:
         """Probability of each true state, at every place."""

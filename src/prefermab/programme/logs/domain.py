@@ -101,6 +101,9 @@ class Logged(FiniteDomain):
         reached = jnp.cumsum(self.starts[arm])
         return jnp.sum(reached <= jax.random.uniform(key) * reached[-1])
 
+    def start_chances(self, arm: Arm) -> Float[Array, "state"]:
+        return self.starts[arm] / jnp.sum(self.starts[arm])
+
     def row(self, arm: Arm, cell: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, "state"]:
         return self.table[arm, cell, action]
 
@@ -197,8 +200,11 @@ def draw_posterior_arms(
         concentration = fit.kappas[draw] * np.maximum(chances, SMALLEST)
         own = np.where(new[:, draw], -1, person[:, draw])
         table[:, draw] = dirichlet(rng, concentration + _past_counts(log, own, order, ends))
-    arrivals = _state_shares(log.first_state, log.shape[0])
-    starts = np.where(new[..., None], arrivals, _starts(log.last_state, arrivals)[person])
+    if fit.starts is None:
+        arrivals = _state_shares(log.first_state, log.shape[0])
+        starts = np.where(new[..., None], arrivals, _starts(log.last_state, arrivals)[person])
+    else:
+        starts = fit.first_states(features.reshape(size * draws, -1)).reshape(size, draws, -1)
     parts = (table, features, starts)
     return PosteriorArms(*(part.reshape(size * draws, *part.shape[2:]) for part in parts))
 

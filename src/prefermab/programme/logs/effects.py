@@ -54,6 +54,8 @@ def estimate_effects(log: Log, fit: Fit) -> Effects:
     counts = np.zeros(log.shape, int)
     seen = log.transitions
     np.add.at(counts, (seen.state, seen.action, seen.following), 1)
+    shown = np.zeros(log.shape[:2], int)
+    np.add.at(shown, log.sighted[1:], 1)
     earned = chances @ log.labels.rewards
     gained = earned - earned[..., :1]
     states, actions = log.labels.states, log.labels.actions
@@ -62,7 +64,7 @@ def estimate_effects(log: Log, fit: Fit) -> Effects:
         for s, a, t in np.ndindex(log.shape)
     ]
     effects = [
-        (states[s], actions[a], int(counts[s, a].sum()), *_interval(gained[:, s, a]))
+        (states[s], actions[a], int(shown[s, a]), *_interval(gained[:, s, a]))
         for s, a in np.ndindex(log.shape[:2])
         if a > 0
     ]
@@ -81,10 +83,10 @@ def effects_by_group(log: Log, fit: Fit) -> pl.DataFrame:
     number. Columns: those of `Effects.groups`."""
     names, member = _groups(log)
     n_states, n_actions, _ = log.shape
-    seen = log.transitions
+    person, state, action = log.sighted
     rows, acted = np.zeros((2, len(log.features), max(n_states, n_actions)))
-    np.add.at(rows, (seen.person, seen.state), 1.0)
-    np.add.at(acted, (seen.person, seen.action), 1.0)
+    np.add.at(rows, (person, state), 1.0)
+    np.add.at(acted, (person, action), 1.0)
     people, draws = _subsample(log, fit, MOST_GROUP_CHANCES)
     known, weights = fit.terms(log.features[people]), rows[people, :n_states]
     within = member[:, people]

@@ -95,6 +95,13 @@ class Fit:
     kappas: np.ndarray
     scales: np.ndarray
     acts: float
+    starts: np.ndarray | None = None
+    """(state, term): coefficients of a person's first state, where most states are empty."""
+
+    def first_states(self, features: np.ndarray) -> np.ndarray:
+        """(person, state): how likely each is to be the first, where most states are empty."""
+        assert self.starts is not None
+        return softmax(self.terms(features) @ self.starts.T, axis=1)
 
     def chances(self, features: np.ndarray) -> np.ndarray:
         """(person, state, action, next state): the mean over the draws."""
@@ -141,15 +148,15 @@ def fit_log(
     models = fit_effect_models(cells, weights, n_actions, (fits, scales))
     return Fit(
         terms,
-        _by_action(np.sum([each.weight * each.mean() for each in models], axis=0), n_actions),
-        _by_action(_draw(models, rng, number), n_actions),
+        by_action(np.sum([each.weight * each.mean() for each in models], axis=0), n_actions),
+        by_action(draw_models(models, rng, number), n_actions),
         rng.choice(KAPPAS, size=number, p=likely),
         scales,
         1 - models[0].weight,
     )
 
 
-def _draw(models: list[EffectModel], rng: np.random.Generator, number: int) -> np.ndarray:
+def draw_models(models: list[EffectModel], rng: np.random.Generator, number: int) -> np.ndarray:
     """Coefficients of each model in proportion to its weight, in random order."""
     ends = np.round(number * np.cumsum([each.weight for each in models])).astype(int)
     sizes = np.diff(ends, prepend=0)
@@ -181,7 +188,7 @@ def _kappa_weights(cells: list[Cells], fits: list[Normal], n_actions: int) -> np
     return kappa_weights(np.concatenate(chances), np.concatenate([cell.counts for cell in cells]))
 
 
-def _by_action(coefficients: np.ndarray, n_actions: int) -> np.ndarray:
+def by_action(coefficients: np.ndarray, n_actions: int) -> np.ndarray:
     """Coefficients (…, state, contrast, input) as (…, state, action, next state, term)."""
     n = coefficients.shape[-2]
     parts = coefficients.reshape(*coefficients.shape[:-1], n_actions, -1)

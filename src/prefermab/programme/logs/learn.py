@@ -1,14 +1,16 @@
 """From a log to a model, with everything that the log shows about it."""
 
 import dataclasses
+import functools
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from prefermab.domains import Domain, Unseen
 from prefermab.errors import InputError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
@@ -23,6 +25,10 @@ from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
 from prefermab.programme.logs.reading import Log, read_log
 from prefermab.programme.logs.report import report_blocks
 from prefermab.programme.logs.summary import first_page
+from prefermab.programme.logs.unseen.hidden import fit_hidden
+from prefermab.programme.logs.unseen.histories import Histories
+from prefermab.programme.logs.unseen.page import assess_unseen, first_page_unseen, report_unseen
+from prefermab.programme.logs.unseen.visits import Visits, check_visits
 from prefermab.programme.logs.verdict import Assessment, Verdict, assess, default_rounds
 from prefermab.programme.logs.warnings import LogWarning, log_warnings
 from prefermab.training import pretrain
@@ -45,6 +51,8 @@ class LearnResult:
     assessment: Assessment
     off_policy: OffPolicy | None = None
     """What the log's own lots say; None where the log has no probabilities."""
+    visits: Visits | None = None
+    """How well states are predicted that were seen later; None where they are always seen."""
 
     @property
     def verdict(self) -> Verdict:
@@ -66,6 +74,8 @@ class LearnResult:
     @property
     def summary(self) -> list[str]:
         """The first page of the report, a paragraph each."""
+        if self.visits is not None:
+            return first_page_unseen(self.log, self.fit, self.visits, self.assessment)
         return first_page(
             self.log, self.fit, self.effects.groups, self.assessment, self.model.budget
         )
@@ -82,10 +92,11 @@ class LearnResult:
             path: Folder for index.html, one page that opens from disk, the same as README.md, and
                 learned.json with all figures.
         """
-        blocks = report_blocks(
-            self.summary, self.log, self.fit, self.effects, self.held_out, self.assessment,
-            self.off_policy,
-        )  # fmt: skip
+        found = (self.summary, self.log, self.fit, self.effects)
+        if self.visits is not None:
+            blocks = report_unseen(*found, self.visits)
+        else:
+            blocks = report_blocks(*found, self.held_out, self.assessment, self.off_policy)
         data = json.dumps(self.as_data(), indent=1)
         write_pages(Path(path), f"Learned from {self.log.where}", blocks, {"learned.json": data})
 
@@ -96,6 +107,7 @@ class LearnResult:
             The same as `prefermab learn --json` prints, without the paths.
         """
         model, effects, labels = self.model, self.effects, self.log.labels
+        allocation = self.assessment.allocation
         return {
             "summary": self.summary,
             "verdict": self.verdict,
@@ -104,6 +116,7 @@ class LearnResult:
                 {"code": w.code, "sentence": w.sentence, "spoils": w.spoils} for w in self.warnings
             ],
             "off_policy": None if self.off_policy is None else self.off_policy.as_data(),
+            "seen": _seen_data(self.log, self.visits),
             "found": dataclasses.asdict(self.log.found),
             "states": list(model.state_names),
             "actions": list(model.action_names),
@@ -115,7 +128,7 @@ class LearnResult:
             "spent": self.log.spent,
             "earned": self.log.earned,
             "acting_matters": self.fit.acts,
-            "balance": self.assessment.allocation.balance.to_dicts(),
+            "balance": [] if allocation is None else allocation.balance.to_dicts(),
             "transitions": effects.transitions.to_dicts(),
             "effects": effects.effects.to_dicts(),
             "groups": effects.groups.to_dicts(),
@@ -146,6 +159,7 @@ def learn(
     reached: str | None = None,
     probability: str | None = None,
     every: Any = None,
+    seen: str | None = None,
     n_arms: int | None = None,
     budget: float | None = None,
     rounds: int | None = None,
@@ -180,6 +194,10 @@ def learn(
             name is used if there is one.
         every: Length of a round, such as `7d`, `2w`, `1m` or a number; the most common time between
             two rows of a person if left out.
+        seen: How states are seen: `always`; `acted`, when somebody is acted on; `some`, now and
+            then. Left out, the log tells: `always` where at most 5 % of its states are empty. With
+            the other two the model goes by the state last seen and the rounds since, and no gain
+            is promised.
         n_arms: Number of arms the model is meant for; people in a round of the log if left out.
         budget: What may be spent in each round; the mean cost of a round of the log if left out.
         rounds: Rounds that the gain is counted over; half as many as the log has, at most 12, if
@@ -203,23 +221,49 @@ def learn(
     checked = read_log(
         log, id=id, time=time, state=state, action=action, features=features, costs=costs,
         rewards=rewards, passive=passive, available=available, reached=reached,
-        probability=probability, every=every,
+        probability=probability, every=every, seen=seen,
     )  # fmt: skip
     _check_budget(checked, budget)
+    ahead = count(rounds_left, "rounds_left", at_least=0)
+    if ahead and checked.histories is not None:
+        raise InputError("rounds_left is for logs whose states are always seen: leave it out.")
     rounds = default_rounds(checked) if rounds is None else count(rounds, "rounds")
     for warning in log_warnings(checked):
         warnings.warn(warning, stacklevel=2)
-    fit = fit_log(checked, seed=seed)
-    held_out = hold_out(checked, seed=seed)
-    model = pretrain(
-        Logged(checked, fit, seed), n_arms=n_arms, budget=budget, seed=seed, progress=progress,
-        steps=steps, rounds_left=count(rounds_left, "rounds_left", at_least=0),
+    train = functools.partial(
+        pretrain, n_arms=n_arms, budget=budget, seed=seed, progress=progress, steps=steps,
+        rounds_left=ahead,
     )  # fmt: skip
-    assessment = assess(checked, fit, model.budget / model.n_arms, rounds, seed, progress)
-    effects = estimate_effects(checked, fit)
-    lots = judge_learned_rule(checked, model.budget / model.n_arms, seed=seed)
-    result = LearnResult(model, checked, fit, effects, held_out, assessment, lots)
-    return dataclasses.replace(result, model=dataclasses.replace(model, card=_card(result)))
+    if checked.histories is not None:
+        result = _learn_unseen(checked, checked.histories, seed, train)
+    else:
+        result = _learn_seen(checked, seed, rounds, train, progress)
+    return dataclasses.replace(result, model=dataclasses.replace(result.model, card=_card(result)))
+
+
+def _learn_seen(
+    log: Log, seed: int, rounds: int, train: Callable[[Domain], Model], progress: Progress | None
+) -> LearnResult:
+    fit = fit_log(log, seed=seed)
+    held_out = hold_out(log, seed=seed)
+    model = train(Logged(log, fit, seed))
+    assessment = assess(log, fit, model.budget / model.n_arms, rounds, seed, progress)
+    effects = estimate_effects(log, fit)
+    lots = judge_learned_rule(log, model.budget / model.n_arms, seed=seed)
+    return LearnResult(model, log, fit, effects, held_out, assessment, lots)
+
+
+def _learn_unseen(
+    log: Log, several: Histories, seed: int, train: Callable[[Domain], Model]
+) -> LearnResult:
+    """Where most states are empty: the model decides by what is known of people."""
+    fit = fit_hidden(log, seed=seed)
+    visits = check_visits(log, fit, seed)
+    for warning in visits.warnings:
+        warnings.warn(warning, stacklevel=3)
+    model = train(Unseen(Logged(log, fit, seed), several.way, several.chance))
+    effects, assessment = estimate_effects(log, fit), assess_unseen(log, visits)
+    return LearnResult(model, log, fit, effects, [], assessment, visits=visits)
 
 
 def _check_budget(log: Log, budget: float | None) -> None:
@@ -245,6 +289,21 @@ def _card(result: LearnResult) -> str:
         + "\n\n".join(result.summary)
         + "\n"
     )
+
+
+def _seen_data(log: Log, visits: Visits | None) -> dict[str, Any]:
+    """How states are seen, and how well those seen later are predicted."""
+    if log.histories is None or visits is None:
+        return {"way": "always"}
+    predicted = visits.predicted
+    return {
+        "way": log.histories.way,
+        "why": log.histories.why,
+        "chance": log.histories.chance,
+        "held_back": visits.people,
+        "predicted": None if predicted is None else predicted.to_dicts(),
+        "apart": visits.apart.to_dicts(),
+    }
 
 
 def _gain_data(assessment: Assessment) -> dict[str, Any]:

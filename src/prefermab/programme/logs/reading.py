@@ -19,6 +19,7 @@ from prefermab.programme.logs.diagnostics import Diagnostics, diagnose
 from prefermab.programme.logs.features import Column, cast_columns, feature_columns, find_profiles
 from prefermab.programme.logs.labels import Labels, distinct_labels, read_labels
 from prefermab.programme.logs.rows import Rows, features_frame, role_columns, sort_rows
+from prefermab.programme.logs.unseen.histories import Histories, find_histories
 from prefermab.programme.tables import as_frame, read_table, row_in, source_of
 
 
@@ -114,11 +115,21 @@ class Log:
     """The mean reward of a row's state."""
     found: Found
     diagnostics: Diagnostics
+    histories: Histories | None = None
+    """Where states are not always seen."""
 
     @property
     def features(self) -> np.ndarray:
         """(person, feature): what is known of each person at the end of the log."""
         return self.profiles[self.latest]
+
+    @property
+    def sighted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Person, state and action of every transition; where states are not always seen, of every
+        row with a state."""
+        if self.histories is None:
+            return self.transitions.person, self.transitions.state, self.transitions.action
+        return self.histories.sighted
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -147,11 +158,13 @@ def read_log(
     reached: str | None = None,
     probability: str | None = None,
     every: Any = None,
+    seen: str | None = "always",
 ) -> Log:
     """Reads a log from a frame, or from a file or database, and checks it.
 
-    The arguments are those of `prefermab.learn`. The first mistake that is found raises an
-    `InputError` of one sentence.
+    The arguments are those of `prefermab.learn`, but that states count as always seen if it is not
+    said otherwise; None: the log tells. The first mistake that is found raises an `InputError` of
+    one sentence.
     """
     where = "the log"
     if isinstance(log, str | Path):
@@ -173,7 +186,7 @@ def read_log(
     rows = _number_labels(rows, labels)
     _check_available(rows.frame, labels, where)
     known = cast_columns(others, columns, rows.frame["row"], where)
-    return _assemble(where, labels, rows, known, columns, roles)
+    return _assemble(where, labels, rows, known, columns, roles, seen)
 
 
 def _assemble(
@@ -183,13 +196,15 @@ def _assemble(
     known: pl.DataFrame,
     columns: list[Column],
     roles: Mapping[str, pl.Series],
+    seen: str | None,
 ) -> Log:
     """The log of checked rows; `known` are the feature columns in their order."""
     profiles = find_profiles(known, rows.frame["person"], columns)
     frame = rows.frame.with_columns(profile=profiles.by_row)
-    seen = _find_transitions(frame)
-    transitions = Transitions.from_rows(seen.filter("available"))
-    _check_learnable(transitions, labels, where)
+    moves = _find_transitions(frame)
+    transitions = Transitions.from_rows(moves.filter("available"))
+    histories = find_histories(frame, labels, seen, where, told="reached" in roles)
+    _check_learnable(transitions, histories, labels, where)
     return Log(
         where=where,
         labels=labels,
@@ -199,11 +214,12 @@ def _assemble(
         first_state=_known_state(frame, last=False),
         last_state=_known_state(frame, last=True),
         transitions=transitions,
-        idle=Transitions.from_rows(seen.filter(~pl.col("available"))),
+        idle=Transitions.from_rows(moves.filter(~pl.col("available"))),
         spent=_mean_spending(frame, labels),
         earned=float(labels.rewards[frame["state"].drop_nulls().to_numpy()].mean()),
-        found=_count(rows, roles["time"].name, len(seen) - len(transitions)),
+        found=_count(rows, roles["time"].name, len(moves) - len(transitions)),
         diagnostics=diagnose(frame, known, columns, profiles, labels, roles["state"].name),
+        histories=histories,
     )
 
 
@@ -240,7 +256,12 @@ def _find_transitions(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _check_learnable(transitions: Transitions, labels: Labels, where: str) -> None:
+def _check_learnable(
+    transitions: Transitions, histories: Histories | None, labels: Labels, where: str
+) -> None:
+    if histories is not None:
+        histories.check(labels, where)
+        return
     if not len(transitions):
         raise InputError(
             f"{where}: no person has known states in two weeks that follow each other, with a "

@@ -1,23 +1,22 @@
 """The report on a log, block by block: the first page, then every figure with its uncertainty."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.pages import Block, Bullets, Grid, Heading, Text
 from prefermab.programme.evidence.results import OffPolicy
+from prefermab.programme.logs.allocation import Allocation
 from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.fitting import Fit
+from prefermab.programme.logs.grids import MARKOV, MOST_ROWS, cells, estimate_tables, frame_grid
 from prefermab.programme.logs.holdout import HeldOut, features_verdict
 from prefermab.programme.logs.pictures import calibration_picture, gain_picture
 from prefermab.programme.logs.reading import Found, Log
 from prefermab.programme.logs.verdict import Assessment
 from prefermab.programme.logs.warnings import FEW
 from prefermab.programme.tables import format_people
-
-MOST_ROWS = 40
-"""Rows of a table in the report; the rest is in the data beside it."""
 
 APART = 0.25
 """Standard deviations by which those acted on differ from others that the first lines name."""
@@ -40,15 +39,17 @@ def report_blocks(
     off_policy: OffPolicy | None = None,
 ) -> list[Block]:
     """The report; `paragraphs` are its first page."""
+    allocation = assessment.allocation
+    assert allocation is not None
     return [
         Text(paragraphs[0]),
-        *_differences(assessment),
+        *_differences(assessment, allocation),
         *gain_picture(assessment),
         *(Text(each) for each in paragraphs[1:]),
         *_comparison(assessment),
         *_lots(off_policy),
-        *_groups(effects.groups, shown=assessment.verdict == "shown"),
-        *_allocation(assessment),
+        *group_table(effects.groups, shown=assessment.verdict == "shown"),
+        *_allocation(assessment, allocation),
         *_data(log),
         *_estimates(log, fit, effects),
         *_held_out(held_out),
@@ -61,11 +62,11 @@ def _comparison(assessment: Assessment) -> list[Block]:
     if comparison is None:
         return []
     earned = comparison.earned
-    rows = [_cells("by the model", f"{earned['model']:.3f}", "", "")]
+    rows = [cells("by the model", f"{earned['model']:.3f}", "", "")]
     for name, words in OTHERS.items():
         gain = comparison.gains[name]
         interval = f"{gain.low:+.3f} to {gain.high:+.3f}"
-        rows.append(_cells(words, f"{earned[name]:.3f}", f"{gain.estimate:+.3f}", interval))
+        rows.append(cells(words, f"{earned[name]:.3f}", f"{gain.estimate:+.3f}", interval))
     return [
         Heading("The model and other ways of choosing"),
         Text(
@@ -81,10 +82,10 @@ def _comparison(assessment: Assessment) -> list[Block]:
     ]
 
 
-def _differences(assessment: Assessment) -> list[Block]:
+def _differences(assessment: Assessment, allocation: Allocation) -> list[Block]:
     """The first lines: where those who were acted on differ from the others, and how strong a
     hidden cause would have to be."""
-    apart = assessment.allocation.balance.filter(pl.col("difference").abs() > APART)
+    apart = allocation.balance.filter(pl.col("difference").abs() > APART)
     if apart.is_empty():
         return []
     comparison = assessment.comparison
@@ -99,7 +100,7 @@ def _differences(assessment: Assessment) -> list[Block]:
             "the difference is in standard deviations). This is accounted for; what is in no "
             f"column is not.{strong}"
         ),
-        _grid(apart, BALANCE),
+        frame_grid(apart, BALANCE),
     ]
 
 
@@ -117,7 +118,7 @@ def _lots(off_policy: OffPolicy | None) -> list[Block]:
     ]
 
 
-def _groups(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
+def group_table(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
     """Whom an action helps; nothing where there are no features."""
     if groups.is_empty():
         return []
@@ -135,11 +136,11 @@ def _groups(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
             f"common{rest}:"
         ),
         *([] if shown else [Text("No gain is shown: these are assumptions of the fit.")]),
-        _grid(groups, columns),
+        frame_grid(groups, columns),
     ]
 
 
-def _allocation(assessment: Assessment) -> list[Block]:
+def _allocation(assessment: Assessment, allocation: Allocation) -> list[Block]:
     """Who was acted on."""
     traces = [w.sentence for w in assessment.warnings if w.code == "hidden_cause"]
     clear = (
@@ -154,7 +155,7 @@ def _allocation(assessment: Assessment) -> list[Block]:
             "a person had earned a round until then. Differences in this table are accounted for; "
             "a cause that is not in it is not."
         ),
-        _grid(assessment.allocation.balance, BALANCE),
+        frame_grid(allocation.balance, BALANCE),
         Text(traces[0][:1].upper() + traces[0][1:] if traces else clear),
     ]
 
@@ -165,7 +166,7 @@ def _data(log: Log) -> list[Block]:
     counts = np.zeros(log.shape[:2], int)
     np.add.at(counts, (seen.state, seen.action), 1)
     rows = [
-        _cells(f"{state} (reward {reward:g})", *(f"{n:,}" for n in each))
+        cells(f"{state} (reward {reward:g})", *(f"{n:,}" for n in each))
         for state, reward, each in zip(labels.states, labels.rewards, counts, strict=True)
     ]
     head = [f"{a} (cost {c:g})" for a, c in zip(labels.actions, labels.costs, strict=True)]
@@ -223,15 +224,6 @@ def _left_out(found: Found) -> list[str]:
 def _estimates(log: Log, fit: Fit, effects: Effects) -> list[Block]:
     kappa = float(np.exp(np.log(fit.kappas).mean()))
     few = [row for row in effects.effects.iter_rows(named=True) if 0 < row["n"] < FEW]
-    shown = effects.transitions.filter(pl.col("chance") >= 0.001)
-    chances = {
-        "from, under → to": "{state}, {action} → {next}", "seen": "{n:,}",
-        "chance": "{chance:.3f}", "90 % interval": "{low:.3f} to {high:.3f}",
-    }  # fmt: skip
-    changes = {
-        "state and action": "{state}, {action}", "seen": "{n:,}", "effect": "{effect:+.3f}",
-        "90 % interval": "{low:+.3f} to {high:+.3f}",
-    }  # fmt: skip
     gaps = [
         ("**Nothing seen**: ", unseen_actions(log), "What follows there is assumed, not learned."),
         (
@@ -240,6 +232,7 @@ def _estimates(log: Log, fit: Fit, effects: Effects) -> list[Block]:
             "There the effect is mostly what other states and people suggest, shrunk towards 0.",
         ),
     ]
+    told = [Text(f"{head}{'; '.join(cells)}. {tail}") for head, cells, tail in gaps if cells]
     return [
         Heading("What the log says"),
         Text(
@@ -247,14 +240,7 @@ def _estimates(log: Log, fit: Fit, effects: Effects) -> list[Block]:
             "open. People with the same features differ as if the chances of each were known from "
             f"{kappa:,.0f} transitions: the more, the more alike they are."
         ),
-        Text("What an action changes in the reward of the next state:"),
-        _grid(effects.effects, changes),
-        *(Text(f"{head}{'; '.join(cells)}. {tail}") for head, cells, tail in gaps if cells),
-        Text(
-            "Chances of the next state, those of at least 0.001"
-            + (f", the first {MOST_ROWS}:" if len(shown) > MOST_ROWS else ":")
-        ),
-        _grid(shown, chances),
+        *estimate_tables(effects, told),
     ]
 
 
@@ -288,7 +274,7 @@ def _held_out(held_out: Sequence[HeldOut]) -> list[Block]:
 
 def _one_held_out(held: HeldOut) -> list[Block]:
     losses = [
-        _cells(
+        cells(
             f"{r['where']}: {r['predictor']}", f"{r['n']:,}",
             "" if r["loss"] is None else f"{r['loss']:.4f}",
             "" if r["better"] is None else f"{r['better']:+.4f} ± {r['stderr']:.4f}",
@@ -307,7 +293,7 @@ def _one_held_out(held: HeldOut) -> list[Block]:
             "Every next state of every transition is a prediction. For tenths of them by size: "
             "what was predicted and how often it came (95 % interval)."
         ),
-        _grid(held.calibration, bins),
+        frame_grid(held.calibration, bins),
         *calibration_picture(held.calibration, held.name),
     ]
 
@@ -319,21 +305,7 @@ def _assumptions() -> list[Block]:
             [
                 "Whom the log's actions went to was decided by what is in the log, or by chance. "
                 "If it was decided by something else that also moves states, effects are wrong.",
-                "Where people go next depends on the present state, the action and the features "
-                "only, and stays so over time.",
-                "People do not influence each other.",
-                "The budget is shared by many people, so that no single one changes what is left "
-                "for others.",
+                *MARKOV,
             ]
         ),
     ]
-
-
-def _cells(*texts: str) -> list[Cell]:
-    return [Cell(text) for text in texts]
-
-
-def _grid(frame: pl.DataFrame, columns: Mapping[str, str]) -> Grid:
-    """The first rows of a frame; `columns` are formats of a row's values by heading."""
-    rows = frame.head(MOST_ROWS).iter_rows(named=True)
-    return Grid(list(columns), [_cells(*(c.format(**r) for c in columns.values())) for r in rows])

@@ -69,6 +69,24 @@ def simulate_log(
     return frame.with_columns(**known).fill_nan(None).sort("id", "time")
 
 
+def keep_seen(
+    log: pl.DataFrame, passive: str, share: float | None = None, seed: int = 0
+) -> pl.DataFrame:
+    """A log without most of its states: those of rows with an action stay, or with `share`, those
+    of a random share of all rows.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.logs.simulated import keep_seen
+    >>> log = pl.DataFrame({"state": ["good", "bad"], "action": ["none", "call"]})
+    >>> keep_seen(log, "none")["state"].to_list()
+    [None, 'bad']
+    """
+    kept = pl.col("action") != passive
+    if share is not None:
+        kept = pl.lit(pl.Series(np.random.default_rng(seed).random(log.height) < share))
+    return log.with_columns(state=pl.when(kept).then("state"))
+
+
 @eqx.filter_jit
 def _describe_arms(domain: FiniteDomain, arms: Arms, n_arms: int, key: Key):
     """Transitions, features and first states of arms."""

@@ -32,12 +32,13 @@ MOST_ROUNDS = Exact().horizon
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assessment:
     """What a log shows. `comparison` is None where there are too few people. `placebo` has the
-    gains found in logs whose actions were shuffled: they should be about 0."""
+    gains found in logs whose actions were shuffled: they should be about 0. `allocation` is None
+    where most states are empty."""
 
     verdict: Verdict
     comparison: Comparison | None
     placebo: tuple[Interval, ...]
-    allocation: Allocation
+    allocation: Allocation | None
     warnings: tuple[LogWarning, ...]
 
 

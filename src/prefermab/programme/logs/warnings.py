@@ -63,6 +63,8 @@ def _few(log: Log) -> Iterator[LogWarning]:
             "are mostly assumption.",
         )
     counts = np.bincount(log.transitions.action, minlength=len(log.labels.actions))
+    if log.histories is not None:
+        counts = log.histories.between(len(counts))
     for name, n in zip(log.labels.actions, counts.tolist(), strict=True):
         if n < FEW:
             yield LogWarning(
@@ -75,7 +77,7 @@ def _few(log: Log) -> Iterator[LogWarning]:
 def _unknown(log: Log) -> Iterator[LogWarning]:
     found = log.found
     for what, n in (("state", found.unknown_states), ("action", found.unknown_actions)):
-        if n > MANY * found.rows:
+        if n > MANY * found.rows and not (what == "state" and log.histories is not None):
             words = ", ".join(word for word in UNKNOWN if word)
             yield LogWarning(
                 f"unknown_{what}s",

@@ -1,0 +1,254 @@
+"""When the states of a log were seen, and everybody's rounds from one sighting to the next.
+
+The state of a row is the one before its action. Where states are seen by acting (`acted`), it is
+the one in which the action found the person; an action that found nobody changes nothing and shows
+nothing, as in `prefermab.domains.Unseen`. Otherwise (`some`) states are seen now and then,
+whatever is done.
+"""
+
+import dataclasses
+
+import numpy as np
+import polars as pl
+
+from prefermab.errors import InputError, unknown
+from prefermab.programme.logs.labels import Labels
+from prefermab.programme.tables import row_in
+
+WAYS = ("acted", "always", "some")
+
+FEW = 0.05
+"""Share of rows without a state up to which a log counts as one with all states; and share of the
+states that may have been seen in another way than most."""
+
+MOST = 0.5
+"""Share of rows without a state above which they are not seen always, whatever is said."""
+
+LEAST_ROWS = 30
+"""Rows of an action from which on it is asked whether it shows states as others do."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Histories:
+    """Rounds that follow each other, of one person each; shorter ones are filled up at the end.
+
+    A history ends before a missing row and after an unknown action. What is known of a person does
+    not reach beyond: the next history begins with nothing known.
+    """
+
+    way: str
+    """`acted` or `some`."""
+    chance: float
+    """Share of the actions that showed a state; with `some`, of all rows."""
+    why: str
+    """Why it is this way, in a sentence."""
+    person: np.ndarray
+    """(history,)"""
+    new: np.ndarray
+    """(history,): whether it begins with the person's first row."""
+    state: np.ndarray
+    """(history, round): -1 where it was not seen."""
+    action: np.ndarray
+    """(history, round): what was done, 0 where an action found nobody."""
+    profile: np.ndarray
+    """(history, round): what was known of the person, by place in the log's profiles."""
+    length: np.ndarray
+    """(history,): how many rounds it has."""
+
+    def of(self, people: np.ndarray) -> "Histories":
+        """Those of people for whom the mask (person,) is true."""
+        return self.at(np.flatnonzero(people[self.person]))
+
+    def at(self, chosen: np.ndarray) -> "Histories":
+        """Those at these places."""
+        parts = ("person", "new", "state", "action", "profile", "length")
+        own = {name: getattr(self, name)[chosen] for name in parts}
+        return dataclasses.replace(self, **own)
+
+    @property
+    def since(self) -> np.ndarray:
+        """(history, round): rounds since the last sighting before, -1 where there is none."""
+        found, last = np.full(self.state.shape, -1), np.full(len(self.state), -1)
+        for now in range(self.state.shape[1]):
+            found[:, now] = np.where(last >= 0, now - last, -1)
+            last = np.where(self.state[:, now] >= 0, now, last)
+        return found
+
+    @property
+    def last_seen(self) -> np.ndarray:
+        """(history, round): the state last seen before, -1 where there is none."""
+        place = np.arange(self.state.shape[1]) - self.since
+        seen = np.take_along_axis(self.state, np.minimum(place, self.state.shape[1] - 1), axis=1)
+        return np.where(self.since >= 0, seen, -1)
+
+    @property
+    def there(self) -> np.ndarray:
+        """(history, round): whether the history has that round."""
+        return np.arange(self.state.shape[1]) < self.length[:, None]
+
+    @property
+    def sighted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Person, state and action of every sighting."""
+        history, now = np.nonzero(self.state >= 0)
+        return self.person[history], self.state[history, now], self.action[history, now]
+
+    def between(self, n_actions: int) -> np.ndarray:
+        """(action,): rounds under each action that lie between two sightings."""
+        ahead = np.flip(np.maximum.accumulate(np.flip(self.state >= 0, 1), 1), 1)
+        within = np.append(ahead[:, 1:], np.zeros((len(ahead), 1), bool), axis=1)
+        known = within & ((self.since >= 0) | (self.state >= 0))
+        return np.bincount(self.action[known], minlength=n_actions)
+
+    def check(self, labels: Labels, where: str) -> None:
+        """Refuses histories from which nothing can be learned."""
+        if not ((self.state >= 0) & (self.since >= 0)).any():
+            raise InputError(
+                f"{where}: no person's state was seen twice, with a row for each week between and "
+                "known actions: nothing can be learned about how states change."
+            )
+        for name, n in zip(labels.actions, self.between(len(labels.actions)), strict=True):
+            if not n:
+                raise InputError(
+                    f"{where}: no week under the action '{name}' lies between two states that were "
+                    "seen of a person: nothing can be learned about it."
+                )
+
+
+def find_histories(
+    frame: pl.DataFrame, labels: Labels, seen: str | None, where: str, *, told: bool
+) -> Histories | None:
+    """The histories of checked rows; None where states are seen always.
+
+    Args:
+        frame: Rows in the order of people and time, with states and actions by number.
+        labels: What the numbers mean.
+        seen: How states are seen; found in the log if None.
+        where: Name of the log.
+        told: Whether a column says whom actions reached.
+    """
+    way = _way(frame, labels, seen, where)
+    if way == "always":
+        return None
+    filled, acted = _filled(frame), _acted(frame)
+    chance = (filled & acted).sum() / max(acted.sum(), 1) if way == "acted" else filled.mean()
+    done = frame["action"].fill_null(0).to_numpy()
+    if way == "acted":
+        found = filled | (frame["reached"].to_numpy() if told else False)
+        done = np.where(found, done, 0)
+    why = _reason(frame, way, asked=seen is not None)
+    return _cut(frame, done, way, float(chance), why)
+
+
+def _way(frame: pl.DataFrame, labels: Labels, seen: str | None, where: str) -> str:
+    if seen is not None and seen not in WAYS:
+        raise unknown("way to see", str(seen), WAYS)
+    empty = ~_filled(frame)
+    if seen is None and empty.mean() <= FEW:
+        return "always"
+    if seen == "always":
+        if empty.mean() > MOST:
+            raise InputError(
+                f"{where}: seen is 'always', but {empty.sum():,} of {len(empty):,} rows have no "
+                f"state, the first of them {_first(frame, empty, where)}; leave it out, and the "
+                "log tells how states are seen."
+            )
+        return "always"
+    against = _against_acted(frame, labels, where)
+    if seen == "acted" and against:
+        raise InputError(f"{where}: seen is 'acted', but {against}; leave it out, or give 'some'.")
+    if seen == "some":
+        _check_some(frame, where, by_actions=against is None)
+    return seen or ("some" if against else "acted")
+
+
+def _against_acted(frame: pl.DataFrame, labels: Labels, where: str) -> str | None:
+    """What speaks against states being seen by acting, if anything."""
+    filled, acted = _filled(frame), _acted(frame)
+    # A state is often written down when somebody joins.
+    joined = frame["steps"].is_null().to_numpy()
+    beyond = filled & ~(acted & frame["reached"].to_numpy()) & ~joined
+    if not (filled & acted).any():
+        return "no row with an action has a state"
+    if beyond.sum() > FEW * filled.sum():
+        return (
+            f"{beyond.sum():,} of {filled.sum():,} states are of rows in which nobody was acted on "
+            f"(or reached), the first of them {_first(frame, beyond, where)}"
+        )
+    action = frame["action"].fill_null(0).to_numpy()
+    rows, shown = (np.bincount(each, minlength=len(labels.actions)) for each in (
+        action, action[filled]))  # fmt: skip
+    shares = shown[1:] / np.maximum(rows[1:], 1)
+    blind = (rows[1:] >= LEAST_ROWS) & (shares < shares.max() / 2)
+    if not blind.any():
+        return None
+    place = 1 + int(blind.argmax())
+    return (
+        f"the action '{labels.actions[place]}' showed a state in {shown[place]:,} of "
+        f"{rows[place]:,} rows, far less often than others, the first without one "
+        f"{_first(frame, (action == place) & ~filled, where)}"
+    )
+
+
+def _check_some(frame: pl.DataFrame, where: str, *, by_actions: bool) -> None:
+    filled = _filled(frame)
+    if filled.all():
+        raise InputError(
+            f"{where}: seen is 'some', but every row has a state, from "
+            f"{_first(frame, filled, where)} on; leave it out."
+        )
+    if by_actions:
+        raise InputError(
+            f"{where}: seen is 'some', but states are in rows with an action only, such as "
+            f"{_first(frame, filled & _acted(frame), where)}; leave it out, or give 'acted'."
+        )
+
+
+def _reason(frame: pl.DataFrame, way: str, *, asked: bool) -> str:
+    filled, acted = _filled(frame), _acted(frame)
+    have = f"{filled.sum():,} of {len(filled):,} rows have a state"
+    as_asked = ", as was asked" if asked else ""
+    if way == "acted":
+        return (
+            f"States count as seen by acting only (`acted`{as_asked}): {have}, and in "
+            f"{(filled & acted).sum():,} of these somebody was acted on."
+        )
+    without = (filled & ~acted).sum()
+    return (
+        f"States count as seen now and then, whatever is done (`some`{as_asked}): {have}, and in "
+        f"{without:,} of these nobody was acted on."
+    )
+
+
+def _cut(frame: pl.DataFrame, done: np.ndarray, way: str, chance: float, why: str) -> Histories:
+    """Rows of a history lie beside each other."""
+    person, steps = frame["person"].to_numpy(), frame["steps"].fill_null(0).to_numpy()
+    joined = frame["steps"].is_null().to_numpy()
+    unknown_before = np.append(False, frame["action"].is_null().to_numpy()[:-1])
+    begins = joined | (steps != 1) | unknown_before
+    history = np.cumsum(begins) - 1
+    place = np.arange(len(person)) - np.flatnonzero(begins)[history]
+    shape = (int(begins.sum()), int(place.max()) + 1)
+
+    def wide(values: np.ndarray, empty: int) -> np.ndarray:
+        table = np.full(shape, empty)
+        table[history, place] = values
+        return table
+
+    states = frame["state"].fill_null(-1).to_numpy()
+    return Histories(
+        way, chance, why, person[begins], joined[begins], wide(states, -1), wide(done, 0),
+        wide(frame["profile"].to_numpy(), 0), np.bincount(history),
+    )  # fmt: skip
+
+
+def _filled(frame: pl.DataFrame) -> np.ndarray:
+    return frame["state"].is_not_null().to_numpy()
+
+
+def _acted(frame: pl.DataFrame) -> np.ndarray:
+    return (frame["action"] > 0).fill_null(False).to_numpy()
+
+
+def _first(frame: pl.DataFrame, which: np.ndarray, where: str) -> str:
+    """The first such row of the file, as messages name it."""
+    return row_in(where, int(frame["row"].to_numpy()[which].min()))
