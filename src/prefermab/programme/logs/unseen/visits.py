@@ -71,8 +71,13 @@ def check_visits(log: Log, fit: Fit, seed: int = 0) -> Visits:
         predicted = _predictions(
             log, fit_hidden(log, DRAWS, seed, others), others, several.of(mask)
         )
-    apart = _apart(log, fit, several)
-    found = [*_unlike_predicted(apart, log.found.unit), *_seen_by(several, log)]
+    beliefs = _beliefs(log, fit, several)
+    apart = _apart(log, beliefs, several)
+    found = [
+        *_unlike_predicted(apart, log.found.unit),
+        *_seen_by_action(several),
+        *_seen_by_state(beliefs, several, log),
+    ]
     return Visits(len(held), predicted, apart, tuple(found))
 
 
@@ -127,9 +132,8 @@ def _shares(states: np.ndarray, n_states: int) -> np.ndarray:
     return counts / counts.sum()
 
 
-def _apart(log: Log, fit: Fit, several: Histories) -> pl.DataFrame:
+def _apart(log: Log, beliefs: np.ndarray, several: Histories) -> pl.DataFrame:
     """Predicted and seen shares of each state, after few rounds and after many."""
-    beliefs = _beliefs(log, fit, several)
     seen = (several.state >= 0) & (several.since >= 0)
     person = np.broadcast_to(several.person[:, None], seen.shape)[seen]
     came, since, expected = several.state[seen], several.since[seen], beliefs[seen]
@@ -164,14 +168,10 @@ def _unlike_predicted(apart: pl.DataFrame, unit: str) -> list[LogWarning]:
     ]
 
 
-def _seen_by(several: Histories, log: Log) -> list[LogWarning]:
-    """Where states are seen now and then: whether that goes by what is done, or by the state."""
-    if several.way != "some":
-        return []
-    return [*_seen_by_action(several), *_seen_by_state(several, log)]
-
-
 def _seen_by_action(several: Histories) -> Iterator[LogWarning]:
+    """Where states are seen now and then: whether that goes by what is done."""
+    if several.way != "some":
+        return
     # A person's first row is left out: joining often shows the state.
     rows = several.there[:, 1:]
     for which, acted in (
@@ -188,23 +188,33 @@ def _seen_by_action(several: Histories) -> Iterator[LogWarning]:
             )
 
 
-def _seen_by_state(several: Histories, log: Log) -> Iterator[LogWarning]:
-    again = several.there & (several.since == 1)
-    rates = [
-        _rate(several.state, again & (several.last_seen == place)) for place in range(log.shape[0])
-    ]
-    order = sorted((place for place, (_, n) in enumerate(rates) if n), key=lambda s: rates[s][0])
-    if len(order) > 1 and _differ(*rates[order[0]], *rates[order[-1]]):
-        low, high = order[0], order[-1]
-        names = log.labels.states
-        yield LogWarning(
+def _seen_by_state(beliefs: np.ndarray, several: Histories, log: Log) -> list[LogWarning]:
+    """Whether people are seen more often where they are likely to be better or worse off."""
+    rounds = several.there & (several.since >= 1)
+    if rounds.sum() < FEW:
+        return []
+    likely, seen = (beliefs @ log.labels.rewards)[rounds], (several.state >= 0)[rounds]
+    person = np.broadcast_to(several.person[:, None], rounds.shape)[rounds]
+    each = np.bincount(person, (likely - likely.mean()) * (seen - seen.mean()))
+    if abs(each.sum()) <= SURE * max(float(np.sqrt((each**2).sum())), 1e-9):
+        return []
+    low, high = np.quantile(likely, [1 / 3, 2 / 3])
+    found = (
+        f"people who were likely to be worse off were seen in {seen[likely <= low].mean():.1%} of "
+        f"the {log.found.unit}s after a first look, and those likely to be better off in "
+        f"{seen[likely >= high].mean():.1%} (lowest and highest third)"
+    )
+    if several.way == "acted":
+        why = "that is allowed for if people were chosen by the state last seen or the features"
+    else:
+        why = "that is allowed for in the chances if it went by the features alone"
+    return [
+        LogWarning(
             "seen_by_state",
-            f"of people seen {names[high]}, {rates[high][0]:.0%} were seen again in the next "
-            f"{log.found.unit}, and of those seen {names[low]} {rates[low][0]:.0%}: who is seen "
-            "seems to depend on the state, which the fit does not allow for, so that its chances "
-            "of the states in between are wrong; look at people chosen at random as well.",
-            spoils=True,
+            f"{found}: {why}; if they were seen because of the state they were in, which is in no "
+            "row, all chances are wrong: look at some people chosen at random.",
         )
+    ]
 
 
 def _rate(state: np.ndarray, rows: np.ndarray) -> tuple[float, int]:

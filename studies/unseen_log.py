@@ -1,0 +1,195 @@
+"""Logs in which states are kept only where somebody was acted on: what a model learned from them
+earns beside one learned from all states, and what the report notices where the log misleads."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+
+from prefermab import policies
+from prefermab.domains import Armman, FiniteDomain, Unseen
+from prefermab.evaluation import trial_batches, trial_keys, trial_rewards
+from prefermab.model import Model
+from prefermab.pages import table_as_markdown
+from prefermab.paper.runner import EVALUATION_SEED
+from prefermab.policies.base import Policy
+from prefermab.programme.logs.domain import Logged
+from prefermab.programme.logs.effects import estimate_effects
+from prefermab.programme.logs.fitting import Fit, fit_log
+from prefermab.programme.logs.reading import Log, read_log
+from prefermab.programme.logs.simulated import keep_seen, simulate_log
+from prefermab.programme.logs.unseen.hidden import fit_hidden
+from prefermab.programme.logs.unseen.visits import check_visits
+from prefermab.training import pretrain
+from studies.log import covered
+
+PEOPLE, WEEKS, SHARES, SEEDS = 2000, 26, (0.1, 0.28), range(10, 13)
+SIZES = ((25, 7.0), (100, 10.0))
+STEPS, TRIALS, ROUNDS = 2000, 60, 40
+FEWER, MISLED = 1000, range(20, 26)
+"""People of the logs that mislead, and their seeds."""
+
+
+def unseen_log() -> str:
+    """Models learned from logs whose states were seen only on a call."""
+    return earning_table() + "\n" + misled_table()
+
+
+def earning_table() -> str:
+    """What models learned from some states and from all states earn."""
+    domain, rows = Armman(), []
+    known = {(size, name): earned(policy, *size) for size in SIZES for name, policy in (
+        ("none", policies.NoAction()), ("index", policies.Whittle()))}  # fmt: skip
+    for share in SHARES:
+        found = [learned(domain, share, seed) for seed in SEEDS]
+        for size in SIZES:
+            some, whole = (
+                np.array([earned(models[kind].policy, *size) for models, _ in found])
+                for kind in (0, 1)
+            )
+            none, index = known[size, "none"], known[size, "index"]
+            ratio = some / whole
+            rows.append(
+                [f"{share:.0%}", f"({size[0]}, {size[1]:g})", f"{none:.3f}", f"{some.mean():.3f}",
+                 f"{whole.mean():.3f}", f"{index:.3f}", f"{ratio.mean():.1%}",
+                 f"{ratio.min():.1%}", f"{((some - none) / (whole - none)).mean():.1%}",
+                 f"{np.mean([within for _, within in found]):.0%}"]
+            )  # fmt: skip
+            print(*rows[-1], flush=True)
+    head = ["called a week", "played at", "nobody called", "from states on calls",
+            "from all states", "index of the chain", "share", "lowest log", "of its gain",
+            "truth within 90 % intervals"]  # fmt: skip
+    return (
+        f"ARMMAN, logs of {PEOPLE:,} people and {WEEKS} weeks in which a random share is called. "
+        "One model is learned from the log with states only where a call was made, the other from "
+        f"the same log with all states; both with recipe `exact`, {STEPS:,} steps. Both are played "
+        f"unseen: reward per person and round over {ROUNDS} rounds, {TRIALS} paired trials, "
+        f"everybody never seen at the start. Means of {len(SEEDS)} logs (seeds {SEEDS[0]} to "
+        f"{SEEDS[-1]}; choices were made on seeds 0 and 1). `of its gain` compares what both earn "
+        "over calling nobody. The last column: how many of the population's true chances lie "
+        "within the report's 90 % intervals, for the log with few states.\n\n"
+        + table_as_markdown(head, rows)
+    )
+
+
+def learned(domain: FiniteDomain, share: float, seed: int) -> tuple[list[Model], float]:
+    """Models learned from some states of a log and from all, and the share of true chances within
+    the intervals of the first."""
+    arms = domain.draw_arms(jax.random.key(1000 + seed), PEOPLE)
+    frame = simulate_log(domain, PEOPLE, WEEKS, share, seed, arms)
+    truth = np.asarray(jax.vmap(domain.transitions)(arms)).mean(axis=0)
+    some, whole = read(domain, keep_seen(frame, domain.action_names[0])), read(domain, frame)
+    fit = fit_hidden(some, seed=seed)
+    print(f"called {share:.0%}, seed {seed}: acting matters {fit.acts:.2f}", flush=True)
+    models = [trained(some, fit, seed), trained(whole, fit_log(whole, seed=seed), seed)]
+    return models, covered(some, fit, truth)
+
+
+def read(domain: FiniteDomain, frame: pl.DataFrame) -> Log:
+    """The log of a domain with the rewards of its first arm."""
+    arm = jax.tree.map(lambda x: x[0], domain.draw_arms(jax.random.key(0), 1))
+    rewards = np.asarray(domain.rewards(arm)).tolist()
+    named = dict(zip(domain.state_names, rewards, strict=True))
+    return read_log(frame, passive=domain.action_names[0], rewards=named, seen=None)
+
+
+def trained(log: Log, fit: Fit, seed: int) -> Model:
+    """A model that sees states only when it acts."""
+    return pretrain(Unseen(Logged(log, fit, seed)), n_arms=25, budget=7, steps=STEPS)
+
+
+def earned(policy: Policy, n_arms: int, budget: float) -> float:
+    """Mean reward per arm and round, in the same trials for all."""
+    domain = Unseen(Armman())
+    batches = trial_batches(domain, n_arms, 1.0, trial_keys(EVALUATION_SEED, TRIALS), ROUNDS)
+    money = jnp.asarray(budget, jnp.float32)
+    return float(trial_rewards(policy, domain, batches, money, TRIALS).mean()) / ROUNDS
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """How a log misleads: whether calls do anything, and by how many times likelier people are
+    called (or seen) who are in the worst state."""
+
+    name: str
+    effect: bool = True
+    way: str = "acted"
+    likelier: float = 1.0
+
+
+WORLDS = (
+    World("called at random"),
+    World("called at random, calls do nothing", effect=False),
+    World("lost causes three times likelier to be called", likelier=3.0),
+    World("motivated three times likelier to be called", likelier=1 / 3),
+    World("seen at random, whatever is done", way="some"),
+    World("motivated three times likelier to be seen", way="some", likelier=1 / 3),
+)
+
+
+def misled_table() -> str:
+    """What the fit and its checks say where they cannot be right."""
+    rows = []
+    for world in WORLDS:
+        found = np.array([one_misled(world, seed) for seed in MISLED])
+        acts, unlike, by_state, wrong, better = found.T
+        rows.append(
+            [world.name, f"{acts.mean():.2f}", f"{(acts > 0.5).sum():.0f} of {len(MISLED)}",
+             f"{unlike.sum():.0f}", "" if world.way == "acted" else f"{by_state.sum():.0f}",
+             f"{wrong.mean():.3f}", f"{better.mean():+.3f}"]
+        )  # fmt: skip
+        print(*rows[-1], flush=True)
+    head = ["people were", "acting matters, mean probability", "above one half",
+            "warned `unlike_predicted`", "warned `seen_by_state`", "error of chances",
+            "held-out error less that of `as last seen`"]  # fmt: skip
+    return (
+        f"## What is noticed\n\n{len(MISLED)} logs each, {FEWER:,} people and {WEEKS} weeks, a "
+        "tenth called or seen a week. In the rows in which people are called or seen because of "
+        "the state they are in, the likelihood leaves that out: chances are wrong, and no check "
+        "can see all of it. The error of chances is the mean distance of the population's mean "
+        "chances from the truth.\n\n" + table_as_markdown(head, rows)
+    )
+
+
+def one_misled(world: World, seed: int) -> tuple[float, bool, bool, float, float]:
+    """How likely acting matters by the fit, the warnings, and errors."""
+    base = Armman()
+    arms = base.draw_arms(jax.random.key(2000 + seed), FEWER)
+    table, features = np.array(jax.vmap(base.transitions)(arms)), np.asarray(base.features(arms))
+    if not world.effect:
+        table[:, :, 1] = table[:, :, 0]
+    log = read(base, misleading(base, table, features, world, seed))
+    fit = fit_hidden(log, draws=64, seed=seed)
+    visits = check_visits(log, fit, seed)
+    codes = {warning.code for warning in visits.warnings}
+    found = estimate_effects(log, fit).transitions["chance"].to_numpy().reshape(log.shape)
+    assert visits.predicted is not None
+    loss = dict(
+        visits.predicted.filter(pl.col("where") == "all").select("predictor", "loss").rows()
+    )
+    return (
+        fit.acts, "unlike_predicted" in codes, "seen_by_state" in codes,
+        float(np.abs(found - table.mean(axis=0)).mean()), loss["the fit"] - loss["as last seen"],
+    )  # fmt: skip
+
+
+def misleading(
+    base: FiniteDomain, table: np.ndarray, features: np.ndarray, world: World, seed: int
+) -> pl.DataFrame:
+    """A log in which who is called or seen may depend on the state."""
+    rng, n = np.random.default_rng(seed), len(table)
+    state, parts = rng.integers(0, 3, n), []
+    odds = np.array([1.0, np.sqrt(world.likelier), world.likelier])
+    names, actions = np.array(base.state_names), np.array(base.action_names)
+    known = {f"f{i}": each.astype(float) for i, each in enumerate(features.T)}
+    for week in range(WEEKS):
+        chosen = rng.random(n) < 0.1 * odds[state] / odds.mean()
+        acted = (chosen if world.way == "acted" else rng.random(n) < 0.1).astype(int)
+        rows = {"id": np.arange(n), "time": week, "action": actions[acted], **known}
+        seen = pl.when(pl.Series(chosen)).then(pl.Series(names[state]))
+        parts.append(pl.DataFrame(rows).with_columns(state=seen))
+        reached = np.cumsum(table[np.arange(n), state, acted], axis=1)
+        state = (reached <= rng.random((n, 1)) * reached[:, -1:]).sum(axis=1)
+    return pl.concat(parts)
