@@ -46,6 +46,7 @@ class Served:
     """A served programme with one user of each role."""
 
     def __init__(self, folder: Path, model: Any, **settings: Any):
+        folder.mkdir(exist_ok=True)
         self.place, self.clock, self.model = str(folder / "calls.db"), Clock(), model
         with pm.Programme(self.place, model) as programme:
             programme.keep_place("armman")

@@ -1,10 +1,20 @@
 """The service: pages, the API, jobs and metrics."""
 
+import io
+import socket
+import subprocess
+
+import polars as pl
 import pytest
+import sqlalchemy
 
 import prefermab as pm
-from prefermab.service import accounts
-from services import BUDGET, PASSWORD, Served, fast_passwords
+from prefermab.cli import dispatch
+from prefermab.programme.store.frames import difference
+from prefermab.service import accounts, api_work, exchange, jobs
+from prefermab.service.tables import JOBS, METADATA
+from prefermab.service.worker import work
+from services import BUDGET, PASSWORD, Served, fast_passwords, people
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +76,226 @@ def test_the_first_admin_comes_by_a_link_that_works_once(tmp_path, model):
 def test_health_needs_no_account(served):
     assert served.client().get("/api/v1/health").json() == {"status": "ok"}
     assert served.client().get("/api/v1/health/ready").json()["status"] == "ok"
+
+
+@pytest.fixture(scope="module")
+def planner(served):
+    return served.token("Paul", "read", "record", "plan")
+
+
+@pytest.fixture
+def fresh(tmp_path, model):
+    """A programme of one's own, and a program that may do everything but manage users."""
+    fast_passwords()
+    found = Served(tmp_path, model)
+    yield found, found.token("Paul", "read", "record", "plan")
+    found.desk.close()
+
+
+def as_frame(response):
+    """The table of an answer, by its media type."""
+    readers = {"text/csv": pl.read_csv, "application/vnd.apache.parquet": pl.read_parquet}
+    kind = response.headers["content-type"].partition(";")[0]
+    return readers.get(kind, pl.read_json)(io.BytesIO(response.content))
+
+
+RULES = {"cooldown": 1, "lock_ids": [5], "group_column": "worker", "min_share": {"Ana": 0.25}}
+
+
+def test_the_same_plan_from_command_line_python_and_api(tmp_path, model, monkeypatch, capsys):
+    """Bit for bit: the same frames, the same facts."""
+    frames, facts = {}, {}
+    for name in ("line", "python", "api"):
+        served = Served(tmp_path / name, model)
+        if name == "line":
+            monkeypatch.chdir(tmp_path)
+            dispatch(["programme", "plan", served.place, "--budget", "4", "--out", "list.csv",
+                      "--cooldown", "1", "--lock-ids", "5", "--group", "worker",
+                      "--min-share", "Ana=0.25"])  # fmt: skip
+        elif name == "python":
+            served.desk.programme().plan(4, pm.Rules(**RULES))
+        else:
+            program = served.token("Paul", "plan")
+            found = program.post("/api/v1/plans", json={"budget": 4, "rules": RULES})
+            assert found.status_code == 200, found.text
+        plan = served.desk.programme().planned(1)
+        frames[name], facts[name] = plan.frame, plan.facts
+        if name == "api":
+            reader, kind = served.token("Vera", "read"), "application/vnd.apache.parquet"
+            sent = as_frame(reader.get("/api/v1/plans/1/list", headers={"accept": kind}))
+            assert difference(sent, plan.frame) is None
+        served.desk.close()
+    capsys.readouterr()
+    assert difference(frames["line"], frames["python"]) is None
+    assert difference(frames["api"], frames["python"]) is None
+    assert facts["line"] == facts["python"] == facts["api"]
+
+
+def test_a_week_by_the_api(fresh):
+    _, program = fresh
+    new = people(3, first=101)
+    csv = {"content-type": "text/csv"}
+    found = program.post("/api/v1/people?why=new", content=new.write_csv(), headers=csv)
+    assert found.json() == {"joined": 3}
+    again = program.post("/api/v1/people?name=new.csv", content=new.write_csv(), headers=csv)
+    assert again.status_code == 400
+    assert again.headers["content-type"] == "application/problem+json"
+    assert "new.csv: 3 people (101 in row 2" in again.json()["detail"]
+    assert program.post("/api/v1/people/leave", json={"ids": [101], "why": "moved"}).json() == {
+        "left": 1
+    }
+    seen = [{"id": 102, "state": "persuadable"}, {"id": 999, "state": "motivated"}]
+    assert program.post("/api/v1/states", json=seen).status_code == 400
+    assert program.post("/api/v1/states?skip_unknown=true", json=seen).json() == {"observed": 1}
+    plan = program.post("/api/v1/plans", json={"budget": BUDGET}).json()
+    assert (plan["round"], plan["facts"]["chosen"]) == (1, BUDGET)
+    assert program.post("/api/v1/plans/1/replay").json()["facts"] == plan["facts"]
+    what_if = as_frame(program.post("/api/v1/what-if", json={"budgets": [1, 2]}))
+    assert what_if["chosen"].to_list() == [1, 2]
+    assert program.post("/api/v1/records").json() == {"round": 1, "otherwise": 0}
+    done = [{"id": 1, "action": "call", "reached": True}]
+    fixed = program.post("/api/v1/records?round=1&correct=true&partial=true&over_budget=true",
+                         json=done)  # fmt: skip
+    assert fixed.json()["round"] == 1
+    assert program.get("/api/v1/programme").json()["round"] == 2
+    for part in ("people", "states", "plans", "actions", "corrections", "log"):
+        assert as_frame(program.get(f"/api/v1/history/{part}")).height > 0
+    assert as_frame(program.get("/api/v1/people?format=csv")).height == 14
+    timeline = program.get("/api/v1/people/102").json()
+    assert timeline["rounds"][0]["state"] == "persuadable"
+    told = program.get("/api/v1/audit").json()
+    assert [row["who"] for row in told if row["what"] == "leave"] == ["Paul"]
+    assert [row["why"] for row in told if row["what"] == "leave"] == ["moved"]
+    assert program.post("/api/v1/audit/verify").json()["rows"] == len(told)
+    assert program.get("/api/v1/deviations?round=1").status_code == 200
+    assert program.put("/api/v1/programme/last-round", json={"last_round": 9}).json() == {
+        "last_round": 9
+    }
+
+
+def test_marks_become_the_record(fresh):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))
+    ana = served.client("Ana")
+    mine = chosen.filter(worker="Ana")["id"].to_list()
+    theirs = chosen.filter(worker="Bea")["id"].to_list()
+    now = served.clock()
+    late = {"id": mine[0], "action": "call", "reached": False, "why": "no answer", "at": now - 5}
+    early = {"id": mine[0], "action": "none", "at": now - 60}
+    sent = [{"round": 1, "marks": [late]}, {"round": 1, "marks": [early]}]
+    assert [ana.post("/api/v1/marks", json=one).json()["stored"] for one in sent] == [1, 0]
+    assert ana.post("/api/v1/marks", json=sent[0]).json() == {"stored": 0}
+    other = {"round": 1, "marks": [{"id": theirs[0], "action": "call"}]}
+    assert ana.post("/api/v1/marks", json=other).status_code == 400
+    assert ana.post("/api/v1/marks", json={**sent[0], "round": 2}).status_code == 400
+    assert as_frame(ana.get("/api/v1/marks"))["reached"].to_list() == [False]
+    left = {"id": theirs[0], "action": "none", "why": "moved away"}
+    assert program.post("/api/v1/marks", json={"round": 1, "marks": [left]}).json()["stored"] == 1
+    found = program.post("/api/v1/marks/record?round=1&rest=planned")
+    assert found.json() == {"round": 1, "otherwise": 1}
+    actions = as_frame(program.get("/api/v1/history/actions"))
+    assert sorted(actions["id"]) == sorted(set(chosen["id"]) - {theirs[0]})
+    assert actions.filter(id=mine[0])["reached"].to_list() == [False]
+    assert program.get("/api/v1/deviations").json()[0]["why"] == "moved away"
+
+
+def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
+    served, program = fresh
+    started = []
+    monkeypatch.setattr(jobs, "start_worker", started.append)
+    monkeypatch.setattr(api_work, "MOST_AT_ONCE", 5)
+    asked = program.post("/api/v1/plans", json={"budget": BUDGET})
+    assert (asked.status_code, asked.headers["location"]) == (202, "/api/v1/jobs/1")
+    assert len(started) == 1
+    desk = served.desk
+    assert work(desk.records, desk.settings, served.clock, model)
+    done = program.get("/api/v1/jobs/1").json()
+    assert (done["status"], done["answer"]["facts"]["chosen"]) == ("done", BUDGET)
+    assert not work(desk.records, desk.settings, served.clock, model)
+    program.post("/api/v1/plans", json={"budget": 99})
+    work(desk.records, desk.settings, served.clock, model)
+    failed = program.get("/api/v1/jobs/2").json()
+    assert failed["status"] == "failed"
+    assert "is planned already" in failed["answer"]["detail"]
+    program.post("/api/v1/what-if", json={"budgets": [1, 2]})
+    assert program.delete("/api/v1/jobs/3").json()["status"] == "cancelled"
+    assert program.delete("/api/v1/jobs/3").status_code == 400
+    program.post("/api/v1/plans/1/replay")
+    child = subprocess.Popen(["sleep", "600"])
+    with desk.records.writing() as sql:
+        jobs.claim(sql, served.clock())
+        here = f"{socket.gethostname()} {child.pid} {jobs.started(child.pid)}"
+        sql.execute(JOBS.update().where(JOBS.c.number == 4).values(process=here))
+    assert program.get("/api/v1/jobs/4").json()["status"] == "running"
+    child.kill()
+    child.wait()
+    lost = program.get("/api/v1/jobs/4").json()
+    assert lost["status"] == "lost"
+    assert "its process ended" in lost["answer"]["detail"]
+    assert as_frame(program.get("/api/v1/jobs"))["status"].to_list() == [
+        "lost", "cancelled", "failed", "done",
+    ]  # fmt: skip
+
+
+def test_cancelling_kills_the_process(fresh, monkeypatch):
+    served, program = fresh
+    monkeypatch.setattr(jobs, "start_worker", [].append)
+    program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1}})
+    child = subprocess.Popen(["sleep", "600"])
+    with served.desk.records.writing() as sql:
+        jobs.claim(sql, served.clock())
+        here = f"{socket.gethostname()} {child.pid} {jobs.started(child.pid)}"
+        sql.execute(JOBS.update().values(process=here))
+    assert program.delete("/api/v1/jobs/1").json()["status"] == "cancelled"
+    assert child.wait(10) == -9
+
+
+def test_metrics_count_requests_and_people(planner):
+    planner.get("/api/v1/me")
+    text = planner.get("/metrics").text
+    assert 'prefermab_requests_total{route="me",status="200"}' in text
+    assert "prefermab_people 12.0" in text
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [("text/csv", ".csv"), ("*/*", ".json"), ("application/json;q=0.1, text/csv", ".csv")],
+)
+def test_tables_are_sent_as_they_are_wanted(accept, kind):
+    assert exchange.wanted(accept) == kind
+
+
+def test_kinds_that_are_not_known_are_refused(planner):
+    assert planner.get("/api/v1/people", headers={"accept": "image/png"}).status_code == 415
+    assert planner.get("/api/v1/people?format=exe").status_code == 415
+    sent = planner.post("/api/v1/people", content=b"x", headers={"content-type": "image/png"})
+    assert sent.status_code == 415
+    for body in (b"[1]", b"{", b'[{"id": [1]}]'):
+        kind = {"content-type": "application/json"}
+        assert planner.post("/api/v1/people", content=body, headers=kind).status_code == 400
+
+
+def test_openapi_names_every_call(planner):
+    paths = planner.get("/api/v1/openapi.json").json()["paths"]
+    calls = {f"{verb} {path}" for path, verbs in paths.items() for verb in verbs}
+    some = {"post /api/v1/plans", "get /api/v1/people/{person}", "delete /api/v1/jobs/{number}"}
+    assert some <= calls
+
+
+def test_another_model_takes_over_in_every_thread(fresh):
+    served, _ = fresh
+    admin = served.client("Ada")
+    assert admin.put("/api/v1/programme/model", json={"model": "../x"}).status_code == 400
+    named = {"model": "armman-paper", "why": "trial"}
+    found = admin.put("/api/v1/programme/model", json=named)
+    assert found.status_code == 200, found.text
+    assert found.json()["model"] == admin.get("/api/v1/programme").json()["model"]
+
+
+def test_tables_are_those_that_the_migration_makes(served):
+    with served.desk.records.reading() as sql:
+        seen = sqlalchemy.inspect(sql)
+        for table in METADATA.sorted_tables:
+            made = {column["name"] for column in seen.get_columns(table.name)} - {"number"}
+            assert made == {column.name for column in table.columns} - {"number"}

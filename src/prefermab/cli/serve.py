@@ -78,6 +78,8 @@ class ServeCommand:
             from prefermab.service.settings import Settings
         except ModuleNotFoundError as error:
             raise missing(error) from None
+        import os
+        import tempfile
         import time
 
         named = () if self.host in ANYWHERE else (self.host,)
@@ -101,10 +103,15 @@ class ServeCommand:
             if link is not None:
                 print(f"{name}: {address}/welcome/{link}", flush=True)
         settings.to_environment()
-        uvicorn.run(
-            "prefermab.service.app:from_environment", factory=True, host=self.host, port=self.port,
-            workers=self.workers, access_log=False, log_level="warning", server_header=False,
-        )  # fmt: skip
+        with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
+            if self.workers > 1:
+                os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
+            # A worker that still imports its packages is not to be taken for dead.
+            uvicorn.run(
+                "prefermab.service.app:from_environment", factory=True, host=self.host,
+                port=self.port, workers=self.workers, access_log=False, log_level="warning",
+                server_header=False, timeout_worker_healthcheck=60,
+            )  # fmt: skip
 
 
 def missing(error: ModuleNotFoundError) -> InputError:

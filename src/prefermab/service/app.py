@@ -25,6 +25,9 @@ from prefermab.service.guards import Guards
 from prefermab.service.problems import HANDLERS
 from prefermab.service.settings import Clock, Settings
 
+PARTS = (pages, pages_week, pages_record, pages_people, machines, api, api_work, api_admin)
+"""Where routes are."""
+
 THREADS = 8
 """Requests that one process works on at the same time; each has a programme of its own open."""
 
@@ -52,11 +55,11 @@ def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = Non
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
         exception_handlers=HANDLERS,
     )  # fmt: skip
-    for part in (pages, pages_week, pages_record, pages_people, machines, api, api_work, api_admin):
+    for part in PARTS:
         app.include_router(part.router)
     app.state.desk = Desk(settings, Records(settings.place, settings.wait), clock, model)
     app.state.identify = app.state.desk.sign_ins.identify
-    app.add_middleware(Guards, settings=settings)
+    app.add_middleware(Guards, settings=settings, count=machines.count_request)
     return app
 
 

@@ -53,7 +53,8 @@ class Desk:
         self.sign_ins = SignIns(records, settings, clock)
         self.jobs = Jobs(records, settings, clock)
         self.local, self.lock = threading.local(), threading.Lock()
-        self.model, self.lists, self.people = model, {}, (-1, pl.DataFrame())
+        self.model, self.hash = model, None
+        self.lists, self.people = {}, (-1, pl.DataFrame())
         with self.open():
             pass
 
@@ -62,7 +63,7 @@ class Desk:
         with self.lock:
             given = {"wait": self.settings.wait, "who": "the service"}
             programme = Programme.open(self.settings.place, self.model, **given)
-            self.model = programme.model
+            self.model, self.hash = programme.model, programme.hash
         return programme
 
     def programme(self, account: Account | None = None) -> Programme:
@@ -71,9 +72,10 @@ class Desk:
         If another process has let another model take over, that one is loaded.
         """
         known: Kept | None = getattr(self.local, "programme", None)
-        if known is not None and known.value.hash != self.head().model:
-            self.model = known = None
-        if known is None:
+        now = self.head().model
+        if self.hash != now:
+            self.model = None
+        if known is None or known.value.hash != now:
             known = self.local.programme = Kept(self.open())
         known.value.who = "the service" if account is None else account.name
         return known.value

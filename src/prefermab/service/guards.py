@@ -1,6 +1,8 @@
 """What every request passes before anything looks at it: its host, its origin and its size; and the
 headers of every answer."""
 
+import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -36,14 +38,17 @@ HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
+Count = Callable[[str, int, float], None]
+"""Takes route, status and seconds of a request that was answered."""
+
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class Guards:
     """Refuses requests to another host, changes that another site asks for, and long bodies."""
 
-    def __init__(self, app: ASGIApp, settings: Settings):
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, settings: Settings, count: Count):
+        self.app, self.settings, self.count = app, settings, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Called for each request."""
@@ -56,12 +61,16 @@ class Guards:
         if refused is not None:
             await problem_response(refused)(scope, receive, self._send(send))
             return
-        body = Body(receive, self.settings.most_bytes)
+        body, answer = Body(receive, self.settings.most_bytes), Answer(self._send(send))
+        begun = time.perf_counter()
         try:
-            await self.app(scope, body, self._send(send))
+            await self.app(scope, body, answer)
         except TooLongError:
-            if not body.answered:
-                await problem_response(too_long(self.settings))(scope, receive, self._send(send))
+            if answer.status is None:
+                await problem_response(too_long(self.settings))(scope, receive, answer)
+        finally:
+            route = getattr(scope.get("route"), "name", "none")
+            self.count(route, answer.status or 500, time.perf_counter() - begun)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
         hosts = headers.getlist("host")
@@ -99,7 +108,7 @@ class Body:
     """The body of a request, counted while it comes in."""
 
     def __init__(self, receive: Receive, most: int):
-        self.receive, self.most, self.bytes, self.answered = receive, most, 0, False
+        self.receive, self.most, self.bytes = receive, most, 0
 
     async def __call__(self) -> Message:
         """The next piece."""
@@ -109,6 +118,19 @@ class Body:
             if self.bytes > self.most:
                 raise TooLongError
         return message
+
+
+class Answer:
+    """The way back; it knows the status once it is sent."""
+
+    def __init__(self, send: Send):
+        self.send, self.status = send, None
+
+    async def __call__(self, message: Message) -> None:
+        """The next piece."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self.send(message)
 
 
 def too_long(settings: Settings) -> Problem:

@@ -1,22 +1,87 @@
 """What machines ask: whether the server lives, whether it can work, and figures to watch."""
 
+import os
 from typing import Any
 
+import prometheus_client as prometheus
+import sqlalchemy as sa
 from fastapi import APIRouter, Request
+from prometheus_client import multiprocess
+from prometheus_client.core import GaugeMetricFamily
+from starlette.responses import Response
 
 from prefermab.service.access import Guarded
-from prefermab.service.desk import desk_of
+from prefermab.service.desk import Desk, desk_of
+from prefermab.service.jobs import KINDS
+from prefermab.service.tables import JOBS, SESSIONS
 
-router = APIRouter(prefix="/api/v1/health", route_class=Guarded, tags=["health"])
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable that names the folder in which worker processes add up their counts."""
+
+router = APIRouter(route_class=Guarded, tags=["health"])
+REQUESTS = prometheus.Counter(
+    "prefermab_requests", "Requests by route and status.", ["route", "status"], registry=None
+)
+SECONDS = prometheus.Histogram(
+    "prefermab_request_seconds", "How long requests took.", ["route"], registry=None,
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
+)  # fmt: skip
 
 
-@router.get("", name="live")
+def count_request(route: str, status: int, seconds: float) -> None:
+    """Counts a request that was answered."""
+    REQUESTS.labels(route, str(status)).inc()
+    SECONDS.labels(route).observe(seconds)
+
+
+class FromDatabase:
+    """Figures that the database knows, whichever process is asked."""
+
+    def __init__(self, desk: Desk):
+        self.desk = desk
+
+    def collect(self) -> Any:
+        """Reads them."""
+        head, people, now = self.desk.head(), self.desk.count_people(), self.desk.clock()
+        with self.desk.records.reading() as sql:
+            counts = sa.select(JOBS.c.kind, JOBS.c.status, sa.func.count()).group_by(
+                JOBS.c.kind, JOBS.c.status
+            )
+            jobs = {(kind, status): number for kind, status, number in sql.execute(counts)}
+            fresh = SESSIONS.c.seen > now - self.desk.settings.idle
+            sessions = sql.execute(sa.select(sa.func.count()).where(fresh)).scalar_one()
+        yield GaugeMetricFamily("prefermab_round", "The current round.", head.round)
+        planned = head.attempt is not None
+        yield GaugeMetricFamily("prefermab_planned", "Whether it is planned.", float(planned))
+        yield GaugeMetricFamily("prefermab_people", "People who take part.", people)
+        yield GaugeMetricFamily("prefermab_sessions", "Sessions that may go on.", sessions)
+        family = GaugeMetricFamily("prefermab_jobs", "Jobs.", labels=["kind", "status"])
+        for kind in KINDS:
+            for status in ("waiting", "running", "done", "failed", "cancelled", "lost"):
+                family.add_metric([kind, status], jobs.get((kind, status), 0))
+        yield family
+
+
+@router.get("/api/v1/health", name="live")
 def live() -> dict[str, Any]:
     """Answers as long as the process lives."""
     return {"status": "ok"}
 
 
-@router.get("/ready", name="ready")
+@router.get("/api/v1/health/ready", name="ready")
 def ready(request: Request) -> dict[str, Any]:
     """Answers if the database can be read."""
     return {"status": "ok", "round": desk_of(request).head().round}
+
+
+@router.get("/metrics", name="metrics")
+def metrics(request: Request) -> Response:
+    """Figures for Prometheus: requests of all worker processes, and where the programme stands."""
+    registry = prometheus.CollectorRegistry()
+    if FOLDER in os.environ:
+        multiprocess.MultiProcessCollector(registry)
+    else:
+        registry.register(REQUESTS)
+        registry.register(SECONDS)
+    registry.register(FromDatabase(desk_of(request)))
+    return Response(prometheus.generate_latest(registry), media_type=prometheus.CONTENT_TYPE_LATEST)
