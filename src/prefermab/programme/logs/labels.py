@@ -101,6 +101,8 @@ def read_labels(
     >>> labels.actions
     ('none', 'call')
     """
+    if not states:
+        raise InputError(f"{where}: no row has a state: nothing can be learned.")
     if len(states) < 2:
         raise InputError(
             f"{where}: there is only the state '{_first(states)}'; expected at least two, so that "
