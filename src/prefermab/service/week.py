@@ -237,15 +237,16 @@ def change_list(desk: Desk, account: Account, change: Change) -> Planned:
     """Plans the round again with a change by hand. If others changed the list meanwhile, the
     change is put on top of theirs."""
     head = desk.head()
+    if head.attempt is None:
+        raise InputError(f"round {head.round} is not planned yet.")
+    base = newest = head.attempt
     for _ in range(TRIES):
-        if head.attempt is None:
-            raise InputError(f"round {head.round} is not planned yet.")
-        base = desk.planned(head.round, head.attempt)
-        made = make_plan(desk.programme(account), asked_with(base, change))
-        if made.round != head.round or made.attempt <= head.attempt + 1:
+        asked = asked_with(desk.planned(head.round, base), change)
+        made = make_plan(desk.programme(account), asked)
+        if made.round != head.round or made.attempt <= newest + 1:
             return made
         # Others made a plan in between: what they asked for must not be lost.
-        head = dataclasses.replace(head, attempt=made.attempt - 1)
+        base, newest = made.attempt - 1, made.attempt
     raise InputError("others are changing this list right now: look at it again first.")
 
 
