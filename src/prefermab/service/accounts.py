@@ -123,6 +123,13 @@ def change_user(
     sql.execute(SESSIONS.delete().where(SESSIONS.c.name == name))
 
 
+def end_sessions(sql: sa.Connection, name: str) -> int:
+    """Ends all sessions of a user, and returns how many there were."""
+    return sql.execute(
+        SESSIONS.delete().where(SESSIONS.c.name == known_user(sql, name).name)
+    ).rowcount
+
+
 def find_link(sql: sa.Connection, secret: str, now: float) -> Any:
     """The row of a link that is still valid; raises if it is not."""
     rows = sa.select(LINKS).where(LINKS.c.secret == digest(secret), LINKS.c.ends > now)

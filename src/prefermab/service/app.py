@@ -15,6 +15,9 @@ from prefermab.service import (
     api_work,
     machines,
     pages,
+    pages_import,
+    pages_insight,
+    pages_manage,
     pages_people,
     pages_record,
     pages_week,
@@ -25,7 +28,19 @@ from prefermab.service.guards import Guards
 from prefermab.service.problems import HANDLERS
 from prefermab.service.settings import Clock, Settings
 
-PARTS = (pages, pages_week, pages_record, pages_people, machines, api, api_work, api_admin)
+PARTS = (
+    pages,
+    pages_week,
+    pages_record,
+    pages_people,
+    pages_import,
+    pages_insight,
+    pages_manage,
+    machines,
+    api,
+    api_work,
+    api_admin,
+)
 """Where routes are."""
 
 THREADS = 8

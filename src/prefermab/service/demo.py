@@ -55,7 +55,7 @@ def make_demo(place: str | Path, people: int = PEOPLE, budget: float = BUDGET) -
     (5, 5)
     """
     model, village = load(MODEL), Village(people)
-    with Programme(place, model) as programme:
+    with Programme(place, model, who="Paul") as programme:
         programme.keep_place(str(MODEL))
         for week in range(1, WEEK + 1):
             village.begin(programme, week)

@@ -7,7 +7,7 @@ text of 256 bits; passwords by argon2. A person's id is stored as text.
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, MetaData, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Double, LargeBinary, MetaData, Table, Text
 from sqlalchemy.types import TypeEngine
 
 METADATA = MetaData()
@@ -47,3 +47,8 @@ JOBS = _table(
     number=BigInteger, kind=Text, asked=Text, name=Text, status=Text, share=Double, doing=Text,
     answer=Text, process=Text, made=Double, beat=Double, ended=Double,
 )  # fmt: skip
+
+UPLOADS = _table(
+    "uploads", "secret", secret=Text, name=Text, kind=Text, file=Text, data=LargeBinary, at=Double
+)
+"""Tables that somebody looks at before they are imported."""

@@ -1,0 +1,156 @@
+"""Pages to think with: what other budgets would do, and who gets how much."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+import sqlalchemy as sa
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from prefermab.errors import unknown
+from prefermab.model import Model
+from prefermab.programme.store import Planned
+from prefermab.programme.store.request import PlanRequest
+from prefermab.programme.store.schema import ACTIONS
+from prefermab.service.access import Guarded
+from prefermab.service.charts import line_chart
+from prefermab.service.desk import Desk, desk_of
+from prefermab.service.rendering import page
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+POINTS = 20
+"""Steps of the slider from nothing to twice the budget."""
+
+KNOWN: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+"""Points that were worked out before, by programme and plan."""
+
+MOST_GROUPS, ROUNDS = 12, 8
+"""A column with more values than that is not one of groups; rounds that are shown."""
+
+
+def newest_plan(desk: Desk) -> Planned | None:
+    """The plan of the current round, or else of the last one; None before the first."""
+    head = desk.head()
+    if head.attempt is not None:
+        return desk.planned(head.round, head.attempt)
+    return desk.programme().planned(head.round - 1) if head.round > 1 else None
+
+
+@router.get("/what-if", name="what_if_page")
+def what_if_page(request: Request, budget: float | None = None) -> Response:
+    """What the newest plan would gain with other budgets."""
+    desk = desk_of(request)
+    plan = newest_plan(desk)
+    if plan is None or not isinstance(desk.model, Model):
+        return page(request, "what_if.html", plan=None, own=plan is not None)
+    rows = what_if_points(desk, desk.model, plan)
+    asked = float(plan.asked["budget"]) if budget is None else budget
+    now = min(range(len(rows)), key=lambda k: abs(rows[k]["budget"] - asked))
+    gains = [row["gain"] for row in rows]
+    curve = gains if None not in gains else [float(row["chosen"]) for row in rows]
+    chart = line_chart([row["budget"] for row in rows], {"gain": curve})
+    return page(
+        request, "what_if.html", plan=plan, rows=rows, now=now, chart=chart,
+        dots=chart.dots["gain"], by_gain=None not in gains,
+    )  # fmt: skip
+
+
+def what_if_points(desk: Desk, model: Model, plan: Planned) -> list[dict[str, Any]]:
+    """Budgets from nothing to twice the plan's and what each would do, for the people and rules of
+    a plan. A plan never changes, so they are worked out once."""
+    key = (desk.settings.place, plan.round, plan.attempt)
+    if key not in KNOWN:
+        given = PlanRequest(plan.asked)
+        budget = float(plan.asked["budget"]) or 10.0
+        whole = budget == int(budget) and budget >= POINTS / 2
+        step = max(1.0, round(2 * budget / POINTS)) if whole else 2 * budget / POINTS
+        budgets = sorted({*(step * k for k in range(POINTS + 1)), budget})
+        more = {"rounds_left": plan.asked["rounds_left"]} if "rounds_left" in plan.asked else {}
+        frame = model.what_if(plan.inputs, budgets, given.rules, **more)
+        KNOWN.pop(next(iter(KNOWN)), None) if len(KNOWN) > 8 else None
+        KNOWN[key] = frame.to_dicts()
+    return KNOWN[key]
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A group: for each round how many there were and how many were acted on."""
+
+    name: str
+    people: Sequence[int]
+    acted: Sequence[int]
+
+    @property
+    def rates(self) -> list[float | None]:
+        """The share of the group that was acted on in each round."""
+        return [a / n if n else None for a, n in zip(self.acted, self.people, strict=True)]
+
+
+@router.get("/groups", name="groups_page")
+def groups_page(request: Request, by: str | None = None) -> Response:
+    """Who was acted on how often, by group and round."""
+    desk = desk_of(request)
+    plan = newest_plan(desk)
+    if plan is None:
+        return page(request, "groups.html", columns=[])
+    columns = group_columns(plan.inputs)
+    if not columns:
+        return page(request, "groups.html", columns=[], planned=True)
+    by = by or next((name for name in columns if name == "region"), columns[0])
+    if by not in columns:
+        raise unknown("column of groups", by, columns)
+    rounds = list(range(max(1, plan.round - ROUNDS + 1), plan.round + 1))
+    lines = group_lines(desk, by, rounds, plan)
+    chart = line_chart(
+        rounds, {line.name: line.rates for line in lines[:4]}, percent=True, whole=True
+    )
+    return page(
+        request, "groups.html", columns=columns, by=by, rounds=rounds, lines=lines, chart=chart,
+        open=plan.status == "planned",
+    )  # fmt: skip
+
+
+def group_columns(people: pl.DataFrame) -> list[str]:
+    """Columns of text or flags with few values, such as the region."""
+    return [
+        values.name
+        for values in people
+        if values.dtype in (pl.String, pl.Boolean) and values.name not in ("id", "name")
+        and 1 < values.n_unique() <= MOST_GROUPS
+    ]  # fmt: skip
+
+
+def group_lines(desk: Desk, by: str, rounds: Sequence[int], newest: Planned) -> list[Line]:
+    """Each group's numbers in rounds, the largest group first; the newest round, while it is
+    planned only, as its list has it."""
+    counts: dict[str, dict[int, tuple[int, int]]] = {}
+    for which in rounds:
+        plan = newest if which == newest.round else desk.programme().planned(which)
+        if plan.status == "planned":
+            acted = plan.frame.filter(pl.col("list") == "chosen")["id"]
+        else:
+            acted = acted_in(desk, which, plan.frame["id"].dtype)
+        if by not in plan.inputs.columns:
+            continue
+        named = plan.inputs.select(
+            group=pl.col(by).cast(pl.String).fill_null("unknown"),
+            acted=pl.col("id").is_in(acted.implode()),
+        )
+        for group, people, done in named.group_by("group").agg(
+            people=pl.len(), done=pl.col("acted").sum()
+        ).rows():  # fmt: skip
+            counts.setdefault(group, {})[which] = (people, done)
+    lines = [
+        Line(name, *zip(*(found.get(which, (0, 0)) for which in rounds), strict=True))
+        for name, found in counts.items()
+    ]
+    return sorted(lines, key=lambda line: (-sum(line.people), line.name))
+
+
+def acted_in(desk: Desk, round: int, kind: Any) -> pl.Series:
+    """Who was acted on in a recorded round."""
+    with desk.programme().database.reading() as sql:
+        rows = sql.execute(sa.select(ACTIONS.c.id).where(ACTIONS.c.round == round)).scalars().all()
+    return pl.Series("id", rows, dtype=kind)

@@ -1,0 +1,204 @@
+"""Pages for those who answer for a programme: models, the audit log, users and tokens."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import markupsafe
+import polars as pl
+import sqlalchemy as sa
+from fastapi import APIRouter, Form, Request
+from markdown_it import MarkdownIt
+from starlette.responses import Response
+
+from prefermab.errors import InputError, StorageError, unknown
+from prefermab.programme.store import queries
+from prefermab.programme.store.opening import MODEL_PLACE
+from prefermab.programme.store.schema import MODELS
+from prefermab.service import accounts
+from prefermab.service.access import RIGHTS, ROLES, Guarded, account_of
+from prefermab.service.desk import desk_of
+from prefermab.service.rendering import page
+from prefermab.storage import shipped_models
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+ROWS = 50
+"""Rows of the audit log that one page shows."""
+
+Text = Annotated[str, Form()]
+MARKDOWN = MarkdownIt("js-default").disable("image")
+"""Cards are text of whoever made the model: no HTML in it is kept."""
+
+
+@router.get("/models", name="models_page")
+def models_page(request: Request) -> Response:
+    """Which model plans since when, its card and its evidence, and a form to replay a round."""
+    return show_models(request)
+
+
+@router.post("/models", name="replay_round")
+def replay_round(request: Request, round: Annotated[int, Form()]) -> Response:
+    """Makes the plan of a round again and says whether every bit is the same."""
+    try:
+        plan = desk_of(request).programme().replay(round)
+    except InputError as error:
+        return show_models(request, round, problem=str(error))
+    return show_models(request, round, same=plan)
+
+
+def show_models(request: Request, round: int | None = None, **replayed: Any) -> Response:
+    """The page about models."""
+    desk = desk_of(request)
+    programme = desk.programme()
+    with programme.database.reading() as sql:
+        rows = sql.execute(sa.select(MODELS).order_by(MODELS.c.number)).mappings().all()
+        place = queries.get_meta(sql, MODEL_PLACE)
+    folder = model_folder(place)
+    return page(
+        request, "models.html", models=[dict(row) for row in rows][::-1], round=round,
+        plans=programme.plans().filter(pl.col("status") != "superseded").to_dicts()[::-1],
+        model=programme.model, place=Path(place).name if place else None,
+        card=read_markdown(folder, "README.md"),
+        replayed={"same": None, "problem": None} | replayed,
+        evidence=read_markdown(folder, "report/README.md"),
+    )  # fmt: skip
+
+
+def model_folder(place: str | None) -> Path | None:
+    """The folder of a programme's model, if it is there."""
+    folder = None if place is None else shipped_models().get(place, Path(place))
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def read_markdown(folder: Path | None, name: str) -> markupsafe.Markup | None:
+    """A text in a model's folder, as HTML with headings below those of a page."""
+    if folder is None or not (folder / name).is_file():
+        return None
+    tokens = MARKDOWN.parse((folder / name).read_text()[:400_000])
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
+        if token.type == "table_open":
+            token.attrSet("class", "small")
+    return markupsafe.Markup(MARKDOWN.renderer.render(tokens, MARKDOWN.options, {}))
+
+
+@router.get("/audit", name="audit_page")
+def audit_page(
+    request: Request, who: str = "", what: str = "", words: str = "", at: int = 1
+) -> Response:
+    """Every change, newest first, and a filter."""
+    return show_audit(request, who, what, words, at)
+
+
+@router.post("/audit", name="audit_verify")
+def audit_verify(request: Request, head: Text = "") -> Response:
+    """Checks the chain of hashes, and plans and records against it."""
+    try:
+        proof = desk_of(request).programme().verify_audit(head.strip() or None)
+    except StorageError as error:
+        return show_audit(request, broken=str(error))
+    return show_audit(request, proof=proof)
+
+
+def show_audit(
+    request: Request, who: str = "", what: str = "", words: str = "", at: int = 1, **checked: Any
+) -> Response:
+    """The page of the audit log."""
+    log = desk_of(request).programme().audit()
+    names = {key: log[key].unique().sort().to_list() for key in ("who", "what")}
+    for key, value in (("who", who), ("what", what)):
+        log = log.filter(pl.col(key) == value) if value else log
+    if words.strip():
+        text = pl.concat_str("why", "details", separator=" ", ignore_nulls=True)
+        log = log.filter(text.str.to_lowercase().str.contains(words.strip().lower(), literal=True))
+    pages = max(1, -(-log.height // ROWS))
+    at = min(max(at, 1), pages)
+    rows = log.reverse().slice((at - 1) * ROWS, ROWS).to_dicts()
+    for row in rows:
+        row["details"] = ", ".join(f"{k}: {v}" for k, v in json.loads(row["details"]).items())
+    return page(
+        request, "audit.html", rows=rows, names=names, who=who, what=what, words=words, at=at,
+        pages=pages, total=log.height, **{"proof": None, "broken": None} | checked,
+    )  # fmt: skip
+
+
+@router.get("/users", name="users_page")
+def users_page(request: Request) -> Response:
+    """Users with their roles, and tokens."""
+    return show_users(request)
+
+
+@router.post("/users", name="users_invite")
+def users_invite(request: Request, name: Text, role: Text) -> Response:
+    """Adds a user, and shows the link with which they set a password."""
+    desk, account = desk_of(request), account_of(request)
+    with desk.records.writing() as sql:
+        link = accounts.add_user(sql, name, role, desk.clock())
+        desk.note(sql, account.name, "add user", {"user": name.strip(), "role": role})
+    return show_users(request, one_time=link, for_whom=name.strip())
+
+
+@router.post("/users/change", name="users_change")
+def users_change(request: Request, name: Text, do: Text, role: Text = "") -> Response:
+    """Another role, an end of sessions, a new link, or no signing in any more."""
+    desk, account, link = desk_of(request), account_of(request), None
+    with desk.records.writing() as sql:
+        if do == "role":
+            accounts.change_user(sql, name, role=role)
+            done = f"{name} is a {role} now, and has to sign in again."
+        elif do == "sessions":
+            done = f"{accounts.end_sessions(sql, name)} sessions of {name} were ended."
+        elif do in ("block", "allow"):
+            accounts.change_user(sql, name, active=do == "allow")
+            done = f"{name} may {'sign in again' if do == 'allow' else 'not sign in any more'}."
+        elif do == "link":
+            link, done = accounts.new_link(sql, name, desk.clock()), ""
+        else:
+            raise unknown("change", do, ("role", "sessions", "block", "allow", "link"))
+        told = {"user": name, "change": do} | ({"role": role} if do == "role" else {})
+        desk.note(sql, account.name, "change user", told)
+    return show_users(request, done=done, one_time=link, for_whom=name)
+
+
+@router.post("/users/tokens", name="token_add")
+def token_add(
+    request: Request,
+    name: Text,
+    label: Text,
+    scope: Annotated[list[str] | None, Form()] = None,
+    days: Text = "",
+) -> Response:
+    """Makes a token, and shows it this once."""
+    desk, account = desk_of(request), account_of(request)
+    if days.strip() and not days.strip().isdecimal():
+        raise InputError(f"days must be a whole number, not '{days}'.")
+    lasts = float(days) if days.strip() else None
+    with desk.records.writing() as sql:
+        secret = accounts.add_token(sql, name, label, scope or (), desk.clock(), lasts)
+        told = {"user": name, "label": label, "scopes": sorted(scope or ())}
+        desk.note(sql, account.name, "add token", told)
+    return show_users(request, secret=secret, for_whom=name)
+
+
+@router.post("/users/tokens/drop", name="token_drop")
+def token_drop(request: Request, number: Annotated[int, Form()]) -> Response:
+    """Makes a token invalid."""
+    desk, account = desk_of(request), account_of(request)
+    with desk.records.writing() as sql:
+        accounts.drop_token(sql, number)
+        desk.note(sql, account.name, "drop token", {"token": number})
+    return show_users(request, done=f"Token {number} is not valid any more.")
+
+
+def show_users(request: Request, **told: Any) -> Response:
+    """The page of users and tokens."""
+    desk = desk_of(request)
+    with desk.records.reading() as sql:
+        users, tokens = accounts.all_users(sql), accounts.all_tokens(sql)
+    known = {"done": None, "one_time": None, "for_whom": None, "secret": None}
+    return page(
+        request, "users.html", users=users.to_dicts(), tokens=tokens.to_dicts(), roles=list(ROLES),
+        scopes=RIGHTS, address=str(request.base_url).rstrip("/"), now=desk.clock(),
+        days=int(accounts.LINK_LASTS) // 86400, **{**known, **told},
+    )  # fmt: skip

@@ -1,0 +1,214 @@
+"""Tables that somebody wants to import: read, checked row by row, and kept until confirmed."""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import sqlalchemy as sa
+
+from prefermab.errors import InputError, unknown
+from prefermab.programme.columns import column, source_columns, state_numbers
+from prefermab.programme.store import Programme, queries
+from prefermab.programme.store.frames import (
+    SINCE_ACTION,
+    SINCE_SEEN,
+    column_kinds,
+    match_names,
+    read_details,
+    read_ids,
+    split_last_action,
+)
+from prefermab.programme.tables import Source
+from prefermab.service.accounts import digest, new_secret
+from prefermab.service.exchange import read_sent
+from prefermab.service.tables import UPLOADS
+
+KINDS = {"join": "People who join", "states": "States seen this week"}
+ENDINGS = {".csv": ".csv", ".tsv": ".csv", ".txt": ".csv", ".xlsx": ".xlsx",
+           ".parquet": ".parquet", ".pq": ".parquet"}  # fmt: skip
+"""How files may end, and what they are read as."""
+
+LASTS = 3600.0
+"""Seconds that a table is kept for its confirmation."""
+
+MOST_WRONG = 200
+"""Wrong rows that are looked for; in a table with more, all rows are likely to be wrong."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong:
+    """A row that cannot be imported, and why."""
+
+    row: int
+    number: int
+    id: str
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Checked:
+    """A table that was read and checked, but not imported."""
+
+    frame: pl.DataFrame
+    where: Source
+    wrong: list[Wrong]
+    more_wrong: bool
+    used: list[str]
+    stored: list[str]
+    missing: list[str]
+
+    @property
+    def right(self) -> pl.DataFrame:
+        """The rows that can be imported."""
+        rows = {one.row for one in self.wrong}
+        return self.frame.filter(pl.Series([k not in rows for k in range(self.frame.height)]))
+
+
+def keep_upload(
+    sql: sa.Connection, user: str, kind: str, file: str, data: bytes, now: float
+) -> str:
+    """Stores a table for its confirmation, and returns the secret that names it. A table that the
+    same user sent before is forgotten, and so are old ones."""
+    if kind not in KINDS:
+        raise unknown("kind of table", kind, KINDS)
+    secret = new_secret()
+    sql.execute(UPLOADS.delete().where((UPLOADS.c.at < now - LASTS) | (UPLOADS.c.name == user)))
+    row = {"secret": digest(secret), "name": user, "kind": kind, "file": file, "data": data}
+    sql.execute(UPLOADS.insert().values(at=now, **row))
+    return secret
+
+
+def take_upload(sql: sa.Connection, secret: str, user: str, now: float) -> tuple[str, str, bytes]:
+    """The kind, the name and the bytes of a table of this user; raises if it is not there."""
+    mine = (UPLOADS.c.secret == digest(secret)) & (UPLOADS.c.name == user)
+    found = sql.execute(sa.select(UPLOADS).where(mine, UPLOADS.c.at >= now - LASTS)).one_or_none()
+    if found is None:
+        raise InputError("this table is not kept any more: choose the file again.")
+    return found.kind, found.file, found.data
+
+
+def drop_upload(sql: sa.Connection, user: str) -> None:
+    """Forgets the table of a user."""
+    sql.execute(UPLOADS.delete().where(UPLOADS.c.name == user))
+
+
+def read_upload(file: str, data: bytes) -> tuple[pl.DataFrame, Source]:
+    """The table in the bytes of a file, and what messages call it."""
+    name = Path(file.replace("\\", "/")).name[-80:] or "table"
+    ending = Path(name).suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(f"{name}: expected a file whose name ends in {', '.join(ENDINGS)}.")
+    with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
+        path = Path(folder) / f"table{ENDINGS[ending]}"
+        path.write_bytes(data)
+        return read_sent(path, name)
+
+
+def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Checked:
+    """Reads a table and finds every wrong row; nothing is written.
+
+    Args:
+        programme: The programme that it is for.
+        kind: "join" or "states".
+        file: The name of the file.
+        data: Its bytes.
+
+    Returns:
+        The table, its wrong rows, and what would be done with its columns.
+    """
+    frame, where = read_upload(file, data)
+    if kind == "states":
+        own = (SINCE_ACTION, SINCE_SEEN)
+        names = zip(frame.columns, match_names(frame, (), where), strict=True)
+        frame = frame.drop(given for given, name in names if name in own)
+    check = checker(programme, kind)
+    check(frame.head(0), where)
+    wrong = find_wrong(frame, where, check)
+    wrong |= known_wrong(programme, kind, frame, where, set(wrong))
+    ids = column(frame, "id", where)
+    told = [Wrong(row, row + where.first_row, str(ids[row]), wrong[row]) for row in sorted(wrong)][
+        :MOST_WRONG
+    ]
+    wanted = list(dict.fromkeys(source_columns(programme.model.feature_names)))
+    lower = {name.strip().lower() for name in frame.columns}
+    used = [name for name in ("id", "state", *wanted) if name.lower() in lower]
+    stored = [name for name in frame.columns if name.strip().lower() not in
+              {one.lower() for one in used}]  # fmt: skip
+    missing = [name for name in wanted if name.lower() not in lower] if kind == "join" else []
+    return Checked(frame, where, told, len(wrong) > MOST_WRONG, used, stored, missing)
+
+
+def checker(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str], None]:
+    """What reads a table as the programme would; it raises at the first thing that is wrong."""
+    with programme.database.reading() as sql:
+        kinds, now = queries.known_kinds(sql), queries.current_round(sql)
+
+    def check(frame: pl.DataFrame, where: str) -> None:
+        ids, rest = read_ids(frame, where), frame
+        if kind == "join":
+            rest, _ = split_last_action(frame, ids, now, where)
+        details = read_details(programme.model, rest, ids, where, kinds)
+        if len(ids):
+            column_kinds(details, kinds, where)
+        if kind == "states" or any(name.strip().lower() == "state" for name in frame.columns):
+            state_numbers(programme.model, column(frame, "state", where), ids, where)
+
+    return check
+
+
+def find_wrong(
+    frame: pl.DataFrame, where: Source, check: Callable[[pl.DataFrame, str], None]
+) -> dict[int, str]:
+    """Every row that does not pass a check, and why: parts that pass as a whole are not looked at
+    row by row."""
+    found: dict[int, str] = {}
+
+    def look(begin: int, end: int) -> None:
+        if begin == end or len(found) > MOST_WRONG:
+            return
+        part, name = frame.slice(begin, end - begin), Source(where, where.first_row + begin)
+        try:
+            check(part, name)
+        except InputError as error:
+            if end - begin == 1:
+                found[begin] = plain(str(error), where, begin)
+                return
+            middle, before = (begin + end) // 2, len(found)
+            look(begin, middle)
+            look(middle, end)
+            if len(found) == before and not repeated(part):
+                raise
+
+    look(0, frame.height)
+    return found
+
+
+def repeated(frame: pl.DataFrame) -> bool:
+    """Whether an id stands twice in a table, which its halves may not show."""
+    return bool(column(frame, "id", "").is_duplicated().any())
+
+
+def known_wrong(
+    programme: Programme, kind: str, frame: pl.DataFrame, where: Source, others: set[int]
+) -> dict[int, str]:
+    """Rows that are wrong beside others: ids that stand twice, or are in the programme already, or
+    are not in it."""
+    ids = column(frame, "id", where).cast(pl.String).str.strip_chars()
+    here = programme.roster()["id"].cast(pl.String)
+    inside, again = ids.is_in(here.implode()), ids.is_duplicated() & ~ids.is_first_distinct()
+    wrong = inside if kind == "join" else ~inside
+    why = "in the programme already" if kind == "join" else "not in the programme"
+    found = {row: f"{ids[row]} is {why}." for row in wrong.arg_true().to_list()}
+    found |= {
+        row: f"{ids[row]} stands in an earlier row too." for row in again.arg_true().to_list()
+    }
+    return {row: text for row, text in found.items() if row not in others and ids[row] is not None}
+
+
+def plain(sentence: str, where: Source, row: int) -> str:
+    """An error about one row, without the file and the row, which stand beside it."""
+    for start in (f"{where}: ", f"row {row + where.first_row}, ", f"row {row + where.first_row}: "):
+        sentence = sentence.removeprefix(start)
+    return sentence
