@@ -1,5 +1,6 @@
 """Tables of people, from files, databases and data frames, read and written."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ from prefermab.programme.sources.address import (
     clean,
     parse_address,
 )
-from prefermab.programme.sources.databases import read_database, read_workbook, write_sheets
+from prefermab.programme.sources.databases import (
+    read_database,
+    read_workbook,
+    row_below_header,
+    write_sheets,
+)
 from prefermab.programme.sources.formulas import mark_formulas
 from prefermab.programme.sources.text import UNKNOWN, read_text
 
@@ -81,7 +87,7 @@ def read_table(
         frame = READERS[kind](address, as_text=as_text)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise InputError(f"{address.shown}: {_why_unreadable(kind, error)}") from None
-    check_cells(frame, address.shown, address.first_row)
+    check_cells(frame, _source(address))
     return frame
 
 
@@ -158,17 +164,29 @@ class Source(str):
     ('row 2', 'row 1')
     """
 
-    first_row: int
+    _first: int | Callable[[], int]
 
-    def __new__(cls, name: str, first_row: int) -> "Source":
+    def __new__(cls, name: str, first_row: int | Callable[[], int]) -> "Source":
         source = super().__new__(cls, name)
-        source.first_row = first_row
+        source._first = first_row
         return source
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row below the header; found out when it is asked for."""
+        if callable(self._first):
+            self._first = self._first()
+        return self._first
 
 
 def source_of(path: str | Path) -> Source:
     """What messages call a table; below a header, as in a spreadsheet, the first row is row 2."""
-    address = parse_address(path)
+    return _source(parse_address(path))
+
+
+def _source(address: Address) -> Source:
+    if address.kind == "workbook":
+        return Source(address.shown, lambda: row_below_header(address))
     return Source(address.shown, address.first_row)
 
 

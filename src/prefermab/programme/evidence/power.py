@@ -198,11 +198,31 @@ def needed(
         tried = pm.evidence.TrialProgramme(share=0.1, control="random")
         print(pm.evidence.needed(pm.load("armman"), design, tried, gain=0.05))
     """
+    programme.check_design(design)
+    pool = draw_pool(model, domain, seed=seed, programme=programme)
+    return needed_of(
+        pool, design, programme, gain=gain, power=power, people=people, cluster_size=cluster_size,
+        trials=trials, seed=seed, progress=progress,
+    )  # fmt: skip
+
+
+def needed_of(
+    pool: Pool,
+    design: Design,
+    programme: TrialProgramme,
+    *,
+    gain: float | None = None,
+    power: float = 0.8,
+    people: int = 200,
+    cluster_size: int = 30,
+    trials: int = TRIALS,
+    seed: int = 0,
+    progress: Callable[[float, str], None] | None = None,
+) -> Needed:
+    """The same for people who are drawn already."""
     wanted, size = share(power, "power"), count(people, "people", at_least=8)
     if not 0.05 < wanted < 1:
         raise InputError(f"power must lie between 0.05 and 1, not {wanted:g}.")
-    programme.check_design(design)
-    pool = draw_pool(model, domain, seed=seed, programme=programme)
     rng = np.random.default_rng([seed, 1])
     search = _Search(pool, design, programme, size, count(cluster_size, "cluster_size"), gain, rng)
     units = search.find(wanted, trials, progress)

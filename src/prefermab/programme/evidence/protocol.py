@@ -36,6 +36,12 @@ from prefermab.programme.tables import as_frame, format_people, write_table
 
 PROTOCOL, ASSIGNMENT = "protocol.json", "assignment.csv"
 
+CONTROLLED = {
+    "none": "in which nobody is acted on",
+    "random": "in which as much is done for people at random",
+}
+"""What the other arm gets, in words."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Protocol:
@@ -89,11 +95,12 @@ class Protocol:
         analysis = facts["analysis"]
         told = ", ".join(f"{name} {value:g}" for name, value in analysis["rewards"].items())
         rewards = f" ({told})" if told else ""
+        in_control = CONTROLLED.get(facts["control"], f"which gets: {facts['control']}")
         return [
             Text(
                 f"Design: **{design.name}**, {format_people(facts['people'])}, {design.rounds} "
                 f"rounds. {drawn.capitalize()} were assigned by lot to the arm `{MODEL}`, for "
-                f"which the model chooses, and the arm `{CONTROL}` ({facts['control']})."
+                f"which the model chooses, and the arm `{CONTROL}`, {in_control}."
             ),
             Heading("Fixed beforehand"),
             Bullets(
@@ -105,8 +112,9 @@ class Protocol:
                     "also if they left or the list was not followed.",
                     f"Groups: {', '.join(analysis['groups']) or 'none'}.",
                     f"Balanced: {analysis.get('balanced', 'nothing')}.",
-                    f"Seed of the lots: {facts['seed']}. Checksum of the assignment: "
-                    f"`{facts['assignment']}`. Checksum of this protocol: `{facts['checksum']}`.",
+                    f"Seed of the lots: {facts['seed']}.",
+                    f"Checksum of the assignment: `{facts['assignment']}`.",
+                    f"Checksum of this protocol: `{facts['checksum']}`.",
                 ]
             ),
             Heading("Balance"),
@@ -179,7 +187,8 @@ def randomise(
         "analysis": {
             "outcome": "mean reward per person and round, from the state after each round",
             "rewards": {name: float(value) for name, value in (rewards or {}).items()},
-            "primary": f"{primary} (difference, where the model's index is not known)"
+            "primary": f"{primary} (difference, where the model's index is not known or not "
+            "followed, or there are several actions)"
             if primary == "reshuffled"
             else primary,
             "level": LEVEL,

@@ -188,12 +188,13 @@ def check_names(names: Sequence[str], where: str) -> None:
         known[key] = place
 
 
-def check_cells(frame: pl.DataFrame, where: str, first_row: int) -> None:
+def check_cells(frame: pl.DataFrame, where: str) -> None:
     """Raises if a cell is absurdly long."""
     for name in columns_where(frame, TEXTS.str.len_bytes() > LONGEST):
         row = int((frame[name].str.len_bytes() > LONGEST).arg_max() or 0)
+        number = row + getattr(where, "first_row", 2)
         raise InputError(
-            f"{where}: row {row + first_row} of the column '{brief(name)}' holds a text of "
+            f"{where}: row {number} of the column '{brief(name)}' holds a text of "
             f"{len(frame[name][row]):,} characters; a quotation mark may be missing."
         )
 

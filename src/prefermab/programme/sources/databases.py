@@ -143,6 +143,18 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     return frame if as_text else plain_numbers(_whole_numbers(frame))
 
 
+def row_below_header(address: Address) -> int:
+    """The number that Excel gives to the row below the header: a sheet may begin with empty rows,
+    which are passed over when it is read."""
+    import fastexcel
+
+    book = fastexcel.read_excel(str(address.path))
+    sheet = _choose_sheet(book, address)
+    whole = book.load_sheet(sheet, header_row=None, skip_rows=0, dtypes="string").to_polars()
+    filled = whole.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
+    return int(filled.arg_max() or 0) + 2
+
+
 def _check_archive(address: Address) -> None:
     """A workbook is a zip archive; what it unpacks to is added up before anything is unpacked."""
     try:
