@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import json
 import random
+import re
 import shutil
 import tomllib
 from collections import defaultdict
@@ -12,6 +13,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import polars as pl
 import pytest
+import xlsxwriter
 from hypothesis import given, settings
 
 import prefermab as pm
@@ -304,6 +306,57 @@ def test_a_date_far_from_all_others_does_not_fill_the_memory():
     far = CALLS.drop_nulls().with_columns(day=pl.Series(["0001-01-01", *["9999-12-31"] * 2]))
     with pytest.raises(pm.InputError, match="a date that is far from all others"):
         pm.tables.from_events(pl.concat([far] * 200).with_columns(mother=pl.int_range(600)), MAP)
+
+
+HEAD = "mother,day,seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ("7,2026-01-05,4O\n", "calls.csv: the column 'seconds' must hold numbers, but row 2"),
+        (",2026-01-05,1\n8,2026-01-06,-\n", "but row 3 holds '-'"),
+        ("7,2026-01-05,1e400\n8,2026-01-05,3\n", "finite numbers, but row 2"),
+        ("7,1767571200,1\n", 'seconds since 1970, say form = "unix"'),
+        ("7,0000-00-00,1\n", "row 2 holds '0000-00-00'"),
+        ("7,2026-01-05,40\n" + HEAD, "row 3 holds 'day'"),
+    ],
+)  # fmt: skip
+def test_cells_that_cannot_be_read_are_named_by_file_column_and_row(tmp_path, rows, words):
+    (tmp_path / "calls.csv").write_text(HEAD + rows)
+    with pytest.raises(pm.InputError, match=re.escape(words)):
+        pm.tables.from_events(tmp_path / "calls.csv", MAP)
+
+
+def test_ids_as_they_are_copied_and_guarded(tmp_path):
+    """A sign without width is no part of an id, and ="007" is the text 007."""
+    ids = ("7\u200b", "7", '"=""007"""', "=1+1")
+    text = "mother,day,kind,seconds\n" + "".join(f"{one},2026-01-05,call,4\n" for one in ids)
+    (tmp_path / "calls.csv").write_text(text)
+    made = pm.tables.from_events(tmp_path / "calls.csv", MAP)
+    assert sorted(made.log["id"].unique()) == ["007", "7", "=1+1"]
+
+
+def test_a_label_that_no_event_has_is_counted():
+    never = {
+        **MAP,
+        "action": {"nothing": "none", "labels": {"call": "TRUE", "visit": "seconds > 99"}},
+    }
+    assert pm.tables.from_events(CALLS, never).counts.actions["visit"] == 0
+
+
+def test_rows_of_a_sheet_that_begins_with_empty_rows_are_those_of_excel(tmp_path):
+    with xlsxwriter.Workbook(tmp_path / "calls.xlsx") as book:
+        sheet = book.add_worksheet("May")
+        for row, cells in enumerate(
+            [["mother", "day", "seconds"], [7, "2026-01-05", 4], [8, "x", 4]]
+        ):
+            sheet.write_row(row + 3, 1, cells)
+    with pytest.raises(pm.InputError, match="row 6 holds 'x'"):
+        pm.tables.from_events(tmp_path / "calls.xlsx", MAP)
+    (tmp_path / "calls.csv").write_text("\n" + HEAD + "7,2026-01-05,4\n")
+    with pytest.raises(pm.InputError, match="the first line is empty"):
+        pm.tables.from_events(tmp_path / "calls.csv", MAP)
 
 
 # Exports of other programs

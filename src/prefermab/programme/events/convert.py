@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_labels, column
+from prefermab.programme.columns import as_labels, check_plain, column
 from prefermab.programme.events.mapping import EventMap, named, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (
@@ -90,7 +90,7 @@ def from_events(events: Any, map: Any) -> EventLog:
     # Numbers in the order of the names are much faster to sort and join than the names.
     numbers = placed["person"].cast(pl.Enum(names)).to_physical().cast(pl.Int64)
     events = placed.select(numbers, "when", "round").with_columns(
-        event_columns(counted, mapping, where)
+        event_columns(counted, placed["row"], mapping, source, where)
     )
     made, unlabelled = _assemble(events, mapping, source, where)
     made = made.with_columns(
@@ -108,7 +108,9 @@ def _place(
     frame: pl.DataFrame, mapping: EventMap, source: str, where: str
 ) -> tuple[pl.DataFrame, Rounds, dict[str, int]]:
     """Rows that count, each with its person, time and round; and what was dropped, by reason."""
-    who = as_labels(named(frame, mapping.who, source, where, "who"))
+    person = named(frame, mapping.who, source, where, "who")
+    check_plain(person, source)
+    who = as_labels(person)
     times = named(frame, mapping.when, source, where, "when")
     when = read_when(times, mapping, source, where)
     rows = pl.DataFrame({"row": pl.arange(frame.height, eager=True), "person": who, "when": when})
@@ -230,7 +232,11 @@ def _count(
         several=int((made["events"] > 1).sum()),
         unknown_states=made["state"].null_count(),
         unlabelled=unlabelled,
-        actions={label: actions[label] for label in order if label in actions},
+        actions={
+            label: actions.get(label, 0)
+            for label in order
+            if label in actions or label in mapping.action.labels
+        },
     )
 
 

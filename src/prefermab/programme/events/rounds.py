@@ -42,7 +42,8 @@ def read_when(values: pl.Series, mapping: EventMap, source: str, where: str) -> 
         )
     raise InputError(
         f"{source}: the column '{values.name}' must hold dates, not {kind}; if it counts, round in "
-        f"{where} must be a whole number."
+        f'{where} must be a whole number, and if it holds seconds since 1970, say form = "unix" '
+        "there."
     )
 
 
@@ -158,10 +159,13 @@ def read_flags(
     return as_flags(evaluate(frame, text, where, name).alias(name), where, unknown=unknown)
 
 
-def event_columns(frame: pl.DataFrame, mapping: EventMap, where: str) -> list[pl.Series]:
-    """What the map looks at in each event: its value, what was done, flags and features."""
+def event_columns(
+    frame: pl.DataFrame, rows: pl.Series, mapping: EventMap, source: str, where: str
+) -> list[pl.Series]:
+    """What the map looks at in each event: its value, what was done, flags and features. `rows` are
+    the places of the events in the table, for messages."""
     columns = [
-        _values(frame, mapping.state, where),
+        _values(frame, rows, mapping.state, source, where),
         _actions(frame, mapping.action.labels, where),
     ]
     if mapping.action.unknown is not None:
@@ -198,13 +202,25 @@ def sum_up(events: pl.DataFrame, mapping: EventMap, where: str) -> pl.DataFrame:
     return _with_states(found, mapping.state, where)
 
 
-def _values(frame: pl.DataFrame, state: StateMap, where: str) -> pl.Series:
+def _values(
+    frame: pl.DataFrame, rows: pl.Series, state: StateMap, source: str, where: str
+) -> pl.Series:
     """What the state is made of, as `several` needs it."""
-    value = evaluate(frame, state.value, where, "state.value").alias("value")
-    if state.several in ("max", "min", "sum", "mean"):
-        return as_numbers(value, where)
-    if state.several == "any":
-        return as_flags(value, where, unknown=False)
+    value = evaluate(frame, state.value, where, "state.value")
+    if state.several in ("max", "min", "sum", "mean", "any"):
+        # Messages count the rows of the whole table, of which some may have been dropped.
+        height = int(rows[-1]) + 1
+        if height > len(rows):
+            value = (
+                pl.Series([None], dtype=value.dtype).new_from_index(0, height).scatter(rows, value)
+            )
+        value = value.alias(state.value if state.value in frame.columns else "state.value")
+        if state.several == "any":
+            value = as_flags(value, source, unknown=False)
+        else:
+            value = as_numbers(value, source)
+        return (value.gather(rows) if height > len(rows) else value).alias("value")
+    value = value.alias("value")
     if state.several != "worst":
         return value
     labels, places = as_labels(value), {label: place for place, label in enumerate(state.order)}

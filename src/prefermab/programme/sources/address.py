@@ -134,6 +134,10 @@ LONGEST = 1 << 17
 
 TEXTS = pl.selectors.string()
 
+UNSEEN = "\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
+"""Signs without width, which come along when text is copied: two ids that look alike would be two
+people."""
+
 MOST_COLUMNS = 50_000
 """Columns of the widest table; Excel has 16,384."""
 
@@ -153,10 +157,11 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     >>> clean(pl.DataFrame({" id ": ["Jose\\u0301 ", "  "]})).to_dict(as_series=False)
     {'id': ['José', None]}
     """
-    blanks = "\ufeff \t\r\n\xa0"
+    blanks = f" \t\r\n\xa0{UNSEEN}"
     names = {name: unicodedata.normalize("NFC", name).strip(blanks) for name in frame.columns}
     # One query for all columns: a table may have very many.
-    frame = frame.rename(names).with_columns(TEXTS.str.strip_chars())
+    frame = frame.rename(names)
+    frame = frame.with_columns(TEXTS.str.strip_chars().str.strip_chars(UNSEEN).str.strip_chars())
     size = frame.select(TEXTS.str.len_bytes().sum())
     letters = frame.select(TEXTS.str.len_chars().sum())
     accents = [name for name in size.columns if size[name][0] != letters[name][0]]

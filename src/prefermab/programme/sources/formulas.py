@@ -14,6 +14,9 @@ STARTS = "=+\\-@\t\r\n＝＋－＠"
 RISKY = f"^'*[{STARTS}]"
 """How texts begin that get an apostrophe, or one more."""
 
+QUOTED = r'^="([^"]*)"$'
+"""A text that a spreadsheet is to take as it is."""
+
 MARKED = f"^'+[{STARTS}]"
 NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
@@ -39,8 +42,13 @@ def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def unmark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table without the apostrophes that `mark_formulas` put there."""
+    """The table without the apostrophes that `mark_formulas` put there, and without the signs of
+    `="007"`, by which others keep a spreadsheet from reading a number."""
     text = pl.selectors.string()
+    quoted = frame.select(text.str.contains(QUOTED).any())
+    frame = frame.with_columns(
+        pl.col(name).str.replace(QUOTED, "$1") for name in quoted.columns if quoted[name][0]
+    )
     marked = frame.select(text.str.contains(MARKED).any())
     found = [name for name in marked.columns if marked[name][0]]
     plain = [pl.col(name).str.replace(r"^'('*[" + STARTS + "])", "$1") for name in found]

@@ -50,6 +50,10 @@ def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
         text = text[said.end() :]
     if not text.strip():
         raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
+    if text[: text.find("\n")].strip() == "":
+        raise InputError(
+            f"{address.shown}: the first line is empty; delete the lines above the header."
+        )
     separator = address.separator or (said[1] if said else find_separator(text, address.shown))
     _check_rows(text, separator, address.shown)
     frame = pl.read_csv(
