@@ -26,6 +26,7 @@ from prefermab.paper.tables import Setting
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 from studies.departures_page import departures
+from studies.durability import durability
 from studies.evidence import evidence
 from studies.gain import gain
 from studies.left import left
@@ -302,6 +303,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "departures": departures,
     "unseen": unseen,
     "unseen-log": unseen_log,
+    "durability": durability,
 }
 
 

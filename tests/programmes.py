@@ -1,11 +1,15 @@
 """Processes that run a programme and are killed, or race each other, with a plain stand-in model.
 
-    python tests/programmes.py kill FOLDER KILLS SEED
-    python tests/programmes.py race FOLDER ROUNDS
+    python tests/programmes.py kill PLACE KILLS SEED
+    python tests/programmes.py race PLACE ROUNDS
+    python tests/programmes.py crowd PLACE PROCESSES SECONDS
+    python tests/programmes.py outage ANY KILLS SEED
 
-Children are forked before anything is computed.
+PLACE is a folder for files, or the address of a PostgreSQL server. `outage` kills a server of its
+own. Children are forked before anything is computed.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -14,6 +18,7 @@ import signal
 import sqlite3
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,9 +26,11 @@ from typing import Any
 
 import alembic.command  # noqa: F401 - once here, and not in every child that is killed
 import polars as pl
+import psycopg
 
-from prefermab.errors import InputError
+from prefermab.errors import BusyError, InputError
 from prefermab.programme.store import Programme
+from servers import running
 
 BUDGET = 3
 
@@ -97,27 +104,57 @@ def by_round(item):
     return item[0][1]
 
 
-def found(path: Path):
-    """What the file holds, read by SQL alone."""
-    sql = sqlite3.connect(path)
-    assert sql.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    assert sql.execute("PRAGMA foreign_key_check").fetchall() == []
-    if not sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        return Expected().told()
-    stays = {(who, at): gone for who, at, gone in sql.execute("SELECT id, joined, gone FROM stays")}
-    states = {(w, r): state for w, r, state in sql.execute("SELECT id, round, state FROM states")}
-    rows = sql.execute("SELECT round, status, facts FROM plans WHERE status <> 'superseded'")
-    rows = rows.fetchall()
-    plans = {round: json.loads(facts)["spent"] for round, _, facts in rows}
-    done = {(w, r): action for w, r, action in sql.execute("SELECT id, round, action FROM actions")}
-    sql.close()
+def place_of(target: str, name: str) -> str:
+    """A programme's place in a folder or on a server."""
+    return f"{target}#{name}" if "://" in target else str(Path(target) / f"{name}.db")
+
+
+@contextlib.contextmanager
+def plain_sql(place: str):
+    """Executes SQL without the package; all that was under way is over."""
+    if "://" not in place:
+        sql = sqlite3.connect(place)
+        assert sql.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert sql.execute("PRAGMA foreign_key_check").fetchall() == []
+        yield sql
+        sql.close()
+        return
+    address, _, name = place.rpartition("#")
+    with psycopg.connect(address) as sql:
+        sql.execute("SELECT set_config('search_path', %s, false)", (name,))
+        # The server may still be about to commit for a client that is gone.
+        lock = "SELECT pg_advisory_xact_lock(hashtextextended('prefermab write ' || %s, 0))"
+        sql.execute(lock, (name,))
+        yield sql
+
+
+def is_empty(sql, place: str) -> bool:
+    if "://" not in place:
+        return not sql.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    return sql.execute("SELECT to_regclass('plans')").fetchone()[0] is None
+
+
+def found(place: str):
+    """What a programme holds, read by SQL alone."""
+    with plain_sql(place) as sql:
+        if is_empty(sql, place):
+            return Expected().told()
+        stays = {(w, at): gone for w, at, gone in sql.execute("SELECT id, joined, gone FROM stays")}
+        rows = sql.execute("SELECT id, round, state FROM states")
+        states = {(who, round): state for who, round, state in rows}
+        rows = sql.execute(
+            "SELECT round, status, facts FROM plans WHERE status <> 'superseded' ORDER BY round"
+        ).fetchall()
+        plans = {round: json.loads(facts)["spent"] for round, _, facts in rows}
+        done = sql.execute("SELECT id, round, action FROM actions")
+        done = {(who, round): action for who, round, action in done}
     closed = [round for round, status, _ in rows if status == "recorded"]
     assert closed == list(range(1, len(closed) + 1))
     assert len(plans) == len(rows) <= len(closed) + 1
     return stays, states, plans, done
 
 
-def drive(path: Path, tell: int, seed: int) -> None:
+def drive(path: str, tell: int, seed: int) -> None:
     """Runs a programme for ever, and says before each call what it will do, and after that it
     was confirmed."""
     lots = random.Random(seed)
@@ -173,54 +210,91 @@ def heard(hear: int, before: bytes = b"") -> list:
         return [json.loads(line) for line in (before + ear.read()).splitlines()]
 
 
-def kill(folder: Path, kills: int, seed: int) -> dict[str, int]:
-    """Kills at random moments; the file must hold what was confirmed, and the call that was under
-    way wholly or not at all."""
-    lots = random.Random(seed)
-    told = {"kills": 0, "confirmed": 0, "under_way": 0, "of_them_held": 0, "journals": 0}
-    path, expected = folder / "0.db", Expected()
-    for number in range(kills):
-        if number % 20 == 0:
-            path, expected = folder / f"{number}.db", Expected()
-        child, hear = fork(lambda tell: drive(path, tell, seed + number))  # noqa: B023
-        # One in four is killed while it starts and opens the file, the others at work.
-        first = os.read(hear, 1 << 16) if number % 4 else b""
-        time.sleep(lots.uniform(0.0, 0.1))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+class Ledger:
+    """What children confirmed, and what they were about to do when they ended."""
+
+    def __init__(self):
+        self.expected, self.confirmed, self.under_way, self.held = Expected(), 0, 0, 0
+
+    def check(self, place: str, lines: list) -> None:
+        """The programme must hold what was confirmed, and the call that was under way wholly or
+        not at all."""
         under_way: Any = None
-        for line in heard(hear, first):
-            assert line[0] != "error", line
+        for line in lines:
             if line[0] == "done":
-                expected, under_way = expected.after(*under_way), None
-                told["confirmed"] += 1
+                self.expected, under_way = self.expected.after(*under_way), None
+                self.confirmed += 1
             else:
                 under_way = line
-        told["kills"] += 1
-        told["journals"] += Path(f"{path}-journal").exists()
-        held = found(path)
+        held = found(place)
         if under_way is not None:
-            told["under_way"] += 1
-            if held != expected.told():
-                expected = expected.after(*under_way)
-                told["of_them_held"] += 1
-        assert held == expected.told(), (number, under_way)
-    return told
+            self.under_way += 1
+            if held != self.expected.told():
+                self.expected = self.expected.after(*under_way)
+                self.held += 1
+        assert held == self.expected.told(), under_way
+
+    def told(self) -> dict[str, int]:
+        return {
+            "confirmed": self.confirmed, "under_way": self.under_way, "of_them_held": self.held,
+        }  # fmt: skip
 
 
-def race(folder: Path, rounds: int) -> dict[str, int]:
+def kill(target: str, kills: int, seed: int) -> dict[str, int]:
+    """Kills processes at random moments."""
+    lots, ledgers, place, journals = random.Random(seed), [], "", 0
+    for number in range(kills):
+        if number % 20 == 0:
+            place = place_of(target, f"kill{seed}_{number}")
+            ledgers.append(Ledger())
+        child, hear = fork(lambda tell: drive(place, tell, seed + number))  # noqa: B023
+        # One in four is killed while it starts and opens the programme, the others at work.
+        first = os.read(hear, 1 << 16) if number % 4 else b""
+        time.sleep(lots.uniform(0.0, 0.4 if "://" in target else 0.1))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        lines = heard(hear, first)
+        assert all(line[0] != "error" for line in lines), lines
+        journals += Path(f"{place}-journal").exists()
+        ledgers[-1].check(place, lines)
+    told: Counter[str] = Counter(kills=kills, journals=journals)
+    for ledger in ledgers:
+        told.update(ledger.told())
+    return dict(told)
+
+
+def outage(_: str, kills: int, seed: int) -> dict[str, int]:
+    """Kills the PostgreSQL server itself while a process works."""
+    lots, ledger = random.Random(seed), Ledger()
+    with running() as server:
+        place = place_of(server.address, "calls")
+        for number in range(kills):
+            child, hear = fork(lambda tell: drive(place, tell, seed + number))  # noqa: B023
+            first = os.read(hear, 1 << 16)
+            time.sleep(lots.uniform(0.05, 0.8))
+            server.kill()
+            lines = heard(hear, first)
+            os.waitpid(child, 0)
+            server.start()
+            *lines, (last, said) = lines
+            assert last == "error", last
+            assert said.startswith("StorageError("), said
+            ledger.check(place, lines)
+    return {"kills": kills, **ledger.told()}
+
+
+def race(target: str, rounds: int) -> dict[str, int]:
     """Two processes plan each round at the same moment, by turns with the same and with another
     budget: the model is asked once, and the other gets the same plan or is refused."""
-    path, asked = folder / "race.db", folder / "asked"
-    told = {"rounds": rounds, "plans": 0, "same": 0, "refused": 0}
+    place, told = place_of(target, "race"), {"rounds": rounds, "same": 0, "refused": 0}
+    count, asked = os.pipe()
 
     def note():
-        with asked.open("a") as file:
-            file.write("x")
+        os.write(asked, b"x")
         time.sleep(0.01)
 
     def compete(tell: int, wait: int, number: int, budget: float) -> None:
-        with Programme(path, FirstCome(on_plan=note)) as programme:
+        with Programme(place, FirstCome(on_plan=note)) as programme:
             if number == 1:
                 with_state = pl.DataFrame({"id": range(9), "state": "bad"})
                 try:
@@ -254,17 +328,71 @@ def race(folder: Path, rounds: int) -> dict[str, int]:
         assert all(line[0] in ("plan", "refused") for line in said), said
         told["refused"] += sum(line[0] == "refused" for line in said)
         told["same"] += said[0] == said[1]
-    sql = sqlite3.connect(path)
-    told["plans"] = sql.execute("SELECT count(*) FROM plans WHERE status = 'recorded'").fetchone()[
-        0
-    ]
-    told["stored"] = sql.execute("SELECT count(*) FROM plans").fetchone()[0]
-    told["asked"] = len(asked.read_text())
-    return told
+    with plain_sql(place) as sql:
+        stored = [status for (status,) in sql.execute("SELECT status FROM plans")]
+    told |= {"plans": stored.count("recorded"), "stored": len(stored)}
+    return {**told, "asked": len(os.read(count, 1 << 16))}
+
+
+def crowd(target: str, processes: int, seconds: int) -> dict[str, int]:
+    """Many processes do anything at any time to one programme: what they confirm is there, each
+    round has one plan, and no error is told but that of a wrong moment, or Busy."""
+    place, told = place_of(target, "crowd"), Counter()
+    Programme(place, FirstCome()).close()
+    children = [fork(lambda tell, n=n: mingle(place, tell, n, seconds)) for n in range(processes)]
+    joined: set[str] = set()
+    for child, hear in children:
+        lines = heard(hear)
+        os.waitpid(child, 0)
+        assert [line for line in lines if line[0] == "error"] == [], lines[-1]
+        joined.update(who for line in lines if line[0] == "join" for who in line[1])
+        told.update(line[0] for line in lines)
+    with plain_sql(place) as sql:
+        assert joined <= {who for (who,) in sql.execute("SELECT id FROM people")}
+        plans = sql.execute("SELECT round, status FROM plans").fetchall()
+    valid = sorted(round for round, status in plans if status != "superseded")
+    assert valid == list(range(1, len(valid) + 1))
+    with Programme.open(place, FirstCome()) as programme:
+        rows = programme.verify_audit().rows
+    # Beginning, the model, each plan once though the same may be asked for again, and the rest.
+    assert rows == 2 + len(plans) + sum(told[w] for w in ("join", "leave", "observe", "record"))
+    return {**told, "rounds": len(valid), "people": len(joined), "audit": rows}
+
+
+def mingle(place: str, tell: int, seed: int, seconds: float) -> None:
+    """One of a crowd: tells each call that was confirmed."""
+    lots, end = random.Random(seed), time.monotonic() + seconds
+    attempt = 0
+    with Programme.open(place, FirstCome(), wait=5.0) as programme:
+        while time.monotonic() < end:
+            what, said = lots.choice(("join", "leave", "observe", "plan", "record", "look")), None
+            here = programme.roster()["id"].to_list()
+            some = lots.sample(here, min(3, len(here)))
+            try:
+                if what == "join":
+                    attempt += 1
+                    said = [f"{seed}-{attempt}-{n}" for n in range(3)]
+                    programme.join(pl.DataFrame({"id": said, "state": "bad", "age": 1.0}))
+                elif what == "leave" and len(here) > 60:
+                    programme.leave(some)
+                elif what == "observe" and some:
+                    programme.observe(pl.DataFrame({"id": some, "state": "bad"}))
+                elif what == "plan":
+                    programme.plan(lots.randrange(1, 4), again=True)
+                elif what == "record":
+                    programme.record()
+                else:
+                    what = "look"
+                    programme.history()
+            except InputError:
+                what = "refused"
+            except BusyError:
+                what = "busy"
+            os.write(tell, (json.dumps([what, said]) + "\n").encode())
 
 
 if __name__ == "__main__":
     verb, place, *numbers = sys.argv[1:]
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    run = {"kill": kill, "race": race}[verb]
-    print(json.dumps(run(Path(place), *map(int, numbers))))
+    run = {"kill": kill, "race": race, "crowd": crowd, "outage": outage}[verb]
+    print(json.dumps(run(place, *map(int, numbers))))

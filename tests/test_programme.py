@@ -1,8 +1,5 @@
-import json
 import os
 import sqlite3
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -753,29 +750,6 @@ def test_a_file_that_another_process_holds_is_waited_for_and_then_told(programme
         with pytest.raises(BusyError, match=r"in use by another process, .* within 0.05 seconds"):
             waiting.leave([1])
     assert programme.roster().height == 4
-
-
-def run(*arguments) -> dict[str, int]:
-    script = Path(__file__).with_name("programmes.py")
-    ran = subprocess.run(
-        [sys.executable, script, *map(str, arguments)],
-        capture_output=True, text=True, check=False, env={**os.environ, "POLARS_MAX_THREADS": "1"},
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout)
-
-
-def test_nothing_confirmed_is_lost_when_killed_at_200_random_moments(tmp_path):
-    told = run("kill", tmp_path, 200, 0)
-    assert told["kills"] == 200
-    assert told["confirmed"] > 100
-    assert told["under_way"] > 50
-
-
-def test_two_processes_never_both_plan_the_same_round(tmp_path):
-    told = run("race", tmp_path, 20)
-    assert told["asked"] == told["stored"] == told["plans"] == 20
-    assert (told["same"], told["refused"]) == (10, 10)
 
 
 CELLS = {

@@ -48,6 +48,7 @@ GROUPS = {
         "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),
         "programme": Entry("programme", "ProgrammeCommand", "Run a programme round after round."),
         "serve": Entry("serve", "ServeCommand", "Serve a programme to several people."),
+        "audit": Entry("audit", "AuditCommand", "Show or prove who changed what in a programme."),
         "trial": Entry("trial", "TrialCommand", "Plan, randomise and analyse a trial."),
         "simulate": Entry("simulate", "SimulateCommand", "Simulate a programme over many rounds."),
     },

@@ -39,6 +39,7 @@ from prefermab.errors import InputError
 if TYPE_CHECKING:
     pass
 
+Why = Annotated[str | None, option("TEXT", "The reason, for the audit log.")]
 RoundNumber = Annotated[
     int | None,
     option("N", "Number of the current round; with it, running the command twice does no harm."),
@@ -56,18 +57,21 @@ class BeginCommand:
     """Continue with a different model from now on."""
     last_round: Annotated[int | None, option("N")] = None
     """The round with which the programme ends; plans say how many are left. 0: it goes on."""
+    why: Why = None
 
     def run(self) -> None:
         """Starts or continues a programme, and stores where its model is."""
         from prefermab.programme.store import Programme
         from prefermab.storage import load
 
-        with Programme(self.file, load(self.model), change_model=self.change_model) as programme:
+        given = {"change_model": self.change_model, "why": self.why}
+        with Programme(self.file, load(self.model), **given) as programme:
             programme.keep_place(self.model)
             if self.last_round is not None:
                 programme.last_round = self.last_round or None
             last = "" if programme.last_round is None else f" of {programme.last_round}"
-            print(f"{self.file}: current round {programme.round}{last}, model {self.model}")
+            shown = programme.database.shown
+            print(f"{shown}: current round {programme.round}{last}, model {self.model}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +85,7 @@ class JoinCommand:
     pseudonymise: KeyFile = None
     keep_text: Names = ()
     """With --pseudonymise: columns of free text to store. Default: none is stored."""
+    why: Why = None
 
     def run(self) -> None:
         """Adds the people of a table."""
@@ -88,7 +93,7 @@ class JoinCommand:
 
         with open_programme(self.file) as programme:
             table = read_people(programme, self.people, self.pseudonymise, self.keep_text)
-            joined = programme.join(table, where=source_of(self.people))
+            joined = programme.join(table, why=self.why, where=source_of(self.people))
             print(f"{format_people(joined)} joined; {programme.roster().height:,} take part")
 
 
@@ -100,6 +105,7 @@ class LeaveCommand:
     ids: Annotated[tuple[str, ...], option("ID ...")]
     """Who leaves."""
     pseudonymise: KeyFile = None
+    why: Why = None
 
     def run(self) -> None:
         """Removes people by their ids."""
@@ -112,7 +118,7 @@ class LeaveCommand:
                 ids = typed_pseudonyms(self.ids, key)
             elif programme.ids != "text":
                 ids = [parse_id(one) for one in self.ids]
-            left = programme.leave(ids)
+            left = programme.leave(ids, why=self.why)
             print(f"{format_people(left)} left; {programme.roster().height:,} take part")
 
 
@@ -128,6 +134,7 @@ class ObserveCommand:
     pseudonymise: KeyFile = None
     keep_text: Names = ()
     """With --pseudonymise: columns of free text to store. Default: none is stored."""
+    why: Why = None
 
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
@@ -143,7 +150,8 @@ class ObserveCommand:
                 for given, name in zip(table.columns, names, strict=True)
                 if name in (SINCE_ACTION, SINCE_SEEN)
             ]
-            seen = programme.observe(table.drop(own), skip_unknown=self.skip_unknown, where=where)
+            given = {"skip_unknown": self.skip_unknown, "why": self.why, "where": where}
+            seen = programme.observe(table.drop(own), **given)
             for name in own:
                 print(f"the column '{name}' is ignored: the programme counts it by itself")
             roster = programme.roster()
@@ -171,6 +179,7 @@ class PlanRoundCommand:
     seed: LotSeed = None
     again: Flag = False
     """Replace the plan that was made for this round."""
+    why: Why = None
     round: RoundNumber = None
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plan must follow."""
@@ -188,13 +197,14 @@ class PlanRoundCommand:
         check_table_path(self.out)
         use_compilation_cache()
         with open_programme(self.file) as programme:
-            rules, lots = self.rules.rules(), {"explore": self.explore, "seed": self.seed}
+            rules, more = self.rules.rules(), {"explore": self.explore, "seed": self.seed}
             if self.pseudonymise is not None or rules.exclude_ids or rules.lock_ids:
                 key = programme_key(programme, self.pseudonymise)
                 rules = rules if key is None else hide_ids(rules, key)
             made = programme.plan(
-                self.budget, rules, waiting=self.waiting, round=self.round, again=self.again, **lots
-            )
+                self.budget, rules, waiting=self.waiting, round=self.round, again=self.again,
+                why=self.why, **more,
+            )  # fmt: skip
             assert isinstance(programme.model, Model)
             warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)
         write_list(list_order(made.frame), made.facts, self.out)
@@ -233,6 +243,7 @@ class RecordCommand:
     over_budget: Flag = False
     """Accept a record that exceeds the budget."""
     pseudonymise: KeyFile = None
+    why: Why = None
 
     def run(self) -> None:
         """Stores what was done, or corrects what was stored."""
@@ -254,6 +265,7 @@ class RecordCommand:
                 partial=self.partial,
                 yes=self.yes,
                 over_budget=self.over_budget,
+                why=self.why,
                 where=where,
             )
             rounds, now = planned_rounds(programme), programme.round

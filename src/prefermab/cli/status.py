@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from prefermab.programme.store import Programme
 
 ProgrammeFile = Annotated[
-    Positional[str], arg(metavar="FILE", help="The programme's file, such as calls.db.")
+    Positional[str],
+    arg(metavar="FILE", help="The programme's file, such as calls.db, or address."),
 ]
 COUNTED = ("changed", "corrected")
 """People who were not treated as planned, and corrections of the record; None where unknown."""

@@ -112,7 +112,8 @@ def postgresql_error(
     code = getattr(error.orig, "sqlstate", None) or ""
     said = getattr(getattr(error.orig, "diag", None), "message_primary", None)
     lines = [line for line in str(said or error.orig).strip().splitlines() if line] or ["nothing"]
-    why = brief(place.without_password(lines[-1].strip().rstrip(".")), 160)
+    first = lines[0].removeprefix("connection failed: ").strip().rstrip(".")
+    why = brief(place.without_password(first), 200)
     if code in ("55P03", "57014", "40P01", "40001"):
         return BusyError(
             f"{place.shown} is in use by another process, which did not finish within "

@@ -59,7 +59,7 @@ def encode_id(value: int | str | None) -> str | None:
 
 def decode_id(value: str | None) -> int | str | None:
     """The id that PostgreSQL stores in this form."""
-    if value is None or value[0] not in '"-0123456789':
+    if not value or value[0] not in '"-0123456789':
         return value
     if value[0] == '"':
         return json.loads(value)

@@ -1,0 +1,78 @@
+"""The command `audit`: who changed what in a programme, and the proof that nobody changed that."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg, subcommand
+
+from prefermab.cli.options import JsonFlag, option
+from prefermab.cli.status import ProgrammeFile
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyCommand:
+    """Check that the audit log, plans and records are as they were written."""
+
+    file: ProgrammeFile
+    head: Annotated[str | None, option("HASH")] = None
+    """The hash that an earlier check printed, kept elsewhere: its row must still be there."""
+    json: JsonFlag = False
+
+    def run(self) -> None:
+        """Checks the log, and prints the hash of its last row."""
+        from prefermab.programme.store.audit import verify_audit
+        from prefermab.programme.store.database import Database
+
+        database = Database(self.file, 60.0, begin=False)
+        with database.reading() as sql:
+            proof = verify_audit(sql, self.head)
+        database.close()
+        if self.json:
+            print(json.dumps(dataclasses.asdict(proof), indent=2))
+            return
+        print(f"{proof.rows:,} rows, plans and records are as they were written")
+        if proof.kept is not None:
+            print(f"the hash that was kept is that of row {proof.kept:,}")
+        print(f"hash of the last row: {proof.head}")
+        print("keep it elsewhere: without --head HASH a log that was made anew cannot be told")
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditLogCommand:
+    """Write the audit log as a table."""
+
+    file: ProgrammeFile
+    out: Path
+    """File to write the table to (.csv, .parquet or .xlsx)."""
+
+    def run(self) -> None:
+        """Writes the log."""
+        from prefermab.programme.store.audit import read_audit
+        from prefermab.programme.store.database import Database
+        from prefermab.programme.tables import check_table_path, write_table
+
+        check_table_path(self.out)
+        database = Database(self.file, 60.0, begin=False)
+        with database.reading() as sql:
+            rows = read_audit(sql)
+        database.close()
+        write_table(rows, self.out)
+        print(f"{rows.height:,} rows written to {self.out}")
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditCommand:
+    """Show or prove who changed what in a programme."""
+
+    action: Annotated[
+        Annotated[VerifyCommand, subcommand("verify")]
+        | Annotated[AuditLogCommand, subcommand("log")],
+        arg(name=""),
+    ]
+    """What to do."""
+
+    def run(self) -> None:
+        """Runs the command within `audit`."""
+        self.action.run()
