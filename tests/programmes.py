@@ -204,6 +204,14 @@ def fork(work: Callable[[int], None]) -> tuple[int, int]:
     os._exit(0)
 
 
+def until_open(hear: int) -> bytes:
+    """What a child says until it has opened its programme."""
+    said = b""
+    while b"done" not in said and (more := os.read(hear, 1 << 16)):
+        said += more
+    return said
+
+
 def heard(hear: int, before: bytes = b"") -> list:
     """Everything a child said until its end, after what was heard before."""
     with os.fdopen(hear, "rb") as ear:
@@ -249,8 +257,8 @@ def kill(target: str, kills: int, seed: int) -> dict[str, int]:
             ledgers.append(Ledger())
         child, hear = fork(lambda tell: drive(place, tell, seed + number))  # noqa: B023
         # One in four is killed while it starts and opens the programme, the others at work.
-        first = os.read(hear, 1 << 16) if number % 4 else b""
-        time.sleep(lots.uniform(0.0, 0.4 if "://" in target else 0.1))
+        first = until_open(hear) if number % 4 else b""
+        time.sleep(lots.uniform(0.0, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         lines = heard(hear, first)
@@ -270,8 +278,8 @@ def outage(_: str, kills: int, seed: int) -> dict[str, int]:
         place = place_of(server.address, "calls")
         for number in range(kills):
             child, hear = fork(lambda tell: drive(place, tell, seed + number))  # noqa: B023
-            first = os.read(hear, 1 << 16)
-            time.sleep(lots.uniform(0.05, 0.8))
+            first = until_open(hear)
+            time.sleep(lots.uniform(0.0, 0.5))
             server.kill()
             lines = heard(hear, first)
             os.waitpid(child, 0)

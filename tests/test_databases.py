@@ -388,7 +388,8 @@ def target(request, server, tmp_path):
 def test_nothing_confirmed_is_lost_when_killed_at_random_moments(target):
     told = run("kill", target, 24, os.getpid())
     assert told["kills"] == 24
-    assert told["under_way"] > 5
+    assert told["confirmed"] > 18
+    assert told["under_way"] > 2
 
 
 def test_two_processes_never_both_plan_the_same_round(target):
