@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -92,7 +93,7 @@ def digest_of(*parts: str | bytes | list[Any] | None) -> str:
     found = hashlib.sha256()
     for part in parts:
         if not isinstance(part, str | bytes):
-            part = json.dumps(part, ensure_ascii=False)
+            part = msgspec.json.encode(part)
         data = part.encode() if isinstance(part, str) else part
         found.update(len(data).to_bytes(8, "big"))
         found.update(data)

@@ -15,6 +15,7 @@ scripts of one's own (`migrating.upgrade`) and written with `Database.writing`, 
 """
 
 import contextlib
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,14 +132,14 @@ class Database:
             with sql.begin():
                 yield sql
                 ending = True
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
             raise readable(error, self.place, self.wait, ending=ending) from None
 
     @contextlib.contextmanager
     def _sentences(self) -> Iterator[None]:
         try:
             yield
-        except DBAPIError as error:
+        except (DBAPIError, sqlite3.Error) as error:
             raise readable(error, self.place, self.wait, ending=False) from None
 
     def _check_thread(self) -> None:

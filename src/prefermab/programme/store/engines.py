@@ -73,11 +73,15 @@ def postgresql_engine(place: Place) -> Engine:
     return engine
 
 
-def readable(error: DBAPIError, place: Place, wait: float, *, ending: bool) -> PrefermabError:
+def readable(
+    error: DBAPIError | sqlite3.Error, place: Place, wait: float, *, ending: bool
+) -> PrefermabError:
     """An error of a database as one of ours, in one sentence.
 
     `ending` says that it came while a transaction was committed.
     """
+    if isinstance(error, sqlite3.Error):
+        return sqlite_error(error, place, wait)
     if isinstance(error.orig, sqlite3.Error):
         return sqlite_error(error.orig, place, wait)
     return postgresql_error(error, place, wait, ending=ending)

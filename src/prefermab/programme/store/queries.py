@@ -144,6 +144,10 @@ def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: s
     kinds = column_kinds(details, known_kinds(sql), where)
     put_rows(sql, COLUMNS, {"name": list(kinds), "kind": list(kinds.values())}, "kind", key="name")
     people, given = ids.to_list(), to_json(details, len(ids))
+    if sql.dialect.name == "sqlite":
+        how = "json_patch(people.{name}, excluded.{name})"
+        put_rows(sql, PEOPLE, {"id": people, "details": given}, "details", key="id", how=how)
+        return given
     known = dict(rows_of(sql, select(PEOPLE, "id", "details"), people))
     pairs = zip(people, given, strict=True)
     texts = [merged(known[who], text) if who in known else text for who, text in pairs]
@@ -155,17 +159,15 @@ FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def merged(old: str, new: str) -> str:
-    """Two JSON objects as one: what the new one has counts, and null removes it.
+    """Two JSON objects as one: what the new one has counts.
 
     Numbers stay as they are written, to the last bit.
 
     >>> from prefermab.programme.store.queries import merged
     >>> merged('{"a":-0.0,"b":1,"c":2}', '{"b":null,"c":3.50}')
-    '{"a":-0.0,"c":3.50}'
+    '{"a":-0.0,"b":null,"c":3.50}'
     """
-    both = FIELDS.decode(old) | FIELDS.decode(new)
-    kept = {name: value for name, value in both.items() if bytes(value) != b"null"}
-    return msgspec.json.encode(kept).decode()
+    return msgspec.json.encode(FIELDS.decode(old) | FIELDS.decode(new)).decode()
 
 
 def put_states(sql: Connection, ids: pl.Series, states: pl.Series, round: int) -> None:

@@ -21,16 +21,24 @@ def select(table: Table, *columns: str | sa.ColumnElement[Any]) -> sa.Select[Any
 
 def fetch(sql: Connection, statement: sa.Executable) -> list[tuple[Any, ...]]:
     """The rows of a statement as plain tuples."""
-    return list(map(tuple, sql.execute(statement)))
+    found = sql.execute(statement)
+    if sql.dialect.name == "sqlite" and found.cursor is not None:
+        return list(found.cursor.fetchall())  # no column of ours is converted there
+    return list(map(tuple, found.fetchall()))
 
 
 def put_rows(
-    sql: Connection, table: Table, columns: Mapping[str, Sequence[Any]], replace: str = "",
+    sql: Connection,
+    table: Table,
+    columns: Mapping[str, Sequence[Any]],
+    replace: str = "",
     key: str = "",
-) -> None:  # fmt: skip
+    how: str = "excluded.{name}",
+) -> None:
     """Inserts rows, given by columns; where the key is there already, `replace` is set anew.
 
-    `replace` and `key` are names with blanks between them; the key is by default the table's.
+    `replace` and `key` are names with blanks between them; the key is by default the table's. `how`
+    is the new value in SQL.
     """
     if not len(next(iter(columns.values()))):
         return
@@ -38,12 +46,13 @@ def put_rows(
     clash = ""
     if replace:
         keys = key.split() or [column.name for column in table.primary_key]
-        new = ", ".join(f"{name} = excluded.{name}" for name in replace.split())
+        new = ", ".join(f"{name} = {how.format(name=name)}" for name in replace.split())
         clash = f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {new}"
     if sql.dialect.name == "sqlite":
         marks = ", ".join("?" * len(columns))
         statement = f"INSERT INTO {table.name} ({names}) VALUES ({marks}){clash}"
-        sql.exec_driver_sql(statement, list(zip(*columns.values(), strict=True)))
+        driver: Any = sql.connection.driver_connection
+        driver.executemany(statement, zip(*columns.values(), strict=True))
         return
     # One statement with an array for each column; rows keep their order, which numbers people.
     kinds = [table.c[name].type for name in columns]
