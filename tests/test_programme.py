@@ -389,6 +389,7 @@ def test_a_file_of_0_1_0_is_opened_kept_and_goes_on(file):
     pm.Programme.open(file, FirstCome()).close()
     with pm.Programme.open(file, FirstCome()) as programme:  # now there is nothing to migrate
         kept = programme.history()
+        assert programme.audit()["what"].to_list() == ["migrate"]  # the chain begins here
     assert kept.actions.rows() == [(1, 2, "visit", 2.0, True), (2, 3, "call", 1.0, True)]
     assert kept.corrections.drop("corrected").rows() == [
         (1, 1, "call", 1.0, True), (1, 3, "call", 1.0, True), (2, None, None, None, None),
