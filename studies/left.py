@@ -1,11 +1,13 @@
 """The study `left`: models told how many rounds are left, beside policies that know the dynamics.
 
 Trainings and trials take long, so what is done is kept in studies/data/left, and the same command
-goes on where it was stopped. `python -m studies.left armman` measures one domain only.
+goes on where it was stopped: first a few seeds of every domain, then more of each.
+`python -m studies.left armman` measures one domain only.
 """
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -44,34 +46,38 @@ TRIALS = {"sis-50": 200, "sis-150": 100, "continuous-sis": 100}
 """Fewer than 1,000 where the bound of a trial takes a hundred times as long."""
 
 
-def measure(name: str) -> None:
-    """Measures what is missing of a domain."""
+def measure(names: Iterable[str]) -> None:
+    """Measures what is missing of some domains."""
+    for at in range(0, len(SEEDS), TOGETHER):
+        for name in names:
+            measure_seeds(name, list(SEEDS)[at : at + TOGETHER])
+
+
+def measure_seeds(name: str, seeds: list[int]) -> None:
+    """Measures models of these seeds on a domain, unless that was done before."""
     file = DATA / f"{name}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     trials, settings = TRIALS.get(name, 1000), SIZES[name]
     done |= {"trials": trials, "informed": done.get("informed", {})}
-    groups = [list(SEEDS)[at : at + TOGETHER] for at in range(0, len(SEEDS), TOGETHER)]
-    for seeds in [group for group in groups if str(group[0]) not in done]:
-        models = pretrain_seeds(settings[0].tried_on(), seeds, "exact", rounds_left=LONGEST)
-        found: dict[str, Any] = {}
-        for setting in settings:
-            for rate in RATES:
-                cell = f"({setting.n_arms}, {setting.budget:g}) {rate:g}"
-                best = informed(setting, rate, trials)
-                own = {
-                    kind: played(models, kind, setting, rate, trials) for kind in (None, "trial")
-                }
-                gap = own["trial"].mean(axis=0) - best.pop("rewards")
-                done["informed"][cell] = best
-                found[cell] = {
-                    "ongoing": own[None].mean(axis=1).tolist(),
-                    "left": own["trial"].mean(axis=1).tolist(),
-                    "stderr": float(gap.std(ddof=1) / np.sqrt(trials)),
-                }
-                print(name, seeds, cell, found[cell], best, flush=True)
-        done[str(seeds[0])] = found
-        text = json.dumps(done, indent=1)
-        write_atomically(file, lambda draft, text=text: draft.write_text(text))
+    if str(seeds[0]) in done:
+        return
+    models = pretrain_seeds(settings[0].tried_on(), seeds, "exact", rounds_left=LONGEST)
+    found: dict[str, Any] = {}
+    for setting in settings:
+        for rate in RATES:
+            cell = f"({setting.n_arms}, {setting.budget:g}) {rate:g}"
+            best = informed(setting, rate, trials)
+            own = {kind: played(models, kind, setting, rate, trials) for kind in (None, "trial")}
+            gap = own["trial"].mean(axis=0) - best.pop("rewards")
+            done["informed"][cell] = best
+            found[cell] = {
+                "ongoing": own[None].mean(axis=1).tolist(),
+                "left": own["trial"].mean(axis=1).tolist(),
+                "stderr": float(gap.std(ddof=1) / np.sqrt(trials)),
+            }
+            print(name, seeds, cell, found[cell], best, flush=True)
+    done[str(seeds[0])] = found
+    write_atomically(file, lambda draft: draft.write_text(json.dumps(done, indent=1)))
 
 
 def worlds(setting: Setting, rate: float, trials: int):
@@ -105,18 +111,19 @@ def played(models, kind: str | None, setting: Setting, rate: float, trials: int)
 
 def left() -> str:
     """Models that know how many rounds are left."""
-    for name in SIZES:
-        measure(name)
+    measure(SIZES)
     return page()
 
 
 def page() -> str:
     """What has been measured so far."""
-    rows = []
+    rows, seeds = [], {}
     for name in SIZES:
         file = DATA / f"{name}.json"
-        if file.exists():
-            rows += rows_of(name, json.loads(file.read_text()))
+        done = json.loads(file.read_text()) if file.exists() else {}
+        seeds[name] = TOGETHER * sum(key.isdigit() for key in done)
+        rows += rows_of(name, done) if seeds[name] else []
+    missing = [f"{name} {found}" for name, found in seeds.items() if found < len(SEEDS)]
     head = ["", "opted in", "better informed policy", "seeds", "ongoing", "rounds left known",
             "standard error", "worst seed"]  # fmt: skip
     return (
@@ -128,7 +135,10 @@ def page() -> str:
         "paired difference over trials, and the worst seed. Trials: 1,000, but "
         + ", ".join(f"{count} on {name}" for name, count in TRIALS.items())
         + f". Training seeds from {SEEDS[0]} on; settings were chosen on others, and on other "
-        "trials.\n\n" + table_as_markdown(head, rows)
+        f"trials. {len(SEEDS)} seeds are meant"
+        + (f"; run so far: {', '.join(missing)}" if missing else "")
+        + ".\n\n"
+        + table_as_markdown(head, rows)
     )
 
 
@@ -154,5 +164,4 @@ def rows_of(name: str, done: dict[str, Any]) -> list[list[str]]:
 
 if __name__ == "__main__":
     use_compilation_cache()
-    for domain_name in sys.argv[1:] or SIZES:
-        measure(domain_name)
+    measure(sys.argv[1:] or SIZES)

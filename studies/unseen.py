@@ -1,4 +1,13 @@
-"""States that are seen only on a call: what deciding by what is really known is worth."""
+"""States that are seen only on a call: what deciding by what is really known is worth.
+
+What is done is kept in studies/data/unseen, and the same command goes on where it was stopped.
+`python -m studies.unseen 4` trains four seeds only.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,16 +18,22 @@ from prefermab import policies
 from prefermab.arms import Actions, Key, Observation
 from prefermab.domains import Armman, Domain, Synthetic, Unseen
 from prefermab.evaluation import trial_batches, trial_keys, trial_rewards
+from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.pages import table_as_markdown
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.policies.base import Memory, Policy, Problem
 from prefermab.policies.informed import ByTable, Informed
 from prefermab.training import pretrain_seeds
 
+DATA = Path("studies/data/unseen")
 SETTINGS = (
     ("ARMMAN", Armman(), 25, 7), ("ARMMAN", Armman(), 100, 10), ("Synthetic", Synthetic(), 21, 7),
 )  # fmt: skip
-SEEDS, TRIALS, ROUNDS = 3, 300, 40
+SEEDS, TOGETHER, TRIALS, ROUNDS = range(16), 2, 1000, 40
+"""Training seeds, none of which a setting was chosen on, and how many are trained at once."""
+
+
+CHAIN, NOBODY, LAST = "index of the chain", "nobody acted on", "index of the state last seen"
 
 
 class LastSeen(Informed):
@@ -46,42 +61,97 @@ class LastSeen(Informed):
 
 def unseen() -> str:
     """Policies that see a state only when they act, and what a model earns among them."""
-    columns, trained, means = [], {}, {}
+    measure(len(SEEDS))
+    return page()
+
+
+def measure(n_seeds: int) -> None:
+    """Measures what is missing of so many seeds."""
+    for at in range(0, n_seeds, TOGETHER):
+        seeds = list(SEEDS[at : at + TOGETHER])
+        trained: dict[str, Any] = {}
+        for name, base, n_arms, budget in SETTINGS:
+            done = kept(name, n_arms)
+            if str(seeds[0]) in done["seeds"]:
+                continue
+            if name not in trained:
+                trained[name] = pretrain_seeds(Unseen(base), seeds)
+            for seed, model in zip(seeds, trained[name], strict=True):
+                mean = earned(model.policy, Unseen(base), n_arms, budget)
+                done["seeds"][str(seed)] = mean
+                print(name, n_arms, seed, mean, flush=True)
+            keep(name, n_arms, done)
     for name, base, n_arms, budget in SETTINGS:
-        domain, money = Unseen(base), jnp.asarray(budget, jnp.float32)
-        keys = trial_keys(EVALUATION_SEED, TRIALS)
+        done = kept(name, n_arms)
+        for told, (policy, where) in informed(base).items():
+            if told not in done["others"]:
+                done["others"][told] = earned(policy, where, n_arms, budget)
+                print(name, n_arms, told, done["others"][told], flush=True)
+                keep(name, n_arms, done)
 
-        def earned(policy: Policy, where: Domain = domain, n_arms=n_arms, keys=keys, money=money):
-            batches = trial_batches(where, n_arms, 1.0, keys, ROUNDS)
-            return trial_rewards(policy, where, batches, money, TRIALS) / ROUNDS
 
-        if name not in trained:
-            trained[name] = pretrain_seeds(domain, range(SEEDS))
-        each = np.array([earned(model.policy).mean() for model in trained[name]])
-        means = {
-            "nobody acted on": earned(policies.NoAction()).mean(),
-            "random": earned(policies.Random()).mean(),
-            "index of the state last seen": earned(LastSeen()).mean(),
-            "index weighted by the belief": earned(LastSeen(weighted=True)).mean(),
-            "index of the chain": earned(policies.Whittle()).mean(),
-            "`exact`, from features, mean seed": each.mean(),
-            "every state seen": earned(policies.Whittle(), base).mean(),
+def kept(name: str, n_arms: int) -> dict[str, Any]:
+    """What was measured before."""
+    file = DATA / f"{name}-{n_arms}.json"
+    return json.loads(file.read_text()) if file.exists() else {"others": {}, "seeds": {}}
+
+
+def keep(name: str, n_arms: int, done: dict[str, Any]) -> None:
+    """Writes what has been measured."""
+    DATA.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(done, indent=1)
+    write_atomically(DATA / f"{name}-{n_arms}.json", lambda draft: draft.write_text(text))
+
+
+def informed(base: Any) -> dict[str, tuple[Policy, Domain]]:
+    """Policies to compare with, and the domain that each sees."""
+    domain = Unseen(base)
+    return {
+        NOBODY: (policies.NoAction(), domain),
+        "random": (policies.Random(), domain),
+        LAST: (LastSeen(), domain),
+        "index weighted by the belief": (LastSeen(weighted=True), domain),
+        CHAIN: (policies.Whittle(), domain),
+        "every state seen": (policies.Whittle(), base),
+    }
+
+
+def earned(policy: Policy, domain: Domain, n_arms: int, budget: float) -> float:
+    """Mean reward per arm and round."""
+    batches = trial_batches(domain, n_arms, 1.0, trial_keys(EVALUATION_SEED, TRIALS), ROUNDS)
+    rewards = trial_rewards(policy, domain, batches, jnp.float32(budget), TRIALS)
+    return float(rewards.mean()) / ROUNDS
+
+
+def page() -> str:
+    """What has been measured so far."""
+    columns, labels = [], []
+    for name, _, n_arms, budget in SETTINGS:
+        done = kept(name, n_arms)
+        means, each = done["others"], np.array(list(done["seeds"].values()))
+        share = each / means[CHAIN]
+        more = (each.mean() - means[NOBODY]) / (means[LAST] - means[NOBODY]) - 1
+        own = {
+            "`exact`, from features, mean seed": f"{each.mean():.3f}",
+            "`exact`, of the chain's index": f"{share.mean():.2%}",
+            "worst seed": f"{share.min():.2%}",
+            "seeds": str(each.size),
+            "gain over the last seen": f"{more:+.0%}",
         }
-        none, last = means["nobody acted on"], means["index of the state last seen"]
-        more = (each.mean() - none) / (last - none) - 1
-        share = each / means["index of the chain"]
-        columns.append(
-            [f"{name} ({n_arms}, {budget})", *(f"{mean:.3f}" for mean in means.values()),
-             f"{share.mean():.1%}", f"{share.min():.1%}", f"{more:+.0%}"]
-        )  # fmt: skip
-        print(*columns[-1], flush=True)
-    labels = ["", *means, "`exact`, of the chain's index", "worst seed", "gain over the last seen"]
+        told = [f"{means[policy]:.3f}" for policy in informed(Armman())]
+        columns.append([f"{name} ({n_arms}, {budget})", *told, *own.values()])
+        labels = ["", *informed(Armman()), *own]
     rows = [list(row) for row in zip(labels, *columns, strict=True)]
     return (
-        f"Reward per arm and round, {ROUNDS} rounds, {TRIALS} paired trials, everybody never seen "
-        "at the start, and a state seen only on an action. Indices know everybody's dynamics; "
-        f"`exact` sees features only ({SEEDS} seeds). The last row is how much more `exact` gains "
-        "over acting on nobody than the index of the state last seen does. The recipe's settings "
-        "were chosen with training seed 0 on trials of another evaluation seed.\n\n"
-        + table_as_markdown(rows[0], rows[1:])
+        f"Reward per arm and round, {ROUNDS} rounds, {TRIALS:,} paired trials, everybody never "
+        "seen at the start, and a state seen only on an action. Indices know everybody's dynamics; "
+        "`exact` sees features only. The last row is how much more `exact` gains over acting on "
+        f"nobody than the index of the state last seen does. Training seeds from 0, of which "
+        f"{len(SEEDS)} are meant; settings were chosen on seeds from 100 and on trials of another "
+        "evaluation seed.\n\n" + table_as_markdown(rows[0], rows[1:])
     )
+
+
+if __name__ == "__main__":
+    use_compilation_cache()
+    measure(int(sys.argv[1]) if sys.argv[1:] else len(SEEDS))

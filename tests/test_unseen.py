@@ -14,6 +14,7 @@ from prefermab.programme.bulk.chunks import needed
 from prefermab.programme.planning.places import place_texts, read_places
 from prefermab.programme.planning.rules import unused_columns
 from prefermab.rollout import Moves
+from studies.collapsing import optimum, tables
 from studies.unseen import LastSeen
 
 WAYS = [("acted", 1.0, 4), ("acted", 0.6, 3), ("some", 0.3, 2), ("never", 0.0, 3)]
@@ -183,6 +184,50 @@ def test_indices_are_those_of_threshold_whittle():
             np.testing.assert_allclose(own, theirs, atol=1e-4)
             compared += 1
     assert compared >= 5
+
+
+def test_the_best_policy_for_a_few_patients_is_below_the_bound():
+    rng = np.random.default_rng(1)
+    for _ in range(3):
+        good = np.sort(rng.random((2, 2, 2)), axis=2)
+        patients = np.stack([1 - good, good], axis=-1)
+        _, transitions, rewards = tables(patients, 5)
+        best, by_indices = optimum(transitions, rewards, 1, 1, 5)
+        bound = pm.oracles.lagrangian_bound(transitions, rewards, [0, 1], 1, [1, 1], 5)
+        index = pm.oracles.whittle_indices(transitions, rewards, discount=0.8)
+        assert by_indices(index) <= best + 1e-9
+        assert by_indices(-index) < by_indices(index)
+        assert best <= bound * (1 + 1e-5)
+        # With one round to go the best call is the one that gains most at once.
+        gained = [one[1, 1] @ own - one[1, 0] @ own
+                  for one, own in zip(transitions, rewards, strict=True)]  # fmt: skip
+        waiting = sum(one[1, 0] @ own for one, own in zip(transitions, rewards, strict=True))
+        last = optimum(transitions, rewards, 1, 1, 1)[0]
+        assert last == pytest.approx(waiting + max(gained))
+
+
+def test_prices_go_as_far_as_rewards_do_in_any_state():
+    # Everybody starts never seen, which is worth the same of all arms.
+    table = np.array([[[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.1, 0.9]]]] * 2)
+    base = pm.domains.Tabular(table, [0, 3], [0, 0.5])
+    for recipe in (pm.recipes.Exact(), pm.recipes.Sweep()):
+        ceiling = recipe.price_ceiling(pm.domains.Unseen(base, rounds=3), jax.random.key(0))
+        assert ceiling == pytest.approx(3 / 0.5)
+
+
+def test_the_end_of_a_programme_is_for_states_that_are_seen():
+    with pytest.raises(pm.InputError, match=r"rounds_left is for states that are seen, and those "):
+        pm.pretrain(unseen(), steps=1, rounds_left=4)
+
+
+def test_all_states_at_once_are_each_of_them(model):
+    worth, features = model.network, jnp.array([0.1, jnp.nan, -0.3, 0.2, 0.0, 0.4])
+    price = jnp.array(0.3)
+    everywhere = worth.everywhere(features, price)
+    cells = jnp.arange(everywhere.shape[0])
+    values, gains = jax.vmap(worth, in_axes=(0, None, None))(cells, features, price)
+    np.testing.assert_allclose(everywhere[:, 0], values, atol=1e-5)
+    np.testing.assert_allclose(everywhere[:, 1], gains[:, 1], atol=1e-5)
 
 
 def test_places_by_what_was_seen():

@@ -211,19 +211,34 @@ class WorthByCell(Worth):
         price: Float[Array, ""],
         left: Int[Array, ""] | None = None,
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
-        out = self._of(self.perception.code(state)[None], features, price)[0]
+        *hidden, last = self.layers.layers
+        codes = self.perception.codes
+        # The last layer of every state is worked out once for all arms, and looked up.
+        known = jnp.concatenate([codes, jnp.ones((codes.shape[0], 1))], axis=1)
+        weights = jnp.tensordot(known, last.weight.reshape(known.shape[1], -1, last.in_features), 1)
+        assert last.bias is not None
+        bias = known @ last.bias.reshape(known.shape[1], -1)
+        seen = self.perception.without_state(features, price)
+        for layer in hidden:
+            seen = self.layers.activation(layer(seen))
+        out = weights[state] @ seen + bias[state]
         return out[0], out.at[0].set(0.0)
 
     def everywhere(
         self, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "state act"]:
         """What waiting is worth in every state, and how much more each action."""
-        return self._of(self.perception.codes, features, price)
+        codes, counts = self.perception.codes, self._counts(features, price)
+        # A code ends with one number for each state, 1 for its own and -1 for the others: no need
+        # to multiply by all of them.
+        common, own = counts[: -1 - len(codes)], counts[-1 - len(codes) : -1]
+        of_all = counts[-1] - jnp.sum(own, axis=0)
+        return codes[:, : len(common)] @ common + 2 * own + of_all
 
-    def _of(self, codes: Float[Array, "some code"], features, price) -> Float[Array, "some act"]:
+    def _counts(self, features, price) -> Float[Array, "code act"]:
+        """What each number of a code counts, and what does not depend on the state."""
         counts = self.layers(self.perception.without_state(features, price))
-        known = jnp.concatenate([codes, jnp.ones((codes.shape[0], 1))], axis=1)
-        return known @ counts.reshape(known.shape[1], -1)
+        return counts.reshape(self.perception.codes.shape[1] + 1, -1)
 
 
 class ActorCritic(Network):

@@ -115,7 +115,8 @@ class Domain(eqx.Module):
     @property
     def targets(self) -> Targets | None:
         """The few cells that an action may lead to from each cell, the same ones for all arms;
-        None where it may be any cell. `successors` are their probabilities."""
+        None where it may be any cell. `successors` are their probabilities, and `encode` ends with
+        one number for each cell, 1 for its own and 0 for the others."""
         return None
 
     @property

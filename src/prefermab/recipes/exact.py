@@ -232,7 +232,7 @@ class Exact(Regression):
 
     def fresh_arms(self, domain: Domain) -> int:
         """How many arms are worked out in a step."""
-        few = 1 if domain.targets is None else 10
+        few = 1 if domain.targets is None else 20
         return max(1, min(FRESH, TABLE // (domain.table_size * few)))
 
 

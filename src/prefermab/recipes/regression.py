@@ -26,6 +26,9 @@ from prefermab.sharding import spread
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 """Size of the programme on which a network is measured between two pieces of training."""
 
+FEW_ARMS = 256
+"""Arms of which every state is looked at, where not all of them are states to start in."""
+
 STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
 """A piece has at least so many steps, and more where there would be too many pieces."""
 
@@ -123,13 +126,19 @@ class Regression(Recipe):
 
     def price_ceiling(self, domain: Domain, key: Key) -> Float[Array, ""]:
         """Above this price no action is worth its cost: at most it moves an arm from the worst
-        state to the best for good."""
+        state to the best for good. Where states are not always seen an action does so for about a
+        round, and few arms gain more: higher prices would take most of the training."""
         arms = domain.draw_arms(key, PROBED_ARMS)
-        states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
-        rewards = jax.vmap(domain.reward_at)(arms, states)
         costs = jax.vmap(domain.costs)(arms)
+        if domain.targets is None:
+            states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
+            rewards, ahead = jax.vmap(domain.reward_at)(arms, states), self.rounds_ahead
+        else:
+            # All arms start never seen: what they may come to earn is known of all states only.
+            few = jax.tree.map(lambda x: x[:FEW_ARMS], arms)
+            rewards, ahead = jax.vmap(domain.rewards)(few), 1.0
         cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
-        price = (rewards.max() - rewards.min()) * self.rounds_ahead / cheapest
+        price = (rewards.max() - rewards.min()) * ahead / cheapest
         return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
 
     def learner(self, worth: Worth) -> RegressionState:
