@@ -34,7 +34,7 @@ from studies.log import log
 from studies.scale import scale
 from studies.uncertainty import IDENTITY, ByBayes, blurred, reward_curves
 from studies.unseen import unseen
-from studies.unseen_log import unseen_log
+from studies.unseen_log import unseen_checks, unseen_log
 
 RESULTS = Path("docs/results")
 RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
@@ -304,6 +304,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "unseen": unseen,
     "unseen-log": unseen_log,
     "durability": durability,
+    "unseen-checks": unseen_checks,
 }
 
 

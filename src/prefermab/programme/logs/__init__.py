@@ -11,5 +11,6 @@ In the order in which a log goes through them:
 - `allocation`, `verdict`: who was acted on; the placebo; what can be concluded
 - `effects`, `holdout`: what actions change and for whom; how well the fit predicts
 - `summary`, `report`: the first page, and the report
+- `unseen`: all of that where most states are empty
 - `simulated`: made-up logs, for tests, studies and the tutorial
 """
