@@ -132,7 +132,7 @@ def unseen_checks() -> str:
         acts, unlike, by_state, wrong, better = found.T
         rows.append(
             [world.name, f"{acts.mean():.2f}", f"{(acts > 0.5).sum():.0f} of {len(MISLED)}",
-             f"{unlike.sum():.0f}", "" if world.way == "acted" else f"{by_state.sum():.0f}",
+             f"{unlike.sum():.0f}", f"{by_state.sum():.0f}",
              f"{wrong.mean():.3f}", f"{better.mean():+.3f}"]
         )  # fmt: skip
         print(*rows[-1], flush=True)
