@@ -57,3 +57,67 @@ def test_every_page_is_accessible_at_a_desk_and_on_a_phone_in_the_dark(browser, 
             for path in links:
                 visitor.open(path)
                 visitor.look()
+
+
+def only_offline(faults):
+    """Faults other than those of a connection that is not there."""
+    return [
+        text for text in faults if "ERR_INTERNET_DISCONNECTED" not in text and "409" not in text
+    ]
+
+
+def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser, console):
+    with visit(browser, console, "Paul") as desk:
+        page = desk.open("/week")
+        page.get_by_role("table", name="People on the list").get_by_role(
+            "link", name="Change"
+        ).first.click()
+        desk.look()
+        page.get_by_label("Why?").first.fill("has moved <b>away</b>")
+        page.get_by_role("button", name="Take off the list").click()
+        page.get_by_text("has to be approved again").wait_for()
+        page.get_by_text("What to know about this list").click()
+        desk.look()
+        page.get_by_role("button", name="Approve the list").click()
+        page.get_by_text("The list is approved").wait_for()
+    with visit(browser, console, "Ana", size=PHONE) as phone:
+        page = phone.open("/record")
+        page.locator("#record[data-kept=yes]").wait_for()
+        phone.look()
+        people = page.locator("li.person")
+        people.nth(0).get_by_text("Done", exact=True).click()
+        people.nth(0).get_by_text("Saved.").wait_for()
+        phone.context.set_offline(True)
+        people.nth(1).get_by_text("Not reached").click()
+        people.nth(0).get_by_text("Something else").click()
+        people.nth(0).get_by_label("Why?").fill("in <i>hospital</i>")
+        people.nth(0).get_by_role("button", name="Save").click()
+        page.get_by_text("2 not sent yet: no connection").wait_for()
+        page.reload()
+        page.get_by_text("2 not sent yet").wait_for()
+        assert people.nth(1).get_by_label("Not reached").is_checked()
+        ticked = people.nth(1).locator("form").get_attribute("data-person")
+        with visit(browser, console, "Paul") as desk:
+            other = desk.open("/record").locator(f"form[data-person='{ticked}']")
+            other.get_by_text("Done", exact=True).click()
+            other.get_by_text("Saved.").wait_for()
+        phone.context.set_offline(False)
+        page.evaluate("window.dispatchEvent(new Event('online'))")
+        page.get_by_text("Paul recorded meanwhile: done").wait_for()
+        page.get_by_role("button", name="Use mine").click()
+        page.get_by_text("Everything is sent.").wait_for()
+        assert unexpected(phone.faults) == []
+        phone.faults.clear()
+        page.reload()
+        page.locator("#bar", has_text="Everything is sent.").wait_for()
+        assert page.locator("li.person.done").count() == 2
+        phone.look()
+    with visit(browser, console, "Paul") as desk:
+        page = desk.open("/record/close")
+        desk.look()
+        page.get_by_text("Nothing was done").click()
+        page.get_by_role("button", name="Record and close").click()
+        page.get_by_text("The round is recorded").wait_for()
+        page = desk.open(f"/people/person?id={ticked}")
+        page.get_by_text("not reached", exact=True).first.wait_for()
+        desk.look()

@@ -32,6 +32,9 @@ PHONES = ("phone", "telephone", "mobile", "tel", "phone_number")
 MOST_FACTS = 4
 """Columns of the people's table that a line of the list shows."""
 
+UNSAID = (None, "", False, "no")
+"""What a line does not say of somebody."""
+
 MOST_VALUES = 100
 """A column with more values than this is none to filter by."""
 
@@ -108,7 +111,7 @@ def lines(frame: pl.DataFrame, columns: Columns) -> list[dict[str, Any]]:
     """People for a page: id, name, phone, worker and facts, beside what a plan says of them."""
     found = []
     for row in frame.iter_rows(named=True):
-        told = [(one, row[one]) for one in columns.facts if row[one] not in (None, "", False)]
+        told = [(one, row[one]) for one in columns.facts if row[one] not in UNSAID]
         told = [(one, "yes" if value is True else value) for one, value in told]
         line = {one: row.get(one) for one in ("id", "action", "cost", "rank", "reason", "list")}
         line |= {"facts": told, "unlike": bool(row.get("outside")), "state": row.get("state")}
