@@ -16,7 +16,7 @@ everything, and nothing but `cli` imports it.
 | `exchange.py`, `problems.py` | tables and errors on their way out and in |
 | `api.py`, `api_people.py`, `api_work.py` | routes under /api/v1 |
 | `pages.py`, `rendering.py`, `templates/`, `static/` | pages for people |
-| `week.py`, `forms.py`, `pages_week.py` | this week: the list, its form, changes by hand, approval |
+| `week.py`, `forms.py`, `pages_week.py` | this week: list, form, changes by hand, approval |
 | `pages_record.py`, `static/record.js`, `static/sw.js` | the record, also without a connection |
 | `timeline.py`, `pages_people.py` | people, and one person round by round |
 | `app.py` | puts all of it together |

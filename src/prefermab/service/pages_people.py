@@ -12,7 +12,7 @@ from prefermab.service.desk import as_id, desk_of
 from prefermab.service.forms import PlanForm
 from prefermab.service.rendering import page
 from prefermab.service.timeline import RECENT, chart_of, timeline_of
-from prefermab.service.week import NAMES, PHONES, Columns, Filter, lines, values_of
+from prefermab.service.week import NAMES, PHONES, Columns, Filter, is_phone, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 ON_A_PAGE = 50
@@ -56,6 +56,7 @@ def person_page(request: Request, id: str, all: bool = False) -> Response:
         next((details[named[one]] for one in known if one in named), None)
         for known in (NAMES, PHONES)
     )
+    phone = phone if is_phone(phone) else None
     shown = {key: value for key, value in details.items() if not isinstance(value, float)}
     return page(
         request, "person.html", id=person, name=name, phone=phone, details=shown, rounds=rounds,

@@ -135,7 +135,7 @@ def plan_page(request: Request) -> Response:
     form = PlanForm.from_asked(asked)
     return page(
         request, "plan.html", head=head, form=form, people=desk.count_people(),
-        truths=[name for name, kind in kinds.items() if kind == "truth"],
+        truths=[name for name, kind in kinds.items() if kind in ("text", "truth")],
         texts=[name for name, kind in kinds.items() if kind in ("text", "whole", "truth")],
         hand=form.by_hand if head.attempt is not None else 0,
     )  # fmt: skip

@@ -67,6 +67,8 @@ class Columns:
         by_name = {name.lower(): name for name in frame.columns}
         name = next((by_name[one] for one in NAMES if one in by_name), None)
         phone = next((by_name[one] for one in PHONES if one in by_name), None)
+        if phone is not None and not is_phone(frame[phone].drop_nulls().first()):
+            phone = None
         fractions = frame.select(pl.selectors.float()).columns
         apart = {*PLANNED, *fractions, name, phone, worker, "opt_in", SINCE_ACTION, SINCE_SEEN}
         facts = [one for one in frame.columns if one not in apart]
@@ -97,6 +99,16 @@ class Filter:
             )
             frame = frame.filter(text.str.to_lowercase().str.contains(wanted, literal=True))
         return frame
+
+
+def is_phone(value: Any) -> bool:
+    """Whether a cell holds a number to call, rather than what kind of telephone somebody has.
+
+    >>> from prefermab.service.week import is_phone
+    >>> is_phone("+91 555 1000"), is_phone("shared")
+    (True, False)
+    """
+    return sum(sign.isdigit() for sign in str(value)) >= 5
 
 
 def values_of(frame: pl.DataFrame, column: str | None) -> list[str]:
