@@ -125,3 +125,29 @@ def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser
         page = desk.open(f"/people/person?id={ticked}")
         page.get_by_text("not reached", exact=True).first.wait_for()
         desk.look()
+
+def test_the_slider_works_by_the_keyboard(browser, console):
+    with visit(browser, console, "Paul") as visitor:
+        page = visitor.open("/what-if")
+        slider, shown = page.get_by_role("slider"), page.locator("#of-budget")
+        before = float(shown.inner_text())
+        slider.focus()
+        slider.press("ArrowRight")
+        assert float(shown.inner_text()) > before
+        slider.press("Home")
+        assert (shown.inner_text(), page.locator("#of-chosen").inner_text()) == ("0", "0")
+        visitor.look()
+
+
+def test_a_table_is_previewed_and_imported(browser, console):
+    table = "id,state,age\nx1,drifting,30\nx2,dozing,31\nm0001,silent,29\n"
+    with visit(browser, console, "Paul", size=PHONE) as visitor:
+        page = visitor.open("/import")
+        given = {"name": "new.csv", "mimeType": "text/csv", "buffer": table.encode()}
+        page.locator("input[type=file]").set_input_files(given)
+        page.get_by_role("button", name="Look at it").click()
+        page.get_by_role("heading", name="Rows that are wrong").wait_for()
+        visitor.look()
+        page.get_by_role("button", name="import 1").click()
+        page.get_by_text("1 person joined; 2 rows were left out.").wait_for()
+        visitor.look()

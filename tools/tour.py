@@ -45,6 +45,9 @@ def take_tour(folder: Path) -> list[Path]:
                 taken.append(shoot(page, folder / f"{name}.png"))
 
         take("week", "Paul", "/week")
+        with visit(browser, console, "Paul") as visitor:
+            visitor.open("/week").get_by_role("button", name="Approve the list").click()
+            visitor.page.get_by_role("button", name="Approve the list").wait_for(state="detached")
         take("record", "Ana", "/record", size=PHONE)
         take("person", "Paul", "/week", open_person)
         take("what-if", "Paul", "/what-if", move_slider)

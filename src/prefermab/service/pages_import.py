@@ -1,9 +1,10 @@
 """Pages to import people and states: a preview first, with every wrong row, then the import."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import polars as pl
-from fastapi import APIRouter, Form, Request, UploadFile
+from fastapi import APIRouter, File, Form, Request
+from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from prefermab.errors import InputError
@@ -44,9 +45,11 @@ def choose_file(request: Request, done: str | None = None) -> Response:
 
 
 @router.post("/import", name="preview_import")
-def preview_import(request: Request, file: UploadFile, kind: Text) -> Response:
+def preview_import(request: Request, file: Annotated[Any, File()], kind: Text) -> Response:
     """What would be imported, and which rows are wrong. Nothing is written to the programme."""
     desk, account = desk_of(request), account_of(request)
+    if not isinstance(file, UploadFile):
+        raise InputError("choose a file first.")
     name, data = file.filename or "table", file.file.read()
     with desk.records.writing() as sql:
         secret = keep_upload(sql, account.name, kind, name, data, desk.clock())

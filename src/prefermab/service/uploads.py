@@ -1,6 +1,7 @@
 """Tables that somebody wants to import: read, checked row by row, and kept until confirmed."""
 
 import dataclasses
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -211,4 +212,4 @@ def plain(sentence: str, where: Source, row: int) -> str:
     """An error about one row, without the file and the row, which stand beside it."""
     for start in (f"{where}: ", f"row {row + where.first_row}, ", f"row {row + where.first_row}: "):
         sentence = sentence.removeprefix(start)
-    return sentence
+    return re.sub(r"^id [^,:]*[,:] ", "", sentence)
