@@ -1,3 +1,4 @@
+# pyright: reportOptionalMemberAccess=false
 """Logs in which most states are empty: how states are seen, the fit over hidden rounds, `learn`."""
 
 import json
@@ -347,10 +348,11 @@ def test_its_model_plans_for_people_never_seen_and_seen_long_ago(learned, tmp_pa
 
 def test_the_arms_are_never_seen_at_first_and_like_their_features(learned):
     result, _ = learned
-    domain = pm.domains.Unseen(Logged(result.log, result.fit), "acted")
+    base = Logged(result.log, result.fit)
+    domain = pm.domains.Unseen(base, "acted")
     arm = domain.draw(jax.random.key(0))
     assert domain.state_names[int(domain.start(jax.random.key(0), arm))] == "never seen"
-    first = result.fit.first_states(np.asarray(domain.domain.feature_table)[[int(arm)]])[0]
+    first = result.fit.first_states(np.asarray(base.feature_table)[[int(arm)]])[0]
     np.testing.assert_allclose(domain.start_belief(arm), first, atol=1e-5)
 
 
