@@ -110,7 +110,7 @@ class ServeCommand:
             uvicorn.run(
                 "prefermab.service.app:from_environment", factory=True, host=self.host,
                 port=self.port, workers=self.workers, access_log=False, log_level="warning",
-                server_header=False, timeout_worker_healthcheck=60,
+                server_header=False, timeout_worker_healthcheck=60, timeout_keep_alive=75,
             )  # fmt: skip
 
 
