@@ -174,7 +174,7 @@ async def run(address: str, names: list[str], chosen: dict[str, list[int]], size
     return seen, job, took, lost
 
 
-def page(size: Load, seen: Seen, job: Any, took: float, lost: list[str]) -> str:
+def page(size: Load, others: float, seen: Seen, job: Any, took: float, lost: list[str]) -> str:
     """The page of a study."""
     frame = pl.DataFrame(
         seen.requests, schema=["kind", "part", "ms", "status"], orient="row"
@@ -193,8 +193,9 @@ def page(size: Load, seen: Seen, job: Any, took: float, lost: list[str]) -> str:
     }
     return (
         "# The service under load\n\n"
-        "Made by `python -m studies.load`; figures of one run, on a machine that did other work as "
-        "well.\n\n"
+        "Made by `python -m studies.load`; figures of one run. Before it began, other work on the "
+        f"machine kept {others:.1f} processes waiting or running on average (the load of the last "
+        f"minute) on its {os.cpu_count()} processors: on an idle machine it should be near 0.\n\n"
         f"{size.users} field workers, signed in, read their lists and say what was done, with "
         f"{size.think:g} seconds between two requests of each on average; {size.people:,} people "
         f"in one SQLite file; {size.workers} worker processes; server and users together on "
@@ -218,7 +219,7 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", help="print the page, do not write it")
     given = vars(parser.parse_args())
     only_print = given.pop("print")
-    size = Load(**given)
+    size, others = Load(**given), os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
         place = str(Path(folder) / "calls.db")
         names = prepare(place, size)
@@ -226,7 +227,7 @@ def main() -> None:
             frame = programme.planned().frame.filter(pl.col("list") == "chosen")
         chosen = {name: frame.filter(worker=name)["id"].to_list() for name in names}
         with served(place, size) as address:
-            text = page(size, *asyncio.run(run(address, names, chosen, size)))
+            text = page(size, others, *asyncio.run(run(address, names, chosen, size)))
     if only_print:
         print(text)
     else:

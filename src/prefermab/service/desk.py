@@ -32,6 +32,9 @@ from prefermab.storage import load, shipped_models
 KEPT = 4
 """Lists that a process keeps in memory."""
 
+MOST_MINE = 500
+"""Field workers whose own rows of a list are kept in memory."""
+
 ABOUT_PEOPLE = ("begin", "migrate", "join", "leave", "observe", "record", "correct", "model")
 """Changes in the audit log after which the roster is another one."""
 
@@ -55,6 +58,7 @@ class Desk:
         self.local, self.lock = threading.local(), threading.Lock()
         self.model, self.hash = model, None
         self.lists, self.people = {}, (-1, pl.DataFrame())
+        self.mine: dict[tuple[int, int, str], pl.DataFrame] = {}
         with self.open():
             pass
 
@@ -129,7 +133,18 @@ class Desk:
         head = self.head()
         if head.attempt is None:
             return head, None
-        return head, self.own(self.planned(head.round, head.attempt).frame, account)
+        frame = self.planned(head.round, head.attempt).frame
+        if not account.own_only:
+            return head, frame
+        key = (head.round, head.attempt, account.name)
+        mine = self.mine.get(key)
+        if mine is None:
+            mine = self.own(frame, account)
+            with self.lock:
+                if len(self.mine) >= MOST_MINE:
+                    self.mine.clear()
+                self.mine[key] = mine
+        return head, mine
 
     def own(self, frame: pl.DataFrame, account: Account) -> pl.DataFrame:
         """The rows of a frame of people that somebody may see."""
