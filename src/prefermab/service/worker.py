@@ -6,6 +6,7 @@ It takes one waiting job after the other and ends when none waits. It may be kil
 import contextlib
 import json
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,12 +23,17 @@ from prefermab.service.settings import Clock, Settings
 from prefermab.service.tables import JOBS
 
 Say = Callable[[float, str], None]
+NICE = 10
+"""How far jobs stand back behind requests for the processor."""
+
 OFTEN = 1.0
 """Seconds between two words of how far a job has come."""
 
 
 def main() -> None:
     """Works on jobs until none waits."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     use_compilation_cache()
     settings = Settings.from_environment()
     records = Records(settings.place, settings.wait)
