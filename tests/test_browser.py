@@ -126,6 +126,7 @@ def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser
         page.get_by_text("not reached", exact=True).first.wait_for()
         desk.look()
 
+
 def test_the_slider_works_by_the_keyboard(browser, console):
     with visit(browser, console, "Paul") as visitor:
         page = visitor.open("/what-if")
