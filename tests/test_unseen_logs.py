@@ -45,6 +45,12 @@ def tiny(seen=None, **changes):
     return read_log(TINY.with_columns(**changes), seen=seen, **KNOWN)
 
 
+def histories(log):
+    """What a log with empty states says of each person."""
+    assert log.histories is not None
+    return log.histories
+
+
 def column(*values):
     return pl.Series(values)
 
@@ -53,7 +59,7 @@ def column(*values):
 
 
 def test_states_on_actions_only_are_seen_by_acting():
-    found = tiny().histories
+    found = histories(tiny())
     assert (found.way, found.chance) == ("acted", 1.0)
     assert "5 of 9 rows have a state, and in 5 of these somebody was acted on" in found.why
     assert found.state[0].tolist() == [0, -1, 1, -1, 0]
@@ -64,24 +70,24 @@ def test_states_on_actions_only_are_seen_by_acting():
 
 def test_a_state_at_joining_still_counts_as_seen_by_acting():
     first = column("bad", None, "good", None, "bad", "good", "good", None, "bad")
-    assert tiny(state=first).histories.way == "acted"
+    assert histories(tiny(state=first)).way == "acted"
 
 
 def test_a_call_that_showed_nothing_found_nobody_unless_a_column_says_so():
     state = column("bad", None, None, None, "bad", None, "good", None, "bad")
-    found = tiny(state=state).histories
+    found = histories(tiny(state=state))
     assert found.chance == 0.8
     assert found.action[0].tolist() == [1, 0, 0, 0, 1]
     told = TINY.with_columns(state=state, reached=pl.lit(True))
-    assert read_log(told, seen=None, **KNOWN).histories.action[0].tolist() == [1, 0, 1, 0, 1]
+    assert histories(read_log(told, seen=None, **KNOWN)).action[0].tolist() == [1, 0, 1, 0, 1]
 
 
 def test_states_in_other_rows_are_seen_now_and_then():
     state = column("bad", "bad", None, None, "bad", None, "good", "bad", None)
-    found = tiny(state=state).histories
+    found = histories(tiny(state=state))
     assert (found.way, found.chance) == ("some", pytest.approx(5 / 9))
     assert found.action[0].tolist() == [1, 0, 1, 0, 1]
-    assert tiny("some", state=state).histories.why.startswith("States count as seen now and then")
+    assert histories(tiny("some", state=state)).why.startswith("States count as seen now and then")
 
 
 def test_few_empty_states_or_none_are_seen_always():
@@ -94,7 +100,7 @@ def test_few_empty_states_or_none_are_seen_always():
 def test_a_history_ends_at_a_missing_row_and_after_an_unknown_action():
     time = column(1, 2, 3, 5, 6, 1, 2, 3, 4)
     action = column("call", "none", "call", "none", "call", None, "call", "none", "call")
-    found = tiny(time=time, action=action).histories
+    found = histories(tiny(time=time, action=action))
     assert found.person.tolist() == [0, 0, 1, 1]
     assert found.new.tolist() == [True, False, True, False]
     assert found.length.tolist() == [3, 2, 1, 3]
@@ -154,7 +160,7 @@ def test_not_a_number_counts_as_empty():
     numbers = column(0.0, np.nan, 1.0, np.nan, 0.0, np.nan, 1.0, np.nan, 0.0)
     frame = TINY.with_columns(state=numbers)
     log = read_log(frame, seen=None, passive="none", rewards={0: 0, 1: 1})
-    assert log.histories.state[0].tolist() == [0, -1, 1, -1, 0]
+    assert histories(log).state[0].tolist() == [0, -1, 1, -1, 0]
 
 
 # The likelihood of what was seen
