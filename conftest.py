@@ -93,6 +93,15 @@ def optimise_compiled_code(request):
     jax.config.update("jax_disable_most_optimizations", before)
 
 
+@pytest.fixture(scope="session")
+def server():
+    """A real PostgreSQL server."""
+    from servers import running
+
+    with running() as server:
+        yield server
+
+
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 

@@ -43,11 +43,13 @@ def people(number: int = 12, first: int = 1) -> pl.DataFrame:
 
 
 class Served:
-    """A served programme with one user of each role."""
+    """A served programme with one user of each role, in a folder or at an address."""
 
-    def __init__(self, folder: Path, model: Any, **settings: Any):
-        folder.mkdir(exist_ok=True)
-        self.place, self.clock, self.model = str(folder / "calls.db"), Clock(), model
+    def __init__(self, place: Path | str, model: Any, **settings: Any):
+        if isinstance(place, Path):
+            place.mkdir(exist_ok=True)
+            place = str(place / "calls.db")
+        self.place, self.clock, self.model = place, Clock(), model
         with pm.Programme(self.place, model) as programme:
             programme.keep_place("armman")
             programme.join(people())

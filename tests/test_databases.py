@@ -24,16 +24,9 @@ from prefermab.programme.store.frames import difference
 from prefermab.programme.store.place import parse_place
 from prefermab.programme.store.schema import METADATA, decode_id, encode_id
 from programmes import FirstCome
-from servers import running
 from test_programme import PEOPLE, frame
 
 KINDS = ["sqlite", "postgresql"]
-
-
-@pytest.fixture(scope="session")
-def server():
-    with running() as server:
-        yield server
 
 
 @pytest.fixture

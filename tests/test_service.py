@@ -3,6 +3,7 @@
 import io
 import socket
 import subprocess
+import uuid
 
 import polars as pl
 import pytest
@@ -11,7 +12,7 @@ import sqlalchemy
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.frames import difference
-from prefermab.service import accounts, api_work, exchange, jobs
+from prefermab.service import accounts, exchange, jobs
 from prefermab.service.tables import JOBS, METADATA
 from prefermab.service.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords, people
@@ -83,11 +84,14 @@ def planner(served):
     return served.token("Paul", "read", "record", "plan")
 
 
-@pytest.fixture
-def fresh(tmp_path, model):
+@pytest.fixture(params=["sqlite"])
+def fresh(request, tmp_path, model):
     """A programme of one's own, and a program that may do everything but manage users."""
     fast_passwords()
-    found = Served(tmp_path, model)
+    place = tmp_path
+    if request.param == "postgresql":
+        place = f"{request.getfixturevalue('server').address}#p{uuid.uuid4().hex[:20]}"
+    found = Served(place, model)
     yield found, found.token("Paul", "read", "record", "plan")
     found.desk.close()
 
@@ -131,8 +135,12 @@ def test_the_same_plan_from_command_line_python_and_api(tmp_path, model, monkeyp
     assert facts["line"] == facts["python"] == facts["api"]
 
 
+BOTH = pytest.mark.parametrize("fresh", ["sqlite", "postgresql"], indirect=True)
+
+
+@BOTH
 def test_a_week_by_the_api(fresh):
-    _, program = fresh
+    served, program = fresh
     new = people(3, first=101)
     csv = {"content-type": "text/csv"}
     found = program.post("/api/v1/people?why=new", content=new.write_csv(), headers=csv)
@@ -171,8 +179,12 @@ def test_a_week_by_the_api(fresh):
     assert program.put("/api/v1/programme/last-round", json={"last_round": 9}).json() == {
         "last_round": 9
     }
+    planner = served.client("Paul")
+    for page in ("/week", "/record", "/people", "/what-if", "/groups", "/models", "/audit"):
+        assert planner.get(page).status_code == 200, page
 
 
+@BOTH
 def test_marks_become_the_record(fresh):
     served, program = fresh
     program.post("/api/v1/plans", json={"budget": BUDGET})
@@ -200,11 +212,12 @@ def test_marks_become_the_record(fresh):
     assert program.get("/api/v1/deviations").json()[0]["why"] == "moved away"
 
 
+@BOTH
 def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     served, program = fresh
     started = []
     monkeypatch.setattr(jobs, "start_worker", started.append)
-    monkeypatch.setattr(api_work, "MOST_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.desk.MOST_AT_ONCE", 5)
     asked = program.post("/api/v1/plans", json={"budget": BUDGET})
     assert (asked.status_code, asked.headers["location"]) == (202, "/api/v1/jobs/1")
     assert len(started) == 1

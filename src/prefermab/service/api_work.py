@@ -17,9 +17,6 @@ from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
 
-MOST_AT_ONCE = 5_000
-"""People in a programme whose plan is made while the request waits; above, it is a job."""
-
 Ids = list[str | int]
 
 
@@ -96,7 +93,7 @@ def plan(request: Request, asked: AskedPlan) -> Any:
     """Plans the current round. A large programme is planned by a job: then the status is 202, and
     Location says where to look."""
     desk, account = desk_of(request), account_of(request)
-    if desk.count_people() > MOST_AT_ONCE:
+    if desk.is_large():
         return accepted(desk.jobs.ask("plan", plain(asked), account.name))
     with quiet():
         return facts_of(make_plan(desk.programme(account), plain(asked)))
@@ -137,7 +134,7 @@ def planned_people(
 def replay(request: Request, round: int, attempt: int | None = None) -> Any:
     """Makes a plan again from what is stored; an error unless every bit of it is the same."""
     desk, account = desk_of(request), account_of(request)
-    if desk.count_people() > MOST_AT_ONCE:
+    if desk.is_large():
         asked = {"round": round, "attempt": attempt}
         return accepted(desk.jobs.ask("replay", asked, account.name))
     with quiet():
@@ -148,7 +145,7 @@ def replay(request: Request, round: int, attempt: int | None = None) -> Any:
 def what_if_budgets(request: Request, asked: AskedBudgets) -> Any:
     """What each of several budgets would do. For a large programme it is a job."""
     desk, given = desk_of(request), plain(asked)
-    if desk.count_people() > MOST_AT_ONCE:
+    if desk.is_large():
         return accepted(desk.jobs.ask("what-if", given, account_of(request).name))
     with quiet():
         found = what_if(desk.programme(), given["budgets"], rules_of(given))

@@ -38,6 +38,9 @@ MOST_MINE = 500
 ABOUT_PEOPLE = ("begin", "migrate", "join", "leave", "observe", "record", "correct", "model")
 """Changes in the audit log after which the roster is another one."""
 
+MOST_AT_ONCE = 5_000
+"""People in a programme whose plan is made while the request waits; above, it is a job."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Head:
@@ -104,6 +107,10 @@ class Desk:
         with self.records.reading() as sql:
             rows = sa.select(sa.func.count()).select_from(STAYS).where(STAYS.c.gone.is_(None))
             return sql.execute(rows).scalar_one()
+
+    def is_large(self) -> bool:
+        """Whether plans are made by a job."""
+        return self.count_people() > MOST_AT_ONCE
 
     def planned(self, round: int, attempt: int) -> Planned:
         """A plan; those that were asked for last are kept, since its list never changes."""

@@ -41,9 +41,6 @@ router = APIRouter(route_class=Guarded, include_in_schema=False)
 ON_A_PAGE = 100
 """Rows of a list that one page shows."""
 
-MOST_AT_ONCE = 5_000
-"""People in a programme whose plan is made while the request waits; above, it is a job."""
-
 Text = Annotated[str, Form()]
 
 SAID = {
@@ -182,7 +179,7 @@ def _make(
     request: Request, desk: Desk, account: Account, asked: dict[str, Any], said: str
 ) -> Response:
     """Makes a plan now, or for a large programme as a job."""
-    if desk.count_people() > MOST_AT_ONCE:
+    if desk.is_large():
         job = desk.jobs.ask("plan", asked, account.name)
         return redirect(request, f"/week/job/{job['number']}")
     before = desk.head()
@@ -238,7 +235,7 @@ def change_week(
     ids = desk.programme().ids
     other = as_id(instead, ids) if instead else None
     change = Change(as_id(id, ids), kind, why, other)
-    if desk.count_people() > MOST_AT_ONCE:
+    if desk.is_large():
         head = desk.head()
         if head.attempt is None:
             raise InputError(f"round {head.round} is not planned yet.")

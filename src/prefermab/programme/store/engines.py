@@ -29,9 +29,13 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
     path: Path = place.path
 
     def connect() -> sqlite3.Connection:
-        return sqlite3.connect(path, timeout=wait, isolation_level=None)
+        # A thread that ends may leave its connection to be closed by another.
+        return sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
 
-    engine = create_engine("sqlite://", creator=connect, poolclass=NullPool)
+    # Transactions are always ended, so there is nothing to take back when a connection is closed.
+    engine = create_engine(
+        "sqlite://", creator=connect, poolclass=NullPool, pool_reset_on_return=None
+    )
 
     def prepare(connection: Any, _: object) -> None:
         for pragma in PRAGMAS:
