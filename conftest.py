@@ -42,6 +42,9 @@ install_import_hook("prefermab", "conftest.checked")
 # Coverage is measured by an import hook as well, which has to see the modules after this one.
 sys.meta_path.sort(key=lambda finder: type(finder).__name__ != "SlipcoverMetaPathFinder")
 
+collect_ignore_glob = ["src/prefermab/*/migrations/*", "src/prefermab/*/*/migrations/*"]
+"""Scripts that Alembic runs, and nobody imports."""
+
 MOST_MAPS = 30_000
 """Of a test process: half the memory maps that Linux grants by default."""
 

@@ -20,6 +20,14 @@ def console():
         yield console
 
 
+@pytest.fixture
+def own_console():
+    """For a test that closes the round, after which there is no list to look at."""
+    fast_passwords()
+    with demo_console(PASSWORD, people=60) as console:
+        yield console
+
+
 @pytest.fixture(scope="module")
 def browser():
     with chromium() as browser:
@@ -65,8 +73,8 @@ def unexpected(faults):
     return [text for text in faults if not any(one in text for one in known)]
 
 
-def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser, console):
-    with visit(browser, console, "Paul") as desk:
+def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser, own_console):
+    with visit(browser, own_console, "Paul") as desk:
         page = desk.open("/week/plan")
         desk.look()
         page.get_by_label("Budget").first.fill("20")
@@ -84,7 +92,7 @@ def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser
         desk.look()
         page.get_by_role("button", name="Approve the list").click()
         page.get_by_text("The list is approved").wait_for()
-    with visit(browser, console, "Ana", size=PHONE) as phone:
+    with visit(browser, own_console, "Ana", size=PHONE) as phone:
         page = phone.open("/record")
         page.locator("#record[data-kept=yes]").wait_for()
         phone.look()
@@ -101,7 +109,7 @@ def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser
         page.get_by_text("2 not sent yet").wait_for()
         assert people.nth(1).get_by_label("Not reached").is_checked()
         ticked = people.nth(1).locator("form").get_attribute("data-person")
-        with visit(browser, console, "Paul") as desk:
+        with visit(browser, own_console, "Paul") as desk:
             other = desk.open("/record").locator(f"form[data-person='{ticked}']")
             other.get_by_label("Done", exact=True).check()
             other.get_by_text("Saved.").wait_for()
@@ -116,7 +124,7 @@ def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser
         page.locator("#bar", has_text="Everything is sent.").wait_for()
         assert page.locator("li.person.done").count() == 2
         phone.look()
-    with visit(browser, console, "Paul") as desk:
+    with visit(browser, own_console, "Paul") as desk:
         page = desk.open("/record/close")
         desk.look()
         page.get_by_label("Nothing was done").check()

@@ -49,7 +49,7 @@ def make_demo(place: str | Path, people: int = PEOPLE, budget: float = BUDGET) -
     >>> import prefermab as pm
     >>> from prefermab.service.demo import make_demo
     >>> file = tempfile.mkdtemp() + "/demo.db"
-    >>> model = make_demo(file, people=20, budget=3)
+    >>> model = make_demo(file, people=60, budget=6)
     >>> with pm.Programme.open(file, model) as programme:
     ...     programme.round, programme.plans().height
     (5, 5)

@@ -106,6 +106,10 @@ class Database:
         try:
             yield
         finally:
+            # Whoever waits for this very file may plan beside whoever makes a new one: work is done
+            # twice then, but only one plan is stored.
+            with contextlib.suppress(OSError):
+                Path(lock.lock_file).unlink()
             lock.release()
 
     def close(self) -> None:
