@@ -135,7 +135,7 @@ async def use(client: httpx.AsyncClient, mine: list[int], seen: Seen, part: Any,
 
 
 async def run(address: str, names: list[str], chosen: dict[str, list[int]], size: Load) -> Any:
-    """Both parts: all users at once, first alone, then while a plan is made."""
+    """Both parts: all users at once, first alone, then while plans are made all the time."""
     lots, seen, part = random.Random(5), Seen(), ["warm-up"]
     limits = httpx.Limits(max_connections=2)
     async with contextlib.AsyncExitStack() as stack:
@@ -158,23 +158,26 @@ async def run(address: str, names: list[str], chosen: dict[str, list[int]], size
         part[0] = "quiet"
         await asyncio.sleep(size.seconds)
         part[0] = "with a plan"
-        asked = {"budget": size.people // 8, "again": True, "why": "study"}
-        answer = await clients[-1].post("/api/v1/plans", json=asked, headers=SAME)
-        begun, job = time.perf_counter(), answer.json()
-        while answer.status_code == 202 and job["status"] in ("waiting", "running"):
-            await asyncio.sleep(1.0)
-            job = (await clients[-1].get(f"/api/v1/jobs/{job['number']}")).json()
-        took = time.perf_counter() - begun
-        await asyncio.sleep(max(0.0, size.seconds - took))
+        begun, plans = time.perf_counter(), 0
+        while time.perf_counter() - begun < size.seconds:
+            asked = {"budget": size.people // 8 - plans, "again": True, "why": "study"}
+            answer = await clients[-1].post("/api/v1/plans", json=asked, headers=SAME)
+            job = answer.json()
+            while answer.status_code == 202 and job["status"] in ("waiting", "running"):
+                await asyncio.sleep(0.2)
+                job = (await clients[-1].get(f"/api/v1/jobs/{job['number']}")).json()
+            assert job.get("status", "done") == "done", job
+            plans += 1
+        took = (time.perf_counter() - begun) / plans
         part[0] = "end"
         await asyncio.gather(*users)
         marks = (await clients[-1].get("/api/v1/marks")).json()
     stored = {str(row["id"]): row["why"] for row in marks}
     lost = [who for who, why in seen.marked.items() if stored.get(who) != why]
-    return seen, job, took, lost
+    return seen, plans, took, lost
 
 
-def page(size: Load, others: float, seen: Seen, job: Any, took: float, lost: list[str]) -> str:
+def page(size: Load, others: float, seen: Seen, plans: int, took: float, lost: list[str]) -> str:
     """The page of a study."""
     frame = pl.DataFrame(
         seen.requests, schema=["kind", "part", "ms", "status"], orient="row"
@@ -200,12 +203,12 @@ def page(size: Load, others: float, seen: Seen, job: Any, took: float, lost: lis
         f"{size.think:g} seconds between two requests of each on average; {size.people:,} people "
         f"in one SQLite file; {size.workers} worker processes; server and users together on "
         f"{os.cpu_count()} processors ({platform.machine()}). Each part took "
-        f"{size.seconds:g} seconds; in the second a plan for all {size.people:,} was made by a "
-        f"job, which took {took:.0f} seconds, the start of its process included, and ended as "
-        f"*{job.get('status', 'done at once')}*.\n\n"
+        f"{size.seconds:g} seconds; in the second {plans} plans for all {size.people:,} were made "
+        f"by jobs, one after the other without a break, {took:.0f} seconds each, the start of its "
+        "process included.\n\n"
         + table_as_markdown(head, sorted(rows))
         + f"\nPages (list and record), 95 of 100 within: {p95['quiet']:.0f} ms without a plan, "
-        f"{p95['with a plan']:.0f} ms while one is made; the aim was 200 ms.\n\n"
+        f"{p95['with a plan']:.0f} ms while plans are made; the aim was 200 ms.\n\n"
         f"Confirmed marks of {len(seen.marked):,} people; not found afterwards as they were "
         f"confirmed: {len(lost)}.\n"
     )
