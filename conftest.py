@@ -121,7 +121,7 @@ def pytest_sessionstart() -> None:
         raise pytest.UsageError("Chromium is not installed: apt-get install chromium")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter) -> None:
     """Says that the browser tests were left out, where they were."""
     if not HAS_BROWSER:
         terminalreporter.write_line(

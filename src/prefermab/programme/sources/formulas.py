@@ -32,9 +32,9 @@ def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     >>> unmark_formulas(mark_formulas(frame)).equals(frame)
     True
     """
-    words = pl.selectors.categorical() | pl.selectors.enum()
+    words = pl.selectors.categorical() | pl.selectors.by_dtype(pl.Enum)
     frame = frame.with_columns(words.cast(pl.String))
-    text = pl.selectors.string()
+    text = pl.selectors.string().as_expr()
     risky = text.str.contains(RISKY) & ~text.str.contains(NUMBER)
     marked = pl.when(risky).then(pl.lit("'") + text).otherwise(text)
     names = {name: f"'{name}" for name in frame.columns if re.match(RISKY, name)}
