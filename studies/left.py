@@ -21,6 +21,7 @@ from prefermab.pages import table_as_markdown
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
 from prefermab.training import pretrain_seeds
+from studies import machine
 
 DATA = Path("studies/data/left")
 RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
@@ -58,8 +59,8 @@ def measure_seeds(name: str, seeds: list[int]) -> None:
     file = DATA / f"{name}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     trials, settings = TRIALS.get(name, 1000), SIZES[name]
-    done |= {"trials": trials, "informed": done.get("informed", {})}
-    if str(seeds[0]) in done:
+    done |= {"on": machine(), "trials": trials, "informed": done.get("informed", {})}
+    if measured(done) > seeds[-1] - SEEDS[0]:
         return
     models = pretrain_seeds(settings[0].tried_on(), seeds, "exact", rounds_left=LONGEST)
     found: dict[str, Any] = {}
@@ -77,7 +78,14 @@ def measure_seeds(name: str, seeds: list[int]) -> None:
             }
             print(name, seeds, cell, found[cell], best, flush=True)
     done[str(seeds[0])] = found
+    DATA.mkdir(parents=True, exist_ok=True)
     write_atomically(file, lambda draft: draft.write_text(json.dumps(done, indent=1)))
+
+
+def measured(done: dict[str, Any]) -> int:
+    """How many seeds were measured, from the first on."""
+    groups = [next(iter(done[key].values())) for key in done if key.isdigit()]
+    return sum(len(group["left"]) for group in groups)
 
 
 def worlds(setting: Setting, rate: float, trials: int):
@@ -117,12 +125,13 @@ def left() -> str:
 
 def page() -> str:
     """What has been measured so far."""
-    rows, seeds = [], {}
+    rows, seeds, places = [], {}, set[str]()
     for name in SIZES:
         file = DATA / f"{name}.json"
         done = json.loads(file.read_text()) if file.exists() else {}
-        seeds[name] = TOGETHER * sum(key.isdigit() for key in done)
+        seeds[name] = measured(done)
         rows += rows_of(name, done) if seeds[name] else []
+        places |= {done["on"]} if seeds[name] else set()
     missing = [f"{name} {found}" for name, found in seeds.items() if found < len(SEEDS)]
     head = ["", "opted in", "better informed policy", "seeds", "ongoing", "rounds left known",
             "standard error", "worst seed"]  # fmt: skip
@@ -137,7 +146,7 @@ def page() -> str:
         + f". Training seeds from {SEEDS[0]} on; settings were chosen on others, and on other "
         f"trials. {len(SEEDS)} seeds are meant"
         + (f"; run so far: {', '.join(missing)}" if missing else "")
-        + ".\n\n"
+        + f". Measured with {', '.join(sorted(places))}.\n\n"
         + table_as_markdown(head, rows)
     )
 

@@ -24,6 +24,7 @@ from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.policies.base import Memory, Policy, Problem
 from prefermab.policies.informed import ByTable, Informed
 from prefermab.training import pretrain_seeds
+from studies import machine
 
 DATA = Path("studies/data/unseen")
 SETTINGS = (
@@ -99,7 +100,7 @@ def kept(name: str, n_arms: int) -> dict[str, Any]:
 def keep(name: str, n_arms: int, done: dict[str, Any]) -> None:
     """Writes what has been measured."""
     DATA.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(done, indent=1)
+    text = json.dumps(done | {"on": machine()}, indent=1)
     write_atomically(DATA / f"{name}-{n_arms}.json", lambda draft: draft.write_text(text))
 
 
@@ -125,9 +126,10 @@ def earned(policy: Policy, domain: Domain, n_arms: int, budget: float) -> float:
 
 def page() -> str:
     """What has been measured so far."""
-    columns, labels = [], []
+    columns, labels, places = [], [], set[str]()
     for name, _, n_arms, budget in SETTINGS:
         done = kept(name, n_arms)
+        places.add(done["on"])
         means, each = done["others"], np.array(list(done["seeds"].values()))
         share = each / means[CHAIN]
         more = (each.mean() - means[NOBODY]) / (means[LAST] - means[NOBODY]) - 1
@@ -148,7 +150,8 @@ def page() -> str:
         "`exact` sees features only. The last row is how much more `exact` gains over acting on "
         f"nobody than the index of the state last seen does. Training seeds from 0, of which "
         f"{len(SEEDS)} are meant; settings were chosen on seeds from 100 and on trials of another "
-        "evaluation seed.\n\n" + table_as_markdown(rows[0], rows[1:])
+        f"evaluation seed. Measured with {', '.join(sorted(places))}.\n\n"
+        + table_as_markdown(rows[0], rows[1:])
     )
 
 

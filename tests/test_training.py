@@ -10,6 +10,7 @@ from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import PriceNetwork
 from prefermab.recipes import paper
+from prefermab.recipes.regression import Batch, importance
 
 P = pm.policies
 start = eqx.filter_jit(paper.Paper.init)
@@ -47,11 +48,14 @@ def test_sweep_spends_nothing_on_those_it_cannot_help():
 
 def test_exact_learns_the_mean_over_arms_that_look_alike():
     """Acting lifts one kind of arm by 0.85 for a round and does nothing for the other. Both show
-    the same feature, so acting is worth the mean of the two, at any price it is asked at."""
+    the same feature, so acting is worth the mean of the two, at any price it is asked at; also
+    where errors near a choice count more."""
     domain = lifted_or_not()
     alike = pm.domains.Tabular(domain.table, [0, 1], [0, 1], features=[[1.0], [1.0]])
     told = pm.pretrain(domain, recipe="exact", steps=1500, arms=128, width=16, masked=0.0)
-    mixed = pm.pretrain(alike, recipe="exact", steps=1500, arms=128, width=16, masked=0.0)
+    mixed = pm.pretrain(
+        alike, recipe="exact", steps=1500, arms=128, width=16, masked=0.0, focus=0.3
+    )
     for price in (0.0, 0.3):
         ask = lambda model, feature, at=price: float(  # noqa: E731
             model.network(jnp.array(0), jnp.array([feature]), jnp.array(at))[1][1]
@@ -59,6 +63,22 @@ def test_exact_learns_the_mean_over_arms_that_look_alike():
         assert ask(told, 1.0) == pytest.approx(0.85, abs=0.02)
         assert ask(told, -1.0) == pytest.approx(0.0, abs=0.02)
         assert ask(mixed, 1.0) == pytest.approx(0.425, abs=0.02)
+
+
+def test_errors_count_most_where_two_actions_are_nearly_equal():
+    """At a price of 1: the first arm is torn between waiting and the first action, the second
+    between both actions, and the third is sure to wait."""
+    gains = jnp.array([[0.0, 1.0, 1.2], [0.0, 3.0, 4.0], [0.0, 0.1, 0.1]])
+    cost = jnp.tile(jnp.array([0.0, 1.0, 2.0]), (3, 1))
+    batch = Batch(jnp.zeros(3, int), jnp.zeros((3, 1)), jnp.ones(3), gains, cost)
+    found = importance(gains, jnp.array(2.0), batch, focus=0.1)
+    assert float(found.mean()) == pytest.approx(1.0)
+    torn = found > 1
+    np.testing.assert_array_equal(
+        torn, [[True, True, False], [False, True, True], [False, False, False]]
+    )
+    everywhere = importance(gains[:, None], jnp.array(2.0), batch, focus=0.1)
+    np.testing.assert_allclose(everywhere[:, 0], found)
 
 
 def test_exact_worths_are_those_of_backward_induction():

@@ -49,7 +49,7 @@ def train_shipped(name: str) -> Model:
     """The model of that name with its recipe's own settings, as it ships."""
     recipe = "paper" if name.endswith("-paper") else "exact"
     domain = name.removesuffix("-paper")
-    exceptions: dict[str, Any] = {"rounds_left": LONGEST}
+    exceptions: dict[str, Any] = {"rounds_left": LONGEST} if domain in domains.BY_NAME else {}
     if recipe == "paper":
         exceptions = PAPER_EXCEPTIONS.get(domain, {})
     with progress() as report:

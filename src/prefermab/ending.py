@@ -7,8 +7,6 @@ is less to gain, so prices fall. The relaxation of a whole programme of training
 what a network for the end is taught at, and what it expects of later rounds when it decides.
 """
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -32,7 +30,7 @@ STEPS = 40
 NOTHING = 1e-4
 """A gain that is so small beside the largest one is rounding."""
 
-TRUSTED = 60
+TRUSTED = 30
 """So many arms say as much about the price to come by what they ask for now as the training's do:
 the states of a few arms are chance, and soon others."""
 
@@ -56,7 +54,8 @@ class Usual(eqx.Module):
     def of(cls, domain: Domain, longest: int, key: Key) -> "Usual":
         """The prices of programmes of so many rounds."""
         if isinstance(domain, ContinuousDomain):
-            domain = dataclasses.replace(domain, grid=min(GRID, domain.grid))
+            # Not by its constructor, which checks numbers that are not known inside compiled code.
+            domain = eqx.tree_at(lambda it: it.grid, domain, min(GRID, domain.grid))
         size = max(FEWEST_ARMS, min(MOST_ARMS, NUMBERS // domain.table_size))
         key_arms, key_start = jax.random.split(key)
         arms = domain.draw_arms(key_arms, size)

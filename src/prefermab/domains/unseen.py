@@ -54,8 +54,11 @@ class Unseen(FiniteDomain):
 
     # Looking pays off later than acting on what is seen: rounds far ahead count more.
     suits: ClassVar[dict[str, dict[str, Any]]] = {
-        "exact": {"discount": 0.9, "horizon": 30, "masked": 0.1, "arms": 512, "learning_rate": 8e-3}
-    }
+        "exact": {
+            "steps": 4000, "arms": 512, "learning_rate": 8e-3, "masked": 0.1, "focus": 0.15,
+            "discount": 0.95, "horizon": 30,
+        }
+    }  # fmt: skip
     own_settings: ClassVar[tuple[str, ...]] = ("seen", "chance", "rounds")
 
     def __init__(

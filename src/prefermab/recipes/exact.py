@@ -42,9 +42,9 @@ KEPT, FRESH, TABLE = 512, 64, 1 << 17
 probabilities that this may take: fewer arms where they have many states."""
 
 
-ENDS, SEVERAL = 4, 3
-"""Where there are rounds left to tell apart, a step's sample has so many times as many rows, and so
-many numbers of rounds left are kept of each arm and price."""
+ENDS, SEVERAL, MASKED, FOCUS = 4, 3, 0.1, 0.3
+"""Where there are rounds left to tell apart, a step's sample has so many times as many rows, so
+many numbers of rounds left are kept of each arm and price, and `masked` and `focus` are these."""
 
 
 class Answers(eqx.Module):
@@ -53,6 +53,7 @@ class Answers(eqx.Module):
     features: Features
     prices: Float[Array, "arm price"]
     worth: Float[Array, "arm price state act"]
+    costs: Float[Array, "arm act"]
     left: Int[Array, "arm price"] | None = None
     """Rounds left; None: the programme goes on."""
 
@@ -68,7 +69,7 @@ class Exact(Regression):
     """
 
     name: ClassVar[str] = "exact"
-    later: ClassVar[tuple[str, ...]] = ("rounds_left",)
+    later: ClassVar[tuple[str, ...]] = (*Regression.later, "rounds_left")
     may_be_zero: ClassVar[tuple[str, ...]] = ("seed", "rounds_left")
     may_be_undiscounted: ClassVar[bool] = True
 
@@ -95,7 +96,7 @@ class Exact(Regression):
     def ends(self) -> "Ends":
         """The same recipe for the last rounds of a programme."""
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Ends(**{**own, "arms": ENDS * self.arms})
+        return Ends(**{**own, "arms": ENDS * self.arms, "masked": MASKED, "focus": FOCUS})
 
     def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
         ongoing = super().init(domain, n_arms, key)
@@ -172,7 +173,7 @@ class Exact(Regression):
         """Answers for these arms, each at prices of its own."""
         prices = some_prices(key, slow.perception.highest_price, (n_arms, self.prices))
         worth = jax.vmap(self.worths_of_arm, in_axes=(None, 0, 0))(domain, arms, prices)
-        return Answers(domain.features(arms), prices, worth)
+        return Answers(domain.features(arms), prices, worth, jax.vmap(domain.costs)(arms))
 
     def sample(self, domain: Domain, among: Answers, key: Key, by_cell: bool) -> Batch:
         """Some arms at some price in some state (or in all), features of some of them hidden."""
@@ -187,6 +188,7 @@ class Exact(Regression):
             mask_some(key_mask, among.features[arm], self.masked),
             among.prices[arm, price],
             everywhere if by_cell else everywhere[jnp.arange(self.arms), cell],
+            among.costs[arm],
             None if among.left is None else among.left[arm, price],
         )
 
@@ -290,7 +292,8 @@ class Ends(Exact):
         worth = jax.vmap(one_arm)(arms, paths, left)
         prices = jnp.take_along_axis(paths, left - 1, axis=-1)
         flat = lambda array: array.reshape(n_arms, -1, *array.shape[3:])  # noqa: E731
-        return Answers(domain.features(arms), flat(prices), flat(worth), flat(left))
+        costs = jax.vmap(domain.costs)(arms)
+        return Answers(domain.features(arms), flat(prices), flat(worth), costs, flat(left))
 
 
 def expectations(

@@ -66,7 +66,7 @@ class Sweep(Regression):
         each_arm = jax.vmap(each_action, in_axes=(0, 0, 0, 0, 0, None))
         keys = jax.random.split(key_luck, n_arms)
         worth = each_arm(keys, arms, state, features, price, jnp.arange(domain.n_actions))
-        return Batch(state, features, price, worth)
+        return Batch(state, features, price, worth, jax.vmap(domain.costs)(arms))
 
     def samples_per_round(self, domain: Domain) -> int:
         """Every action is tried once."""
