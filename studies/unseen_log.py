@@ -1,7 +1,15 @@
 """Logs in which states are kept only where somebody was acted on: what a model learned from them
-earns beside one learned from all states, and what the report notices where the log misleads."""
+earns beside one learned from all states, and what the report notices where the log misleads.
+
+What is done is kept in studies/data/unseen-log, and the same command goes on where it was stopped.
+`python -m studies.unseen_log 12` measures the log of one seed only.
+"""
 
 import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +19,7 @@ import polars as pl
 from prefermab import policies
 from prefermab.domains import Armman, FiniteDomain, Unseen
 from prefermab.evaluation import trial_batches, trial_keys, trial_rewards
+from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.model import Model
 from prefermab.pages import table_as_markdown
 from prefermab.paper.runner import EVALUATION_SEED
@@ -23,48 +32,74 @@ from prefermab.programme.logs.simulated import keep_seen, simulate_log
 from prefermab.programme.logs.unseen.hidden import fit_hidden
 from prefermab.programme.logs.unseen.visits import check_visits
 from prefermab.training import pretrain
+from studies import machine
 from studies.log import covered
 
-PEOPLE, WEEKS, SHARES, SEEDS = 2000, 26, (0.1,), range(10, 12)
-SIZES = ((25, 7.0),)
-STEPS, TRIALS, ROUNDS = 2000, 60, 40
+DATA = Path("studies/data/unseen-log")
+PEOPLE, WEEKS, CALLED, SEEDS = 2000, 26, 0.1, range(10, 18)
+N_ARMS, BUDGET, TRIALS, ROUNDS = 25, 7.0, 1000, 40
 FEWER, MISLED = 1000, range(20, 23)
 """People of the logs that mislead, and their seeds."""
 
 
 def unseen_log() -> str:
     """Models learned from logs whose states were seen only on a call, and from whole ones."""
-    domain, rows = Armman(), []
-    known = {(size, name): earned(policy, *size) for size in SIZES for name, policy in (
-        ("none", policies.NoAction()), ("index", policies.Whittle()))}  # fmt: skip
-    for share in SHARES:
-        found = [learned(domain, share, seed) for seed in SEEDS]
-        for size in SIZES:
-            some, whole = (
-                np.array([earned(models[kind].policy, *size) for models, _ in found])
-                for kind in (0, 1)
-            )
-            none, index = known[size, "none"], known[size, "index"]
-            ratio = some / whole
-            rows.append(
-                [f"{share:.0%}", f"({size[0]}, {size[1]:g})", f"{none:.3f}", f"{some.mean():.3f}",
-                 f"{whole.mean():.3f}", f"{index:.3f}", f"{ratio.mean():.1%}",
-                 f"{ratio.min():.1%}", f"{((some - none) / (whole - none)).mean():.1%}",
-                 f"{np.mean([within for _, within in found]):.0%}"]
-            )  # fmt: skip
-            print(*rows[-1], flush=True)
-    head = ["called a week", "played at", "nobody called", "from states on calls",
-            "from all states", "index of the chain", "share", "lowest log", "of its gain",
-            "truth within 90 % intervals"]  # fmt: skip
+    measure(SEEDS)
+    return page()
+
+
+def measure(seeds: Any) -> None:
+    """Measures what is missing of the logs of some seeds."""
+    others = {"none": policies.NoAction(), "index": policies.Whittle()}
+    keep("others", lambda: {name: earned(policy) for name, policy in others.items()})
+    for seed in seeds:
+        keep(str(seed), lambda seed=seed: measured(seed))
+
+
+def keep(name: str, work: Any) -> None:
+    """Writes what comes of some work, unless it was done before."""
+    file = DATA / f"{name}.json"
+    if file.exists():
+        return
+    text = json.dumps(work())
+    print(name, text, flush=True)
+    DATA.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, lambda draft: draft.write_text(text))
+
+
+def measured(seed: int) -> dict[str, Any]:
+    """What the two models learned from a log earn, and how often the fit's intervals hold."""
+    (some, whole), within = learned(Armman(), CALLED, seed)
+    own = {"some": earned(some.policy), "whole": earned(whole.policy)}
+    return own | {"within": within, "on": machine()}
+
+
+def page() -> str:
+    """What has been measured so far."""
+    known = json.loads((DATA / "others.json").read_text())
+    files = [DATA / f"{seed}.json" for seed in SEEDS]
+    found = [json.loads(file.read_text()) for file in files if file.exists()]
+    some, whole, within = (
+        np.array([one[name] for one in found]) for name in ("some", "whole", "within")
+    )
+    none, ratio = known["none"], some / whole
+    rows = [
+        [f"{none:.3f}", f"{some.mean():.3f}", f"{whole.mean():.3f}", f"{known['index']:.3f}",
+         f"{ratio.mean():.1%}", f"{ratio.min():.1%}",
+         f"{((some - none) / (whole - none)).mean():.1%}", f"{within.mean():.0%}"]
+    ]  # fmt: skip
+    head = ["nobody called", "from states on calls", "from all states", "index of the chain",
+            "share", "lowest log", "of its gain", "truth within 90 % intervals"]  # fmt: skip
     return (
-        f"ARMMAN, logs of {PEOPLE:,} people and {WEEKS} weeks in which a random share is called. "
-        "One model is learned from the log with states only where a call was made, the other from "
-        f"the same log with all states; both with recipe `exact`, {STEPS:,} steps. Both are played "
-        f"unseen: reward per person and round over {ROUNDS} rounds, {TRIALS} paired trials, "
-        f"everybody never seen at the start. Means of {len(SEEDS)} logs (seeds {SEEDS[0]} to "
-        f"{SEEDS[-1]}; choices were made on seeds 0 and 1). `of its gain` compares what both earn "
-        "over calling nobody. The last column: how many of the population's true chances lie "
-        "within the report's 90 % intervals, for the log with few states.\n\n"
+        f"ARMMAN, logs of {PEOPLE:,} people and {WEEKS} weeks in which a random {CALLED:.0%} is "
+        "called in a week. One model is learned from the log with states only where a call was "
+        "made, the other from the same log with all states; both with recipe `exact`. Both are "
+        f"played unseen: reward per person and round over {ROUNDS} rounds, {TRIALS:,} paired "
+        f"trials of ({N_ARMS}, {BUDGET:g}), everybody never seen at the start. Means of "
+        f"{len(found)} logs (seeds from {SEEDS[0]}; choices were made on seeds 0 and 1). "
+        "`of its gain` compares what both earn over calling nobody. The last column: how many of "
+        "the population's true chances lie within the report's 90 % intervals, for the log with "
+        f"few states. Measured with {', '.join(sorted({one['on'] for one in found}))}.\n\n"
         + table_as_markdown(head, rows)
     )
 
@@ -92,14 +127,14 @@ def read(domain: FiniteDomain, frame: pl.DataFrame) -> Log:
 
 def trained(log: Log, fit: Fit, seed: int) -> Model:
     """A model that sees states only when it acts."""
-    return pretrain(Unseen(Logged(log, fit, seed)), n_arms=25, budget=7, steps=STEPS)
+    return pretrain(Unseen(Logged(log, fit, seed)), n_arms=N_ARMS, budget=BUDGET)
 
 
-def earned(policy: Policy, n_arms: int, budget: float) -> float:
+def earned(policy: Policy) -> float:
     """Mean reward per arm and round, in the same trials for all."""
     domain = Unseen(Armman())
-    batches = trial_batches(domain, n_arms, 1.0, trial_keys(EVALUATION_SEED, TRIALS), ROUNDS)
-    money = jnp.asarray(budget, jnp.float32)
+    batches = trial_batches(domain, N_ARMS, 1.0, trial_keys(EVALUATION_SEED, TRIALS), ROUNDS)
+    money = jnp.asarray(BUDGET, jnp.float32)
     return float(trial_rewards(policy, domain, batches, money, TRIALS).mean()) / ROUNDS
 
 
@@ -188,3 +223,8 @@ def misleading(
         reached = np.cumsum(table[np.arange(n), state, acted], axis=1)
         state = (reached <= rng.random((n, 1)) * reached[:, -1:]).sum(axis=1)
     return pl.concat(parts)
+
+
+if __name__ == "__main__":
+    use_compilation_cache()
+    measure([int(seed) for seed in sys.argv[1:]] or SEEDS)

@@ -189,7 +189,7 @@ def _estimates(fit: Fit, effects: Effects) -> list[Block]:
         Heading("What the log says"),
         Text(
             "Averages over the people of the log, with 90 % intervals for what the log and the "
-            "hidden rounds leave open. These are too narrow: in made-up logs 62 % of the true "
+            "hidden rounds leave open. These are too narrow: in made-up logs 79 % of the true "
             "chances lay within them (docs/results/unseen-log.md). People with the "
             "same features differ as if the chances of "
             f"each were known from {kappa:,.0f} transitions: the more, the more alike they are. "
