@@ -32,6 +32,10 @@ from prefermab.programme.logs.verdict import decide, default_rounds, shuffle_act
 from prefermab.programme.logs.warnings import log_warnings
 
 LOGS, SHUFFLED, FIRST_SEED = 200, 20, 10_000
+NO_EFFECT, MORE = (1, 2), range(200, 808)
+"""Scenarios of which more logs are looked at, and which: where there is nothing to gain the
+interval should not be too wide either, and 200 logs say that to 3 points only."""
+
 PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
 """Size of a log, the share called in a week, and weeks simulated before it, so that it starts in a
 steady state."""
@@ -210,12 +214,16 @@ def gain(logs: int = LOGS, mixed: int = SHUFFLED, workers: int | None = None) ->
             name: [pool.submit(shuffled_log, name, seed) for seed in range(mixed)]
             for name in SHAPES
         }
+        further = [
+            [pool.submit(try_log, at, FIRST_SEED + number) for number in MORE] for at in NO_EFFECT
+        ]
         found = []
         for scenario, each in zip(SCENARIOS, asked, strict=True):
             found.append([one.result() for one in each])
             print(*table_row(scenario, found[-1]), sep=" | ", flush=True)
+        more = [[one.result() for one in each] for each in further]
         verdicts = {name: [one.result() for one in each] for name, each in dealt.items()}
-    return page(found, verdicts)
+    return page(found, more, verdicts)
 
 
 def table_row(scenario: Scenario, found: Sequence[LogOutcome]) -> list[str]:
@@ -236,7 +244,11 @@ HEAD = [
 ]  # fmt: skip
 
 
-def page(found: Sequence[Sequence[LogOutcome]], verdicts: dict[str, list[str]]) -> str:
+def page(
+    found: Sequence[Sequence[LogOutcome]],
+    more: Sequence[Sequence[LogOutcome]],
+    verdicts: dict[str, list[str]],
+) -> str:
     """The tables and the picture."""
     rows = [table_row(scenario, each) for scenario, each in zip(SCENARIOS, found, strict=True)]
     verdict_names = ("shown", "not shown", "cannot tell")
@@ -271,10 +283,21 @@ def page(found: Sequence[Sequence[LogOutcome]], verdicts: dict[str, list[str]]) 
     )
     cells = lambda rows: [[Cell(text) for text in row] for row in rows]  # noqa: E731
     blocks = [
-        Text(words), Grid(HEAD, cells(rows)), Picture("gain", svg, caption), Text(shuffle),
+        Text(words), Grid(HEAD, cells(rows)), *more_blocks(more), Picture("gain", svg, caption),
+        Text(shuffle),
         Grid(["log", "logs", "shown", "not shown", "cannot tell"], cells(mixed)),
     ]  # fmt: skip
     return blocks_as_markdown(blocks)
+
+
+def more_blocks(more: Sequence[Sequence[LogOutcome]]) -> list[Text | Grid]:
+    """The table of further logs without an effect."""
+    rows = [table_row(SCENARIOS[at], each) for at, each in zip(NO_EFFECT, more, strict=True)]
+    words = (
+        "Further logs of the two rows in which calls have no effect and nothing is hidden, since "
+        "200 say how often an interval holds to 3 points only:"
+    )
+    return [Text(words), Grid(HEAD, [[Cell(text) for text in row] for row in rows])]
 
 
 def picture(found: Sequence[Sequence[LogOutcome]]) -> str:
