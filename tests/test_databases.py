@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -17,11 +18,12 @@ import sqlalchemy as sa
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.errors import BusyError, StorageError
-from prefermab.programme.store import migrating
+from prefermab.programme.store import migrating, rows
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.frames import difference
 from prefermab.programme.store.place import parse_place
+from prefermab.programme.store.plans import find_plan
 from prefermab.programme.store.schema import METADATA, decode_id, encode_id
 from programmes import FirstCome
 from test_programme import PEOPLE, frame
@@ -102,6 +104,57 @@ def test_both_databases_give_the_same_bits(places, ids):
         assert difference(one, two) is None
 
 
+TEXTS = ["", " ", "a,b", 'say "x"', "\\.", "\\N", "a\nb\r\n", "'; --", "É\t", "NULL", None, "0"]
+TABLES = ["people", "columns", "stays", "states", "actions", "deviations"]
+NUMBERS = [
+    0.1,
+    -0.0,
+    5e-324,
+    1.7976931348623157e308,
+    1 / 3,
+    2,
+    123456789.125,
+    1e22,
+    -7.5,
+    1e-7,
+    3,
+    0,
+]
+
+
+def test_many_rows_are_written_as_few_are(places, monkeypatch):
+    found = []
+    for many in (1, 10**9):
+        monkeypatch.setattr(rows, "MANY", many)
+        place = places("postgresql")
+        story(place, ["1", "02", "-3", "0", "é"])
+        with pm.Programme(place, FirstCome()) as programme:
+            people = frame(id=[f"new {n}" for n in range(12)], state=["bad"] * 12)
+            programme.join(people.with_columns(text=pl.Series(TEXTS), x=pl.Series(NUMBERS)))
+            programme.last_round = None
+            programme.plan(5, again=True)
+            done = frame(id=["1", "new 0", "new 7", "é"], action=["call"] * 4)
+            why = pl.Series([*TEXTS[:3], "x" * 100])
+            programme.record(done.with_columns(why=why), over_budget=True)
+            with programme.database.reading() as sql:
+                tables = [METADATA.tables[name] for name in TABLES]
+                found.append([sql.execute(sa.select(one)).fetchall() for one in tables])
+    assert found[0] == found[1]
+    assert sum(map(len, found[0])) > 60
+
+
+def test_rows_that_copy_refuses_are_told_in_a_sentence(places, monkeypatch):
+    monkeypatch.setattr(rows, "MANY", 1)
+    with pm.Programme(places("postgresql"), FirstCome()) as programme:
+        for who, said in (("\0", "invalid byte sequence"), ("nobody", "foreign key")):
+            given = {"id": [who], "round": [1], "state": [0.5]}
+            with pytest.raises(StorageError, match=f"PostgreSQL says '.*{said}"):  # noqa: SIM117
+                with programme.database.writing() as sql:
+                    rows.put_rows(sql, METADATA.tables["states"], given, "state")
+        programme.join(PEOPLE)
+        assert programme.roster().height == 4
+
+
 @pytest.mark.parametrize(
     "given", [0, -7, 10**18, "7", "-0", "0", "007", "", '"7"', "x y", "-", "é"]
 )
@@ -128,6 +181,47 @@ def test_many_programmes_live_in_one_database(places):
         assert (one.roster().height, two.roster().height) == (4, 0)
         with one.database.writing():
             two.join(PEOPLE)  # a writer of another programme is not waited for
+
+
+def test_who_reads_and_who_writes_do_not_wait_for_each_other(place):
+    given = {"model": FirstCome(), "wait": 0.2}
+    with pm.Programme(place, **given) as one, pm.Programme(place, **given) as two:
+        one.join(PEOPLE)
+        members = sa.text("SELECT count(*) FROM stays WHERE gone IS NULL")
+        with one.database.reading() as sql:
+            assert sql.execute(members).scalar() == 4
+            two.leave([1])
+            assert two.roster().height == 3
+            assert sql.execute(members).scalar() == 4  # as it was when the transaction began
+        assert one.roster().height == 3
+
+
+def test_a_plan_is_the_same_beside_any_plan_that_is_known(tmp_path):
+    with pm.Programme(tmp_path / "calls.db", FirstCome()) as programme:
+        programme.join(frame(id=range(200), state=["bad"] * 200, x=range(200)))
+        for budget in range(1, 5):
+            programme.observe(frame(id=[budget], state=["good"]))
+            programme.plan(budget, again=True)
+        plans = [programme.planned(1, attempt) for attempt in range(1, 5)]
+        assert len({plan.inputs.write_json() for plan in plans}) == 4
+        for plan in plans:
+            for near in plans:
+                with programme.database.reading() as sql:
+                    found = find_plan(sql, 1, plan.attempt, near)
+                assert difference(found.inputs, plan.inputs) is None
+                assert difference(found.frame, plan.frame) is None
+
+
+def test_a_file_is_whole_between_two_calls_also_while_it_is_open(tmp_path):
+    file, copy = tmp_path / "calls.db", tmp_path / "copy.db"
+    with pm.Programme(file, FirstCome()) as programme:
+        programme.join(PEOPLE)
+        programme.plan(2)
+        shutil.copy(file, copy)
+        with pm.Programme.open(copy, FirstCome()) as other:
+            assert difference(other.planned().frame, programme.planned().frame) is None
+            assert other.verify_audit() == programme.verify_audit()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["calls.db", "copy.db"]
 
 
 def test_readers_and_writers_go_on_while_a_plan_is_made(place):

@@ -1,9 +1,11 @@
 """This round's list: matching of columns, choice, rules, reasons, files, and bad tables."""
 
 import dataclasses
+import io
 import itertools
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import jax
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 import prefermab as pm
 from prefermab.amounts import fits
+from prefermab.cli import run_command
 from prefermab.programme.planning.bound import gain_bound
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.plan import what_if
@@ -491,6 +494,18 @@ def test_files_that_are_not_there_and_folders_are_refused(tmp_path):
 
 
 def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command line, in this process."""
+    words, told, errors, status = list(map(str, arguments)), io.StringIO(), io.StringIO(), 0
+    with chdir(folder), redirect_stdout(told), redirect_stderr(errors):
+        try:
+            run_command(words)
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return subprocess.CompletedProcess(words, status, told.getvalue(), errors.getvalue())
+
+
+def run_apart(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command line, in a process of its own."""
     command = [sys.executable, "-m", "prefermab", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 

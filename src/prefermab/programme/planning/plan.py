@@ -114,15 +114,19 @@ def what_if(
     rules: Rules | None = None,
     where: str = "the table",
     rounds_left: int | None = None,
+    valued_at: float | None = None,
 ) -> pl.DataFrame:
-    """What other budgets would do; see `Model.what_if`."""
+    """What other budgets would do; see `Model.what_if`. Gains are those at the price of the budget
+    `valued_at`, by default the training's per person."""
     model = to_the_end(model, rounds_left)
     limits = [number(budget, "budget") for budget in budgets]
     if not limits:
         raise InputError("budgets must name at least one budget.")
     draft = prepare(model, as_frame(frame), rules or Rules(), limits[0], where)
     # At the price of each budget the future would differ, and with it what an action is worth.
-    usual = draft.at_budget(model.budget * draft.roster.size / model.n_arms)
+    if valued_at is None:
+        valued_at = model.budget * draft.roster.size / model.n_arms
+    usual = draft.at_budget(valued_at)
     rows = []
     for budget in limits:
         draft = draft.at_budget(budget)

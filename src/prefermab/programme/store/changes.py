@@ -53,7 +53,10 @@ class PlanReader:
         if self.last is not None and self.last[0] == (round, attempt):
             return self.last[1]
         base = None if layout is None else json.loads(layout)["base"]
-        before = None if base is None else self.people(self.stored(*base))
+        before = None
+        if base is not None:
+            last, people = self.last or (None, None)
+            before = people if last == tuple(base) else self.people(self.stored(*base))
         try:
             found = unpack(inputs) if before is None else unpack_changes(inputs, before)
         except READ_ERRORS:

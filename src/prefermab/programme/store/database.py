@@ -1,9 +1,9 @@
 """The database of a programme: its connection, transactions and locks, on SQLite or PostgreSQL.
 
-On SQLite a programme is one file. The journal is SQLite's rollback journal with synchronous=EXTRA:
-committed data is on the disk, and between two calls the whole programme is one file that can be
-copied. A write-ahead log would let more processes write at once, which a programme with a few calls
-a week does not need, and would keep its latest pages in a second file.
+On SQLite a programme is one file, with a write-ahead log beside it while it is open: who reads sees
+one state of it and waits for nobody, also while a plan for many people is read or stored. With
+synchronous=EXTRA committed data is on the disk; what is committed is moved from the log to the file
+at once, or with the next change if somebody reads just then, and who closes last removes the log.
 
 On PostgreSQL a programme is a schema of a database, named as the programme. Who writes holds an
 advisory lock of the programme until the transaction ends, so there is one writer at a time; who
@@ -33,6 +33,7 @@ from prefermab.programme.store.engines import (
     engine_for,
     lock_writers,
     readable,
+    use_log,
 )
 from prefermab.programme.store.place import parse_place
 
@@ -165,3 +166,5 @@ class Database:
         if not ready:
             with self.writing() as sql:
                 migrating.prepare(sql, self.place, begin=begin, who=who)
+        if self.place.path is not None:
+            use_log(self._connection)

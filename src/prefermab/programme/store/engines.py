@@ -1,5 +1,6 @@
 """Connections to the two databases, and their errors as sentences."""
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -15,7 +16,7 @@ READING = "reading"
 """The execution option of connections that only read; on SQLite they then lock nothing."""
 
 LOCK = "SELECT {take}(hashtextextended('prefermab {what} ' || current_setting('search_path'), 0))"
-PRAGMAS = ("journal_mode = DELETE", "synchronous = EXTRA", "foreign_keys = ON")
+PRAGMAS = ("synchronous = EXTRA", "wal_autocheckpoint = 1", "foreign_keys = ON")
 
 
 def engine_for(place: Place, wait: float) -> Engine:
@@ -48,6 +49,15 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def use_log(sql: Connection) -> None:
+    """Gives a file of SQLite a write-ahead log, so that who reads and who writes do not wait for
+    each other; a file that cannot be written stays as it is."""
+    driver: Any = sql.connection.driver_connection
+    if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        with contextlib.suppress(sqlite3.OperationalError):
+            driver.execute("PRAGMA journal_mode = WAL")
 
 
 def postgresql_engine(place: Place) -> Engine:

@@ -61,8 +61,11 @@ class Planned:
         write_list(self.frame, self.facts, Path(path))
 
 
-def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned | None:
-    """The plan of a round, or None: the valid one, or that with the number `attempt`."""
+def get_plan(
+    sql: Connection, round: int, attempt: int | None = None, near: Planned | None = None
+) -> Planned | None:
+    """The plan of a round, or None: the valid one, or that with the number `attempt`. If `near` is
+    the plan that was stored before it, less has to be read."""
     which = PLANS.c.status != SUPERSEDED if attempt is None else PLANS.c.attempt == attempt
     names = ["round", "attempt", "layout", "inputs", "output", "status", "model"]
     statement = select(PLANS, *names, "asked", "versions", "facts")
@@ -71,13 +74,18 @@ def get_plan(sql: Connection, round: int, attempt: int | None = None) -> Planned
         return None
     round, number, layout, inputs, output, status, model, *texts = found[0]
     asked, used, facts = (json.loads(text) for text in texts)
-    frames = PlanReader(sql).frames((round, number, layout, inputs, output))
+    reader = PlanReader(sql)
+    if near is not None:
+        reader.last = (near.round, near.attempt), near.inputs
+    frames = reader.frames((round, number, layout, inputs, output))
     return Planned(round, number, status, model, asked, used, facts, *frames)
 
 
-def find_plan(sql: Connection, round: int, attempt: int | None) -> Planned:
+def find_plan(
+    sql: Connection, round: int, attempt: int | None, near: Planned | None = None
+) -> Planned:
     """The same; raises if there is none."""
-    found = get_plan(sql, round, attempt)
+    found = get_plan(sql, round, attempt, near)
     if found is None:
         raise InputError(
             f"round {round} is not planned yet."

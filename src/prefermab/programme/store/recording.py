@@ -108,9 +108,12 @@ def _with_the_rest(
     done: pl.DataFrame,
     stored: dict[Any, tuple[str, bool]],
 ) -> pl.DataFrame:
-    """A correction of some people, with the others as they were recorded."""
-    rest = {who: stored[who] for who in stored if who not in set(done["id"].to_list())}
-    whys = get_whys(sql, plan.round)
+    """A correction of some people, with the others as they were recorded, also those who were left
+    out for a reason."""
+    whys, nothing = get_whys(sql, plan.round), (model.action_names[0], True)
+    corrected = set(done["id"].to_list())
+    known = {**dict.fromkeys(whys, nothing), **stored}
+    rest = {who: known[who] for who in known if who not in corrected}
     kept = pl.DataFrame(
         [
             pl.Series("id", list(rest), dtype=plan.frame["id"].dtype),

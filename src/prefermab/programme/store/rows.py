@@ -4,11 +4,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection, Table
+from sqlalchemy.exc import DBAPIError
 
 MOST_BY_ID = 2000
 """Rows of more people than this are found by reading the whole table."""
+
+MANY = 1000
+"""Rows from which on PostgreSQL gets them by COPY."""
+
+TYPES = {sa.BigInteger: pl.Int64, sa.Double: pl.Float64}
 
 AT_ONCE = 500
 """People that one statement looks for."""
@@ -54,18 +61,53 @@ def put_rows(
         driver: Any = sql.connection.driver_connection
         driver.executemany(statement, zip(*columns.values(), strict=True))
         return
-    # One statement with an array for each column; rows keep their order, which numbers people.
-    kinds = [table.c[name].type for name in columns]
-    marks = ", ".join(f"%s::{kind.compile(sql.dialect)}[]" for kind in kinds)
-    statement = (
-        f"INSERT INTO {table.name} ({names}) SELECT {names} FROM unnest({marks}) "
-        f"WITH ORDINALITY AS given ({names}, place) ORDER BY place{clash}"
+    kinds = {name: table.c[name].type for name in columns}
+    encoders = {name: kind.bind_processor(sql.dialect) for name, kind in kinds.items()}
+    given = {
+        name: list(map(encode, columns[name])) if (encode := encoders[name]) else columns[name]
+        for name in columns
+    }
+    # Rows keep their order, which numbers people.
+    insert = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}} ORDER BY place{clash}"
+    if len(next(iter(columns.values()))) < MANY:
+        marks = ", ".join(f"%s::{kind.compile(sql.dialect)}[]" for kind in kinds.values())
+        source = f"unnest({marks}) WITH ORDINALITY AS given ({names}, place)"
+        sql.exec_driver_sql(insert.format(source), tuple(map(list, given.values())))
+        return
+    _copy(sql, table, given)
+    sql.exec_driver_sql(insert.format("pg_temp.given"))
+    sql.exec_driver_sql("DROP TABLE pg_temp.given")
+
+
+def _copy(sql: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Sends rows to a temporary table of PostgreSQL, `given`, with their place.
+
+    COPY reads CSV as polars writes it: texts in quotation marks, and nothing for null.
+    """
+    rows = pl.DataFrame(
+        [
+            pl.Series(name, values, dtype=TYPES.get(type(table.c[name].type), pl.String))
+            for name, values in columns.items()
+        ]
+    ).with_row_index("place")
+    text = rows.write_csv(include_header=False, quote_style="non_numeric")
+    names = ", ".join(columns)
+    sql.exec_driver_sql(
+        f"CREATE TEMPORARY TABLE given AS SELECT 0::BIGINT AS place, {names} FROM {table.name} "
+        "WITH NO DATA"
     )
-    given = []
-    for kind, values in zip(kinds, columns.values(), strict=True):
-        encode = kind.bind_processor(sql.dialect)
-        given.append(list(values) if encode is None else [encode(value) for value in values])
-    sql.exec_driver_sql(statement, tuple(given))
+    driver: Any = sql.connection.driver_connection
+    command = f"COPY pg_temp.given (place, {names}) FROM STDIN (FORMAT csv)"
+    try:
+        with driver.cursor() as cursor, cursor.copy(command) as copy:
+            copy.write(text)
+    except driver_errors(sql) as error:
+        raise DBAPIError(command, None, error) from None
+
+
+def driver_errors(sql: Connection) -> type[Exception]:
+    """The errors of the database's driver."""
+    return sql.dialect.loaded_dbapi.Error  # type: ignore[union-attr]
 
 
 def rows_of(
