@@ -33,6 +33,7 @@ from prefermab.pages import table_as_markdown
 from prefermab.programme.store import Programme
 from prefermab.service import accounts
 from prefermab.service.database import Records
+from prefermab.service.tables import APPROVALS
 from prefermab.storage import load
 
 PAGE = Path("docs/results/service.md")
@@ -47,7 +48,7 @@ class Load:
 
     people: int = 100_000
     users: int = 50
-    seconds: float = 60.0
+    seconds: float = 40.0
     """Of each of the two parts: quiet, and with a plan."""
     think: float = 3.0
     """Mean seconds between two requests of a user."""
@@ -85,6 +86,8 @@ def prepare(place: str, size: Load) -> list[str]:
         for name, role in [*((name, "field worker") for name in names), ("Planner", "planner")]:
             secret = accounts.add_user(sql, name, role, now)
             accounts.use_link(sql, secret, "", hashed, now)
+        approved = {"round": 1, "attempt": 1, "name": "Planner", "at": now}
+        sql.execute(APPROVALS.insert().values(approved))
     records.close()
     return names
 

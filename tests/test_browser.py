@@ -5,10 +5,13 @@ Left out where Chromium is not installed; see conftest.py.
 
 import pytest
 
+from prefermab.service import Settings
 from prefermab.service.access import RULES
+from prefermab.service.demo import make_demo
 from prefermab.service.rendering import NAVIGATION
+from prefermab.service.several import create_several
 from services import PASSWORD, fast_passwords
-from tools.browsing import PHONE, USERS, chromium, demo_console, visit
+from tools.browsing import PHONE, USERS, Console, add_users, chromium, demo_console, visit
 
 PAGES = [entry.path for entry in NAVIGATION if entry.route in RULES]
 
@@ -133,6 +136,88 @@ def test_a_week_from_the_list_to_its_record_with_a_phone_that_is_offline(browser
         page = desk.open(f"/people/person?id={ticked}")
         page.get_by_text("not reached", exact=True).first.wait_for()
         desk.look()
+
+
+def test_ticks_of_a_phone_that_was_offline_when_the_round_closed(browser, own_console):
+    with visit(browser, own_console, "Paul") as desk:
+        desk.open("/week").get_by_role("button", name="Approve the list").click()
+        desk.page.get_by_text("The list is approved").wait_for()
+    with visit(browser, own_console, "Ana", size=PHONE, dark=True) as phone:
+        page = phone.open("/record")
+        page.locator("#record[data-kept=yes]").wait_for()
+        phone.context.set_offline(True)
+        first = page.locator("li.person").nth(0)
+        ticked = first.locator("form").get_attribute("data-person")
+        first.get_by_label("Not reached").check()
+        page.get_by_text("1 not sent yet: no connection").wait_for()
+        with visit(browser, own_console, "Paul") as desk:
+            desk.open("/record/close").get_by_label("All as planned").check()
+            desk.page.get_by_role("button", name="Record and close").click()
+            desk.page.get_by_text("The round is recorded").wait_for()
+        phone.context.set_offline(False)
+        page.reload()
+        page.locator("#bar", has_text=f"{ticked} not reached, round 5: it came after").wait_for()
+        assert unexpected(phone.faults) == []
+        phone.faults.clear()
+        page.get_by_role("button", name="Understood").click()
+        page.locator("#bar").wait_for(state="hidden")
+        page.reload()
+        page.get_by_text("1 of your ticks came after the round was closed").wait_for()
+        phone.look()
+    with visit(browser, own_console, "Paul", size=PHONE) as desk:
+        page = desk.open("/week")
+        desk.look()
+        page.get_by_role("link", name="Look and decide").click()
+        page.get_by_role("heading", name="Round 5").wait_for()
+        desk.look()
+        page.get_by_label("Why?").fill("the device was not connected")
+        page.get_by_role("button", name="Correct the record").click()
+        page.get_by_text("The record is corrected.").wait_for()
+        page = desk.open(f"/people/person?id={ticked}")
+        page.get_by_text("not reached", exact=True).first.wait_for()
+
+
+def test_two_programmes_side_by_side_also_offline(browser, tmp_path):
+    fast_passwords()
+    settings = []
+    for name in ("calls", "visits"):
+        place = str(tmp_path / f"{name}.db")
+        model = make_demo(place, people=40, budget=8)
+        settings.append(Settings(place, name=name))
+    app = create_several(settings, model=model)
+    for desk in app.state.desks.values():
+        add_users(desk, PASSWORD)
+    with Console(app) as console, visit(browser, console, size=PHONE) as visitor:
+        page = visitor.open("/")
+        visitor.look()
+        page.get_by_label("Name").fill("Ada")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Your programmes").wait_for()
+        visitor.look()
+        page.get_by_role("link", name="visits").click()
+        page.wait_for_url("**/p/visits/week")
+        visitor.look()
+        page.get_by_role("button", name="Approve the list").click()
+        page.get_by_text("The list is approved").wait_for()
+        page.get_by_role("link", name="Record", exact=True).first.click()
+        page.locator("#record[data-kept=yes]").wait_for()
+        visitor.context.set_offline(True)
+        page.locator("li.person").nth(0).get_by_label("Done", exact=True).check()
+        page.get_by_text("1 not sent yet: no connection").wait_for()
+        page.reload()
+        page.get_by_text("1 not sent yet").wait_for()
+        visitor.context.set_offline(False)
+        page.evaluate("window.dispatchEvent(new Event('online'))")
+        page.get_by_text("Everything is sent.").wait_for()
+        assert unexpected(visitor.faults) == []
+        visitor.faults.clear()
+        page.get_by_text("More", exact=True).click()
+        page.get_by_role("link", name="Other programmes").click()
+        page.get_by_role("link", name="calls").click()
+        page.wait_for_url("**/p/calls/week")
+        page.get_by_text("not approved yet").first.wait_for()
+        visitor.look()
 
 
 def test_the_slider_works_by_the_keyboard(browser, console):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.programme.tables import Source
+from prefermab.programme.tables import Source, format_number
 from prefermab.service.charts import line_chart
 from prefermab.service.uploads import find_wrong
 from services import BUDGET, PASSWORD, Served, fast_passwords
@@ -115,6 +115,7 @@ def test_what_if_shows_what_the_model_says(served, model):
     told = model.what_if(plan.inputs, [2.0, 4.0], None)["chosen"].to_list()
     assert [int(found["2.0"]), int(found["4.0"])] == told
     assert 'id="of-budget">4<' in page
+    assert f'id="of-gain">{format_number(plan.facts["gain"])}<' in page
 
 
 def test_groups_count_what_was_done(served):

@@ -226,7 +226,35 @@ def test_closing_a_round_records_ticks_and_why(served):
     assert dict(whys.select("id", "why").rows()) == {
         chosen[2]: "in hospital", spare: "asked for it",
     }  # fmt: skip
-    assert "round 1 is closed" in mark(paul, chosen[0], "done").json()["detail"]
+    assert mark(paul, chosen[0], "done").json() == {"mark": None, "late": None}, "as recorded"
+
+
+def test_late_ticks_wait_for_a_planner_who_accepts_or_leaves_them(served):
+    paul, ana = approved(served), served.client("Ana")
+    mine = on_list(served, worker="Ana")
+    paul.post("/record/close", data={"round": 1, "rest": "planned"})
+    for person, what, why in ((mine[0], "other", SCRIPT), (mine[1], "not reached", "")):
+        early = {"at": str(served.clock.now - 60), "why": why, "action": "none"}
+        for _ in range(2):  # the second time as if the first answer had got lost
+            assert "a planner decides" in mark(ana, person, what, **early).json()["late"]
+    assert "2 of your ticks" in ana.get("/record").text
+    assert ana.get("/record/late").status_code == 403
+    assert "2 ticks came after their round" in paul.get("/week").text
+    page = paul.get("/record/late").text
+    assert "call, not reached" in page
+    assert SCRIPT not in page
+    form = {"round": "1", "ids": [str(mine[0])], "accept": "yes"}
+    assert "say why" in paul.post("/record/late", data=form).text
+    found = paul.post("/record/late", data={**form, "why": "asked her"})
+    assert found.headers["location"] == "/record/late?said=corrected"
+    leave = {"round": "1", "ids": [str(mine[1])], "accept": "no", "why": "asked her"}
+    assert paul.post("/record/late", data=leave).headers["location"].endswith("said=left")
+    done = served.desk.programme().history().actions
+    assert mine[0] not in done["id"]
+    assert done["reached"].all()
+    assert "None waits" in paul.get("/record/late").text
+    told = served.desk.programme().audit().tail(3)
+    assert told["what"].to_list() == ["correct", "accept late marks", "dismiss late marks"]
 
 
 def test_a_persons_page_tells_their_time_in_the_programme(served):

@@ -1,10 +1,15 @@
 """The service: pages, the API, jobs and metrics."""
 
 import io
+import os
+import signal
 import socket
 import subprocess
+import sys
 import uuid
+from pathlib import Path
 
+import httpx
 import polars as pl
 import pytest
 import sqlalchemy
@@ -106,33 +111,44 @@ def as_frame(response):
 RULES = {"cooldown": 1, "lock_ids": [5], "group_column": "worker", "min_share": {"Ana": 0.25}}
 
 
-def test_the_same_plan_from_command_line_python_and_api(tmp_path, model, monkeypatch, capsys):
-    """Bit for bit: the same frames, the same facts."""
-    frames, facts = {}, {}
-    for name in ("line", "python", "api"):
-        served = Served(tmp_path / name, model)
-        if name == "line":
-            monkeypatch.chdir(tmp_path)
-            dispatch(["programme", "plan", served.place, "--budget", "4", "--out", "list.csv",
-                      "--cooldown", "1", "--lock-ids", "5", "--group", "worker",
-                      "--min-share", "Ana=0.25"])  # fmt: skip
-        elif name == "python":
-            served.desk.programme().plan(4, pm.Rules(**RULES))
-        else:
-            program = served.token("Paul", "plan")
-            found = program.post("/api/v1/plans", json={"budget": 4, "rules": RULES})
-            assert found.status_code == 200, found.text
-        plan = served.desk.programme().planned(1)
-        frames[name], facts[name] = plan.frame, plan.facts
-        if name == "api":
-            reader, kind = served.token("Vera", "read"), "application/vnd.apache.parquet"
-            sent = as_frame(reader.get("/api/v1/plans/1/list", headers={"accept": kind}))
-            assert difference(sent, plan.frame) is None
+def test_the_same_plan_from_command_line_python_api_and_console(tmp_path, model, monkeypatch):
+    """Bit for bit: the same frames, the same facts, the same inputs."""
+    monkeypatch.chdir(tmp_path)
+    options = ["--cooldown", "1", "--group", "worker", "--min-share", "Ana=0.25"]
+    form = {"cooldown": "1", "group_column": "worker", "min_share": "Ana 25%"}
+    lock = {"id": "5", "kind": "on", "why": "asked for it"}
+
+    def by_line(served):
+        dispatch(["programme", "plan", served.place, "--budget", "4", "--out", "list.csv",
+                  "--lock-ids", "5", *options])  # fmt: skip
+
+    def by_python(served):
+        served.desk.programme().plan(4, pm.Rules(**RULES))
+
+    def by_api(served):
+        program = served.token("Paul", "plan")
+        found = program.post("/api/v1/plans", json={"budget": 4, "rules": RULES})
+        assert found.status_code == 200, found.text
+        kind = {"accept": "application/vnd.apache.parquet"}
+        sent = served.token("Vera", "read").get("/api/v1/plans/1/list", headers=kind)
+        assert difference(as_frame(sent), served.desk.programme().planned(1).frame) is None
+
+    def by_console(served):  # the form makes the list, a change by hand locks somebody in
+        paul = served.client("Paul")
+        for path, fields in (("/week/plan", {"budget": "4", **form}), ("/week/change", lock)):
+            assert paul.post(path, data=fields).status_code == 303
+
+    plans = {}
+    for way in (by_python, by_line, by_api, by_console):
+        served = Served(tmp_path / way.__name__, model)
+        way(served)
+        plans[way] = served.desk.programme().planned(1)
         served.desk.close()
-    capsys.readouterr()
-    assert difference(frames["line"], frames["python"]) is None
-    assert difference(frames["api"], frames["python"]) is None
-    assert facts["line"] == facts["python"] == facts["api"]
+    expected = plans[by_python]
+    for way, plan in plans.items():
+        assert difference(plan.frame, expected.frame) is None, way
+        assert difference(plan.inputs, expected.inputs) is None, way
+        assert (plan.facts, plan.model) == (expected.facts, expected.model), way
 
 
 BOTH = pytest.mark.parametrize("fresh", ["sqlite", "postgresql"], indirect=True)
@@ -197,7 +213,7 @@ def test_marks_become_the_record(fresh):
     early = {"id": mine[0], "action": "none", "at": now - 60}
     sent = [{"round": 1, "marks": [late]}, {"round": 1, "marks": [early]}]
     assert [ana.post("/api/v1/marks", json=one).json()["stored"] for one in sent] == [1, 0]
-    assert ana.post("/api/v1/marks", json=sent[0]).json() == {"stored": 0}
+    assert ana.post("/api/v1/marks", json=sent[0]).json() == {"stored": 0, "late": 0}
     other = {"round": 1, "marks": [{"id": theirs[0], "action": "call"}]}
     assert ana.post("/api/v1/marks", json=other).status_code == 400
     assert ana.post("/api/v1/marks", json={**sent[0], "round": 2}).status_code == 400
@@ -210,6 +226,66 @@ def test_marks_become_the_record(fresh):
     assert sorted(actions["id"]) == sorted(set(chosen["id"]) - {theirs[0]})
     assert actions.filter(id=mine[0])["reached"].to_list() == [False]
     assert program.get("/api/v1/deviations").json()[0]["why"] == "moved away"
+
+
+@BOTH
+def test_marks_that_come_after_the_round_correct_it_for_their_people_only(fresh):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))
+    mine = chosen.filter(worker="Ana")["id"].to_list()
+    theirs = chosen.filter(worker="Bea")["id"].to_list()
+    ana, now = served.client("Ana"), served.clock()
+    left = {"id": theirs[0], "action": "none", "why": "moved away"}
+    program.post("/api/v1/marks", json={"round": 1, "marks": [left]})
+    program.post("/api/v1/marks/record?round=1&rest=planned")
+    before = as_frame(program.get("/api/v1/history/actions"))
+    missed = {"id": mine[0], "action": "call", "reached": False, "why": "no answer", "at": now - 9}
+    same = {"id": mine[1], "action": "call", "at": now - 9}
+    sent = {"round": 1, "marks": [missed, same]}
+    assert ana.post("/api/v1/marks", json=sent).json() == {"stored": 0, "late": 1}
+    assert ana.post("/api/v1/marks", json=sent).json() == {"stored": 0, "late": 0}, "sent again"
+    other = {"round": 1, "marks": [{"id": theirs[0], "action": "call"}]}
+    assert "not among your people" in ana.post("/api/v1/marks", json=other).json()["detail"]
+    back = {"round": 1, "marks": [{"id": mine[1], "action": None}]}
+    assert "cannot be taken back" in ana.post("/api/v1/marks", json=back).json()["detail"]
+    assert before.equals(as_frame(program.get("/api/v1/history/actions"))), "nobody decided yet"
+    assert [row["id"] for row in ana.get("/api/v1/marks/late").json()] == [str(mine[0])]
+    accept = {"round": 1, "ids": [mine[0]], "accept": True, "why": "phone was offline"}
+    assert ana.post("/api/v1/marks/late", json=accept).status_code == 403
+    assert program.post("/api/v1/marks/late", json={**accept, "why": " "}).status_code == 400
+    assert program.post("/api/v1/marks/late", json=accept).json() == {"round": 1, "decided": 1}
+    assert program.post("/api/v1/marks/late", json=accept).status_code == 400
+    after = as_frame(program.get("/api/v1/history/actions"))
+    expected = before.with_columns(reached=pl.col("reached") & (pl.col("id") != mine[0]))
+    assert after.sort("id").equals(expected.sort("id"))
+    assert [row["why"] for row in program.get("/api/v1/deviations").json()] == ["moved away"]
+    told = program.get("/api/v1/audit").json()[-2:]
+    assert [(row["who"], row["what"], row["why"]) for row in told] == [
+        ("Paul", "correct", "phone was offline"),
+        ("Paul", "accept late marks", "phone was offline"),
+    ]
+    assert "Ana: call, not reached" in told[1]["details"]
+    assert program.post("/api/v1/audit/verify").status_code == 200
+
+
+def test_a_tick_made_while_the_round_is_closed_is_not_lost(fresh, monkeypatch):
+    _, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
+    mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
+    record = pm.Programme.record
+
+    def slowly(programme, *args, **given):
+        assert program.post("/api/v1/marks", json=mark).json()["stored"] == 1
+        return record(programme, *args, **given)
+
+    monkeypatch.setattr(pm.Programme, "record", slowly)
+    assert program.post("/api/v1/marks/record?round=1").status_code == 200
+    assert as_frame(program.get("/api/v1/history/actions")).filter(id=one).height == 1
+    assert [(row["id"], row["why"]) for row in program.get("/api/v1/marks/late").json()] == [
+        (str(one), "ill")
+    ]
 
 
 @BOTH
@@ -251,17 +327,61 @@ def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     ]  # fmt: skip
 
 
-def test_cancelling_kills_the_process(fresh, monkeypatch):
+def test_cancelling_kills_the_process_and_leaves_nothing_half_written(fresh, model, monkeypatch):
     served, program = fresh
+    desk, child = served.desk, subprocess.Popen(["sleep", "600"])
+
+    class Stopped:
+        """What was learned; the process comes to an end between the model and its report."""
+
+        def __init__(self, *_, **__):
+            self.model = model
+
+        def report(self, _):
+            raise SystemExit
+
+    monkeypatch.setattr("prefermab.programme.logs.learn.learn", Stopped)
     monkeypatch.setattr(jobs, "start_worker", [].append)
     program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1}})
-    child = subprocess.Popen(["sleep", "600"])
-    with served.desk.records.writing() as sql:
-        jobs.claim(sql, served.clock())
+    with pytest.raises(SystemExit):
+        work(desk.records, desk.settings, served.clock, model)
+    assert [file.name for file in desk.settings.models_folder.iterdir()] == ["draft-of-job-1"]
+    named = {"model": "draft-of-job-1"}
+    assert served.client("Ada").put("/api/v1/programme/model", json=named).status_code == 400
+    with desk.records.writing() as sql:
         here = f"{socket.gethostname()} {child.pid} {jobs.started(child.pid)}"
         sql.execute(JOBS.update().values(process=here))
     assert program.delete("/api/v1/jobs/1").json()["status"] == "cancelled"
     assert child.wait(10) == -9
+    assert list(desk.settings.models_folder.iterdir()) == []
+
+
+def test_a_model_that_a_job_learns_takes_over_the_programme(fresh, model, monkeypatch):
+    served, program = fresh
+    monkeypatch.setattr(jobs, "start_worker", [].append)
+    for week in range(4):
+        program.post("/api/v1/plans", json={"budget": BUDGET})
+        program.post("/api/v1/records")
+        seen = people().select("id", state=pl.col("state").reverse() if week % 2 else "state")
+        program.post("/api/v1/states", json=seen.to_dicts())
+    rewards = {"motivated": 1, "persuadable": 0.5, "lost cause": 0}
+    asked = program.post("/api/v1/jobs/learn", json={"rewards": rewards, "steps": 5})
+    assert (asked.status_code, asked.headers["location"]) == (202, "/api/v1/jobs/1")
+    assert work(served.desk.records, served.desk.settings, served.clock, model)
+    job = program.get("/api/v1/jobs/1").json()
+    assert (job["status"], job["share"], job["answer"]["model"]) == ("done", 1, "job-1"), job
+    folder = served.desk.settings.models_folder
+    assert [file.name for file in folder.iterdir()] == ["job-1"]
+    assert (folder / "job-1" / "report" / "index.html").is_file()
+    admin, named = served.client("Ada"), {"model": "job-1", "why": "learned from our own log"}
+    before = program.get("/api/v1/programme").json()["model"]
+    assert program.put("/api/v1/programme/model", json=named).status_code == 403
+    now = admin.put("/api/v1/programme/model", json=named).json()["model"]
+    assert now != before
+    plan = program.post("/api/v1/plans", json={"budget": BUDGET}).json()
+    assert (plan["round"], plan["model"], plan["facts"]["chosen"]) == (5, now, BUDGET)
+    assert program.post("/api/v1/plans/5/replay").json()["facts"] == plan["facts"]
+    assert "cannot be told" in admin.get("/models").text
 
 
 def test_metrics_count_requests_and_people(planner):
@@ -312,3 +432,45 @@ def test_tables_are_those_that_the_migration_makes(served):
         for table in METADATA.sorted_tables:
             made = {column["name"] for column in seen.get_columns(table.name)} - {"number"}
             assert made == {column.name for column in table.columns} - {"number"}
+
+
+def test_metrics_are_those_of_both_worker_processes(tmp_path, model):
+    """One worker stands still while the other answers, then the other way round: whoever is asked
+    for the metrics has counted what both have answered."""
+    served = Served(tmp_path, model)
+    program = served.token("Vera", "read")
+    headers = {"authorization": program.headers["authorization"]}
+    served.desk.close()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "prefermab", "serve", served.place, "--workers", "2"]
+    server = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.DEVNULL)
+    try:
+        address = f"http://127.0.0.1:{port}"
+        transport = httpx.HTTPTransport(retries=12)  # of connections, until the server listens
+        with httpx.Client(base_url=address, transport=transport, timeout=60) as client:
+            assert client.get("/api/v1/health").status_code == 200
+        workers, text = worker_processes(server.pid), ""
+        assert len(workers) == 2
+        for asleep in workers:
+            os.kill(asleep, signal.SIGSTOP)
+            try:
+                with httpx.Client(base_url=address, headers=headers, timeout=60) as client:
+                    for _ in range(3):
+                        assert client.get("/api/v1/me").status_code == 200
+                    text = client.get("/metrics").text
+            finally:
+                os.kill(asleep, signal.SIGCONT)
+        assert 'prefermab_requests_total{route="me",status="200"} 6.0' in text
+        assert 'prefermab_request_seconds_count{route="me"} 6.0' in text
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def worker_processes(parent):
+    """The processes that a server has started to answer requests."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    commands = {int(one): Path(f"/proc/{one}/cmdline").read_bytes() for one in children}
+    return [child for child, command in commands.items() if b"spawn_main" in command]

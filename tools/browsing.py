@@ -26,6 +26,7 @@ from playwright.sync_api import (
 
 from prefermab.service import Settings, accounts, create_app
 from prefermab.service.demo import make_demo
+from prefermab.service.desk import Desk
 
 USERS = {"Vera": "viewer", "Ana": "field worker", "Paul": "planner", "Ada": "admin"}
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
@@ -74,6 +75,15 @@ class Console:
         context.add_cookies([{"name": desk.sign_ins.cookie, "value": secret, "url": self.address}])
 
 
+def add_users(desk: Desk, password: str) -> None:
+    """Adds one user of each role, who have the same password."""
+    hashed = accounts.HASHER.hash(password)
+    with desk.records.writing() as sql:
+        for name, role in USERS.items():
+            link = accounts.add_user(sql, name, role, desk.clock())
+            accounts.use_link(sql, link, "", hashed, desk.clock())
+
+
 @contextlib.contextmanager
 def demo_console(password: str, people: int = 400) -> Iterator[Console]:
     """The demo, served, with one user of each role, who have the same password."""
@@ -81,12 +91,7 @@ def demo_console(password: str, people: int = 400) -> Iterator[Console]:
         place = str(Path(folder) / "demo.db")
         model = make_demo(place, people=people, budget=people // 10)
         app = create_app(Settings(place), model=model)
-        desk = app.state.desk
-        hashed = accounts.HASHER.hash(password)
-        with desk.records.writing() as sql:
-            for name, role in USERS.items():
-                link = accounts.add_user(sql, name, role, desk.clock())
-                accounts.use_link(sql, link, "", hashed, desk.clock())
+        add_users(app.state.desk, password)
         with Console(app) as console:
             yield console
 

@@ -47,7 +47,9 @@ GROUPS = {
         "plan": Entry("plan", "PlanCommand", "Choose whom to act on in this round, from a table."),
         "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),
         "programme": Entry("programme", "ProgrammeCommand", "Run a programme round after round."),
-        "serve": Entry("serve", "ServeCommand", "Serve a programme to several people."),
+        "serve": Entry(
+            "serve", "ServeCommand", "Serve a programme to several people, or several programmes."
+        ),
         "audit": Entry("audit", "AuditCommand", "Show or prove who changed what in a programme."),
         "trial": Entry("trial", "TrialCommand", "Plan, randomise and analyse a trial."),
         "simulate": Entry("simulate", "SimulateCommand", "Simulate a programme over many rounds."),

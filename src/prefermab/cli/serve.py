@@ -1,12 +1,15 @@
 """The command `serve`: pages and an API for the people who run a programme together."""
 
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from prefermab.cli.options import Flag, option
 from prefermab.errors import InputError
+
+if TYPE_CHECKING:
+    from prefermab.service.settings import Settings
 
 ANYWHERE = ("0.0.0.0", "::")
 """Addresses that stand for every network that the machine is in."""
@@ -17,13 +20,13 @@ DEMO = (("Ada", "admin"), ("Paul", "planner"), ("Ana", "field worker"), ("Vera",
 
 @dataclasses.dataclass(frozen=True)
 class ServeCommand:
-    """Serve a programme to several people.
+    """Serve a programme to several people, or several programmes.
 
     Pages for a browser, and an API for programs.
     """
 
-    place: Annotated[Positional[str], arg(metavar="FILE_OR_URL")] = ""
-    """The programme's file, such as calls.db, or the address of its database."""
+    places: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE_OR_URL ...")] = ()
+    """The programme's file, such as calls.db, or the address of its database; or several."""
     demo: Flag = False
     """Serve a made-up programme of 400 people in week 5, which is deleted at the end."""
     host: Annotated[str, option("ADDRESS")] = "127.0.0.1"
@@ -43,10 +46,10 @@ class ServeCommand:
         """Starts the server; Ctrl-C ends it."""
         if self.demo:
             self.run_demo()
-        elif not self.place:
+        elif not self.places:
             raise InputError("serve needs the file of a programme, such as calls.db, or --demo.")
         else:
-            self.serve(self.place)
+            self.serve(*self.places)
 
     def run_demo(self) -> None:
         """Serves a made-up programme until it is ended, and deletes it."""
@@ -68,50 +71,64 @@ class ServeCommand:
             make_demo(Path(folder) / "demo.db")
             self.serve(str(Path(folder) / "demo.db"))
 
-    def serve(self, place: str) -> None:
-        """Serves the programme at a place."""
+    def serve(self, *places: str) -> None:
+        """Serves the programmes at these places."""
         try:
             import uvicorn
 
-            from prefermab.service.accounts import add_user, first_link
-            from prefermab.service.database import Records
-            from prefermab.service.settings import Settings
+            from prefermab.service.settings import Settings, check_names, name_of, to_environment
         except ModuleNotFoundError as error:
             raise missing(error) from None
         import os
         import tempfile
-        import time
 
         named = () if self.host in ANYWHERE else (self.host,)
-        settings = Settings(
-            place, hosts=(*self.allow_host, *named), https=self.https,
-            worker_column=self.worker_column,
-        )  # fmt: skip
-        records = Records(settings.place, settings.wait)
-        now, shown = time.time(), "localhost" if self.host in ANYWHERE else self.host
+        settings = [
+            Settings(
+                place, hosts=(*self.allow_host, *named), https=self.https,
+                worker_column=self.worker_column, name=name_of(place) if len(places) > 1 else "",
+            )
+            for place in places
+        ]  # fmt: skip
+        check_names(settings)
+        address = f"http://{'localhost' if self.host in ANYWHERE else self.host}:{self.port}"
+        print(f"{address}  (Ctrl-C ends it)")
+        for one in settings:
+            self.show_links(one, address + one.root)
+        os.environ.update(to_environment(*settings))
+        with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
+            if self.workers > 1:
+                os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
+            # A worker that still imports its packages is not to be taken for dead.
+            uvicorn.run(
+                "prefermab.service.several:serve_from_environment", factory=True, host=self.host,
+                port=self.port, workers=self.workers, access_log=False, log_level="warning",
+                server_header=False, timeout_worker_healthcheck=60, timeout_keep_alive=75,
+            )  # fmt: skip
+
+    def show_links(self, settings: "Settings", address: str) -> None:
+        """Prints the one-time links of a programme in which nobody has an account yet."""
+        import time
+
+        from prefermab.service.accounts import add_user, first_link
+        from prefermab.service.database import Records
+
+        records, now = Records(settings.place, settings.wait), time.time()
         with records.writing() as sql:
             if self.demo:
                 links = {f"{name}, {role}": add_user(sql, name, role, now) for name, role in DEMO}
             else:
                 links = {"the first admin": first_link(sql, now)}
         records.close()
-        address = f"http://{shown}:{self.port}"
-        print(f"{address}  (Ctrl-C ends it)")
         if any(links.values()):
-            print("Nobody has an account yet. Each link sets a password, once, within three days:")
+            where = f" in {settings.name}" if settings.name else ""
+            print(
+                f"Nobody has an account yet{where}. Each link sets a password, once, within three "
+                "days:"
+            )
         for name, link in links.items():
             if link is not None:
                 print(f"{name}: {address}/welcome/{link}", flush=True)
-        settings.to_environment()
-        with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
-            if self.workers > 1:
-                os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
-            # A worker that still imports its packages is not to be taken for dead.
-            uvicorn.run(
-                "prefermab.service.app:from_environment", factory=True, host=self.host,
-                port=self.port, workers=self.workers, access_log=False, log_level="warning",
-                server_header=False, timeout_worker_healthcheck=60, timeout_keep_alive=75,
-            )  # fmt: skip
 
 
 def missing(error: ModuleNotFoundError) -> InputError:

@@ -12,6 +12,7 @@ everything, and nothing but `cli` imports it.
 | `guards.py` | hosts, origins, sizes and headers of every request |
 | `desk.py` | the programme itself: one open in each thread, the newest list kept in memory |
 | `marks.py` | what was done so far in the current round, person by person |
+| `late.py`, `pages_late.py` | ticks that came after their round was closed |
 | `jobs.py`, `worker.py` | long work in a process of its own |
 | `exchange.py`, `problems.py` | tables and errors on their way out and in |
 | `api.py`, `api_people.py`, `api_work.py` | routes under /api/v1 |
@@ -20,6 +21,7 @@ everything, and nothing but `cli` imports it.
 | `pages_record.py`, `static/record.js`, `static/sw.js` | the record, also without a connection |
 | `timeline.py`, `pages_people.py` | people, and one person round by round |
 | `app.py` | puts all of it together |
+| `several.py` | several programmes on one server, and the page that lists them |
 
 **How a page is added.** Three places:
 
@@ -42,7 +44,8 @@ everything, and nothing but `cli` imports it.
 
 A form sends to a route with `@router.post`: it needs no token, since `guards.py` refuses requests
 that come from another site. After a change answer with `redirect(request, "/week")`. In templates
-`account` is who is signed in (None before), `may('plan')` whether they have a right.
+`account` is who is signed in (None before), `may('plan')` whether they have a right; links begin
+with `{{ root }}`, since a programme may stand under /p/NAME.
 """
 
 from prefermab.service.app import create_app

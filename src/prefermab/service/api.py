@@ -222,7 +222,9 @@ def verify_audit(request: Request, head: str | None = None) -> dict[str, Any]:
 @router.get("/openapi.json", name="openapi", include_in_schema=False)
 def openapi(request: Request) -> Response:
     """What OpenAPI says of this API."""
-    return JSONResponse(request.app.openapi())
+    root = desk_of(request).settings.root
+    told = request.app.openapi()
+    return JSONResponse({**told, "servers": [{"url": root}]} if root else told)
 
 
 __all__ = ["Asked", "Desk", "router"]

@@ -51,7 +51,7 @@ def add_user(request: Request, asked: NewUser) -> dict[str, Any]:
     with desk.records.writing() as sql:
         secret = accounts.add_user(sql, asked.name, asked.role, desk.clock())
         desk.note(sql, account.name, "add user", {"user": asked.name.strip(), "role": asked.role})
-    return {"name": asked.name.strip(), "link": f"/welcome/{secret}"}
+    return {"name": asked.name.strip(), "link": f"{desk.settings.root}/welcome/{secret}"}
 
 
 @router.patch("/users/{name}", name="change_user")
@@ -73,7 +73,7 @@ def user_link(request: Request, name: str) -> dict[str, Any]:
     with desk.records.writing() as sql:
         secret = accounts.new_link(sql, name, desk.clock())
         desk.note(sql, account.name, "link for user", {"user": name})
-    return {"name": name, "link": f"/welcome/{secret}"}
+    return {"name": name, "link": f"{desk.settings.root}/welcome/{secret}"}
 
 
 @router.get("/tokens", name="tokens", responses=TABLE)

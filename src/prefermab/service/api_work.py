@@ -7,7 +7,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import InputError
+from prefermab.errors import BusyError, InputError
+from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.api import TABLE, Asked
@@ -77,10 +78,20 @@ class Mark(Asked):
 
 
 class AskedMarks(Asked):
-    """Marks of the current round."""
+    """Marks of the current round, or of one that was closed before they came."""
 
     round: int
     marks: list[Mark] = Field(max_length=10_000)
+
+
+class Decision(Asked):
+    """What becomes of marks that came after their round was closed."""
+
+    round: int
+    ids: Ids = Field(min_length=1, max_length=10_000)
+    accept: bool
+    why: str = Field(max_length=2000)
+    over_budget: bool = False
 
 
 def plain(asked: Asked) -> dict[str, Any]:
@@ -94,7 +105,7 @@ def plan(request: Request, asked: AskedPlan) -> Any:
     Location says where to look."""
     desk, account = desk_of(request), account_of(request)
     if desk.is_large():
-        return accepted(desk.jobs.ask("plan", plain(asked), account.name))
+        return accepted(desk, desk.jobs.ask("plan", plain(asked), account.name))
     with quiet():
         return facts_of(make_plan(desk.programme(account), plain(asked)))
 
@@ -136,7 +147,7 @@ def replay(request: Request, round: int, attempt: int | None = None) -> Any:
     desk, account = desk_of(request), account_of(request)
     if desk.is_large():
         asked = {"round": round, "attempt": attempt}
-        return accepted(desk.jobs.ask("replay", asked, account.name))
+        return accepted(desk, desk.jobs.ask("replay", asked, account.name))
     with quiet():
         return facts_of(desk.programme().replay(round, attempt))
 
@@ -146,7 +157,7 @@ def what_if_budgets(request: Request, asked: AskedBudgets) -> Any:
     """What each of several budgets would do. For a large programme it is a job."""
     desk, given = desk_of(request), plain(asked)
     if desk.is_large():
-        return accepted(desk.jobs.ask("what-if", given, account_of(request).name))
+        return accepted(desk, desk.jobs.ask("what-if", given, account_of(request).name))
     with quiet():
         found = what_if(desk.programme(), given["budgets"], rules_of(given))
     return send_table(request, found, "what-if")
@@ -167,10 +178,36 @@ def marks(request: Request) -> Response:
 
 @router.post("/marks", name="mark")
 def mark(request: Request, asked: AskedMarks) -> dict[str, Any]:
-    """Says what was done with people in the current round, before it is recorded as a whole."""
+    """Says what was done with people in the current round, before it is recorded as a whole. Marks
+    of a round that is closed already are not lost: they wait for a decision (`late`)."""
     desk, account = desk_of(request), account_of(request)
     given = [one.model_dump() for one in asked.marks]
-    return {"stored": store_marks(desk, account, asked.round, given)}
+    if asked.round < desk.head().round:
+        return {"stored": 0, "late": lateness.add_late(desk, account, asked.round, given)}
+    return {"stored": store_marks(desk, account, asked.round, given), "late": 0}
+
+
+@router.get("/marks/late", name="late_marks", responses=TABLE)
+def late_marks(request: Request) -> Response:
+    """Marks that came after their round was closed and wait for a decision; field workers get their
+    own."""
+    desk, account = desk_of(request), account_of(request)
+    with desk.records.reading() as sql:
+        found = lateness.get_late(sql)
+    found = found.filter(who=account.name) if account.own_only else found
+    return send_table(request, found, "late-marks")
+
+
+@router.post("/marks/late", name="decide_marks")
+def decide_marks(request: Request, asked: Decision) -> dict[str, Any]:
+    """Corrects the record of a closed round by marks that came late, for these people and nobody
+    else; or leaves it as it is."""
+    desk, account = desk_of(request), account_of(request)
+    decided = lateness.decide(
+        desk, account, asked.round, {str(one) for one in asked.ids},
+        accept=asked.accept, why=asked.why, over_budget=asked.over_budget,
+    )  # fmt: skip
+    return {"round": asked.round, "decided": decided}
 
 
 def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, Any]]) -> int:
@@ -187,6 +224,8 @@ def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, 
     assert own is not None
     marking.check_marks(given, plan, desk.programme().model.action_names, own)
     with desk.records.writing() as sql:
+        if lateness.is_closed(sql, round):
+            raise BusyError(f"round {round} was closed just now: try again.")
         stored = marking.put_marks(sql, round, given, account.name, desk.clock())
         if stored:
             desk.note(sql, account.name, "mark", {"round": round, "people": stored})
@@ -210,14 +249,15 @@ def record_marks(
     passive = programme.model.action_names[0]
     frame = marking.as_record(found, plan, passive, as_planned=rest == "planned")
     programme.record(frame, round=round, over_budget=over_budget, why=why)
+    lateness.keep_missed(desk, round, found)
     return {"round": round, "otherwise": programme.deviations(round).height}
 
 
 @router.post("/jobs/learn", name="learn", status_code=202)
 def learn(request: Request, asked: AskedLearning) -> Any:
     """Learns a model from the programme's own log, as a job."""
-    job = desk_of(request).jobs.ask("learn", plain(asked), account_of(request).name)
-    return accepted(job)
+    desk = desk_of(request)
+    return accepted(desk, desk.jobs.ask("learn", plain(asked), account_of(request).name))
 
 
 @router.get("/jobs", name="jobs", responses=TABLE)
@@ -238,9 +278,10 @@ def cancel(request: Request, number: int) -> dict[str, Any]:
     return desk_of(request).jobs.cancel(number)
 
 
-def accepted(job: dict[str, Any]) -> Response:
+def accepted(desk: Desk, job: dict[str, Any]) -> Response:
     """The answer to what became a job."""
-    return JSONResponse(job, 202, {"location": f"/api/v1/jobs/{job['number']}"})
+    place = f"{desk.settings.root}/api/v1/jobs/{job['number']}"
+    return JSONResponse(job, 202, {"location": place})
 
 
 def find(desk: Desk, round: int | str, attempt: int | None) -> Any:

@@ -17,6 +17,7 @@ from prefermab.service import (
     pages,
     pages_import,
     pages_insight,
+    pages_late,
     pages_manage,
     pages_people,
     pages_record,
@@ -32,6 +33,7 @@ PARTS = (
     pages,
     pages_week,
     pages_record,
+    pages_late,
     pages_people,
     pages_import,
     pages_insight,
@@ -74,13 +76,5 @@ def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = Non
         app.include_router(part.router)
     app.state.desk = Desk(settings, Records(settings.place, settings.wait), clock, model)
     app.state.identify = app.state.desk.sign_ins.identify
-    app.add_middleware(Guards, settings=settings, count=machines.count_request)
+    app.add_middleware(Guards, settings=settings, count=machines.counter_of(settings))
     return app
-
-
-def from_environment() -> FastAPI:
-    """The application of a worker process that `prefermab serve` started."""
-    from prefermab.files import use_compilation_cache
-
-    use_compilation_cache()
-    return create_app(Settings.from_environment())

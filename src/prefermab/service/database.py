@@ -12,7 +12,7 @@ from prefermab.programme.store.database import Database
 from prefermab.programme.store.migrating import upgrade, version_of
 
 SCRIPTS = Path(__file__).parent / "migrations"
-VERSION_TABLE, HEAD = "service_version", "s002"
+VERSION_TABLE, HEAD = "service_version", "s003"
 
 
 class Kept:

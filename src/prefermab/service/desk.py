@@ -12,6 +12,7 @@ from fastapi import Request
 from prefermab.errors import InputError, unknown
 from prefermab.programme.store import Planned, Programme
 from prefermab.programme.store.audit import put_audit
+from prefermab.programme.store.plans import find_plan
 from prefermab.programme.store.schema import (
     ACTIONS,
     AUDIT,
@@ -59,6 +60,7 @@ class Desk:
         self.sign_ins = SignIns(records, settings, clock)
         self.jobs = Jobs(records, settings, clock)
         self.local, self.lock = threading.local(), threading.Lock()
+        self.unpacking = threading.Lock()
         self.model, self.hash = model, None
         self.lists, self.people = {}, (-1, pl.DataFrame())
         self.mine: dict[tuple[int, int, str], pl.DataFrame] = {}
@@ -116,9 +118,14 @@ class Desk:
         """A plan; those that were asked for last are kept, since its list never changes."""
         key = (round, attempt)
         found = self.lists.get(key)
-        if found is None:
-            found = self.programme().planned(round, attempt)
-            with self.lock:
+        if found is not None:
+            return found
+        with self.unpacking:  # one thread unpacks a new list, and all that want it wait for that
+            found = self.lists.get(key)
+            if found is None:
+                near = self.lists[max(self.lists)] if self.lists else None
+                with self.programme().database.reading() as sql:
+                    found = find_plan(sql, round, attempt, near)
                 while len(self.lists) >= KEPT:
                     self.lists.pop(next(iter(self.lists)))
                 self.lists[key] = found

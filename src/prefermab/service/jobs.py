@@ -9,6 +9,7 @@ whole in any case, since every change is one transaction.
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,7 +23,7 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError, brief
 from prefermab.service.database import Records
-from prefermab.service.settings import Clock, Settings
+from prefermab.service.settings import Clock, Settings, to_environment
 from prefermab.service.tables import JOBS
 
 KINDS = ("plan", "replay", "what-if", "learn")
@@ -102,6 +103,8 @@ class Jobs:
             sql.execute(JOBS.update().where(mine).values(given))
             waiting = sql.execute(sa.select(JOBS.c.number).where(JOBS.c.status == "waiting"))
             others = waiting.first() is not None
+            if find_job(sql, number).status == "cancelled":
+                clear_folder(self.settings, number, whole=True)
         if row.status == "running" and others:
             start_worker(self.settings)
         return self.look(number)
@@ -114,6 +117,25 @@ class Jobs:
                 given = {"status": "lost", "doing": "lost", "ended": now,
                          "answer": json.dumps({"detail": why})}  # fmt: skip
                 sql.execute(JOBS.update().where(JOBS.c.number == row.number).values(given))
+                clear_folder(self.settings, row.number)
+
+
+def folder_of(settings: Settings, number: int) -> Path:
+    """Where a job puts the model that it learns."""
+    return settings.models_folder / f"job-{number}"
+
+
+def draft_of(folder: Path) -> Path:
+    """Where a model is written before it is moved to its folder as a whole."""
+    return folder.with_name(f"draft-of-{folder.name}")
+
+
+def clear_folder(settings: Settings, number: int, *, whole: bool = False) -> None:
+    """Deletes what a job that has ended left half-written; and the model as well if it is not
+    wanted any more."""
+    folder = folder_of(settings, number)
+    for one in (draft_of(folder), *([folder] if whole else [])):
+        shutil.rmtree(one, ignore_errors=True)
 
 
 def find_job(sql: sa.Connection, number: int) -> Any:
@@ -171,10 +193,10 @@ def started(pid: int) -> str:
 
 def start_worker(settings: Settings) -> None:
     """Starts a process that works on jobs until none waits; it outlives this one."""
-    settings.to_environment()
     child = subprocess.Popen(
         [sys.executable, "-m", "prefermab.service.worker"],
         stdin=subprocess.DEVNULL,
+        env={**os.environ, **to_environment(settings)},
         start_new_session=True,
     )
     threading.Thread(target=child.wait, daemon=True, name=f"job {child.pid}").start()

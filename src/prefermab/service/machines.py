@@ -7,12 +7,14 @@ import prometheus_client as prometheus
 import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from prometheus_client import multiprocess
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.responses import Response
 
 from prefermab.service.access import Guarded
 from prefermab.service.desk import Desk, desk_of
+from prefermab.service.guards import Count
 from prefermab.service.jobs import KINDS
+from prefermab.service.settings import Settings
 from prefermab.service.tables import JOBS, SESSIONS
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -28,10 +30,33 @@ SECONDS = prometheus.Histogram(
 )  # fmt: skip
 
 
-def count_request(route: str, status: int, seconds: float) -> None:
-    """Counts a request that was answered."""
-    REQUESTS.labels(route, str(status)).inc()
-    SECONDS.labels(route).observe(seconds)
+def counter_of(settings: Settings) -> Count:
+    """What counts the requests that a programme has answered."""
+
+    def count(route: str, status: int, seconds: float) -> None:
+        named = f"{settings.root}/{route}"
+        REQUESTS.labels(named, str(status)).inc()
+        SECONDS.labels(named).observe(seconds)
+
+    return count
+
+
+class OfProgramme:
+    """Of what is counted, the part of one programme: who may see it may not see others."""
+
+    def __init__(self, counted: prometheus.CollectorRegistry, settings: Settings):
+        self.counted, self.start = counted, f"{settings.root}/"
+
+    def collect(self) -> Any:
+        """Reads it."""
+        for family in self.counted.collect():
+            kept = Metric(family.name, family.documentation, family.type)
+            for one in family.samples:
+                route = one.labels.get("route", "")
+                if route.startswith(self.start) and "/" not in route.removeprefix(self.start):
+                    named = {**one.labels, "route": route.removeprefix(self.start)}
+                    kept.samples.append(one._replace(labels=named))
+            yield kept
 
 
 class FromDatabase:
@@ -77,11 +102,13 @@ def ready(request: Request) -> dict[str, Any]:
 @router.get("/metrics", name="metrics")
 def metrics(request: Request) -> Response:
     """Figures for Prometheus: requests of all worker processes, and where the programme stands."""
-    registry = prometheus.CollectorRegistry()
+    counted, registry = prometheus.CollectorRegistry(), prometheus.CollectorRegistry()
     if FOLDER in os.environ:
-        multiprocess.MultiProcessCollector(registry)
+        multiprocess.MultiProcessCollector(counted)
     else:
-        registry.register(REQUESTS)
-        registry.register(SECONDS)
-    registry.register(FromDatabase(desk_of(request)))
+        counted.register(REQUESTS)
+        counted.register(SECONDS)
+    desk = desk_of(request)
+    registry.register(OfProgramme(counted, desk.settings))
+    registry.register(FromDatabase(desk))
     return Response(prometheus.generate_latest(registry), media_type=prometheus.CONTENT_TYPE_LATEST)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from prefermab.errors import unknown
 from prefermab.model import Model
+from prefermab.programme.planning.plan import what_if
 from prefermab.programme.store import Planned
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.store.schema import ACTIONS
@@ -59,7 +60,8 @@ def what_if_page(request: Request, budget: float | None = None) -> Response:
 
 def what_if_points(desk: Desk, model: Model, plan: Planned) -> list[dict[str, Any]]:
     """Budgets from nothing to twice the plan's and what each would do, for the people and rules of
-    a plan. A plan never changes, so they are worked out once."""
+    a plan and at its price, and what a unit more would gain. A plan never changes, so they are
+    worked out once."""
     key = (desk.settings.place, plan.round, plan.attempt)
     if key not in KNOWN:
         given = PlanRequest(plan.asked)
@@ -67,10 +69,14 @@ def what_if_points(desk: Desk, model: Model, plan: Planned) -> list[dict[str, An
         whole = budget == int(budget) and budget >= POINTS / 2
         step = max(1.0, round(2 * budget / POINTS)) if whole else 2 * budget / POINTS
         budgets = sorted({*(step * k for k in range(POINTS + 1)), budget})
-        more = {"rounds_left": plan.asked["rounds_left"]} if "rounds_left" in plan.asked else {}
-        frame = model.what_if(plan.inputs, budgets, given.rules, **more)
+        left = plan.asked.get("rounds_left")
+        frame = what_if(
+            model, plan.inputs, budgets, given.rules, rounds_left=left, valued_at=budget
+        )
+        # Under the rules; the price leaves them out.
+        more = pl.col("gain").diff().shift(-1) / pl.col("budget").diff().shift(-1)
         KNOWN.pop(next(iter(KNOWN)), None) if len(KNOWN) > 8 else None
-        KNOWN[key] = frame.to_dicts()
+        KNOWN[key] = frame.with_columns(more=more).to_dicts()
     return KNOWN[key]
 
 

@@ -199,6 +199,7 @@ def show_users(request: Request, **told: Any) -> Response:
     known = {"done": None, "one_time": None, "for_whom": None, "secret": None}
     return page(
         request, "users.html", users=users.to_dicts(), tokens=tokens.to_dicts(), roles=list(ROLES),
-        scopes=RIGHTS, address=str(request.base_url).rstrip("/"), now=desk.clock(),
+        scopes=RIGHTS, address=str(request.base_url).rstrip("/") + desk.settings.root,
+        now=desk.clock(),
         days=int(accounts.LINK_LASTS) // 86400, **{**known, **told},
     )  # fmt: skip

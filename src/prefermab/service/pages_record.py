@@ -2,7 +2,8 @@
 
 A tick is kept at once (`marks.py`); closing the round makes a record of all of them. A tick has the
 time at which it was made: sent twice, it changes nothing. Who ticks says which tick they saw; if
-somebody else has ticked meanwhile, both are shown and one of them decides.
+somebody else has ticked meanwhile, both are shown and one of them decides. A tick that comes after
+its round was closed waits for a decision (`late.py`).
 """
 
 import datetime
@@ -13,9 +14,10 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Form, Request
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import InputError
+from prefermab.errors import BusyError, InputError
 from prefermab.programme.store import Planned
 from prefermab.programme.tables import format_people
+from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, Head, as_id, desk_of
@@ -74,7 +76,10 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
     desk, account = desk_of(request), account_of(request)
     head, frame = desk.week(account)
     if frame is None or head.attempt is None or not released(desk, head):
-        return page(request, "record_open.html", head=head, planned=frame is not None)
+        return page(
+            request, "record_open.html", head=head, planned=frame is not None, made=desk.clock(),
+            late=lateness.count_late(desk, account),
+        )  # fmt: skip
     plan = desk.planned(head.round, head.attempt)
     columns, wanted = columns_of(desk, plan), Filter(worker, "", find)
     actions = desk.programme().model.action_names
@@ -93,9 +98,17 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
         request, "record.html", head=head, rows=rows, at=at, pages=pages, wanted=wanted,
         workers=[] if account.own_only else values_of(frame, columns.worker),
         passive=actions[0], actions=actions, total=due.height,
-        done=len(ids & set(marks)), made=desk.clock(),
-        others=lines(frame.filter(~(chosen | marked)).head(MOST_OTHERS), columns),
+        done=len(ids & set(marks)), made=desk.clock(), late=lateness.count_late(desk, account),
+        others=called(frame.filter(~(chosen | marked)).head(MOST_OTHERS), columns),
     )  # fmt: skip
+
+
+def called(frame: pl.DataFrame, columns: Columns) -> list[tuple[Any, str]]:
+    """People to choose from in a form: the id, and the name with the id."""
+    ids = frame["id"].to_list()
+    names = [None] * len(ids) if columns.name is None else frame[columns.name].to_list()
+    pairs = zip(ids, names, strict=True)
+    return [(who, f"{name} ({who})" if name else str(who)) for who, name in pairs]
 
 
 def marks_of(desk: Desk, round: int) -> dict[str, dict[str, Any]]:
@@ -128,16 +141,14 @@ def mark_page(
     time of this one, if a script sends it later."""
     desk, account = desk_of(request), account_of(request)
     head, own = desk.week(account)
-    if round != head.round:
-        raise InputError(
-            f"round {round} is closed, and this was not recorded: ask a planner to correct it."
-        )
-    if own is None or head.attempt is None or not released(desk, head):
+    if round < head.round:
+        return _mark_late(request, desk, account, lateness.closed_plan(desk, round),
+                          (id, what, action, why, at))  # fmt: skip
+    if round != head.round or own is None or head.attempt is None or not released(desk, head):
         raise InputError(f"the list of round {round} is not approved yet: ask a planner to do so.")
     plan = desk.planned(round, head.attempt)
     actions = desk.programme().model.action_names
-    planned = planned_action(plan, as_id(id, desk.programme().ids))
-    given = read_mark(id, what, action, why, at, planned, actions)
+    planned, given = _read(desk, plan, id, what, action, why, at)
     marking.check_marks([given], plan, actions, own)
     try:
         kept = store(desk, account, round, given, seen)
@@ -155,6 +166,33 @@ def mark_page(
     if is_for_programs(request):
         return JSONResponse({"mark": kept and told(kept, planned, actions[0])})
     return redirect(request, f"/record#p-{id}" if id.isalnum() else "/record")
+
+
+def _mark_late(
+    request: Request,
+    desk: Desk,
+    account: Account,
+    plan: Planned,
+    fields: tuple[str, str, str, str, str],
+) -> Response:
+    """Keeps a tick of a round that is closed until somebody decides on it."""
+    _, given = _read(desk, plan, *fields)
+    lateness.add_late(desk, account, plan.round, [given])
+    with desk.records.reading() as sql:  # also if it was sent before, and the answer got lost
+        waits = given["id"] in lateness.get_late(sql, plan.round)["id"]
+    if not is_for_programs(request):
+        return redirect(request, "/record")
+    told = "it came after the round was closed: a planner decides whether the record is corrected."
+    return JSONResponse({"mark": None, "late": told if waits else None})
+
+
+def _read(
+    desk: Desk, plan: Planned, id: str, what: str, action: str, why: str, at: str
+) -> tuple[str, dict[str, Any]]:
+    """What the plan has for somebody, and the mark that a form tells of."""
+    programme = desk.programme()
+    planned = planned_action(plan, as_id(id, programme.ids))
+    return planned, read_mark(id, what, action, why, at, planned, programme.model.action_names)
 
 
 def planned_action(plan: Planned, person: str | int) -> str:
@@ -188,6 +226,8 @@ def store(
 ) -> dict[str, Any] | None:
     """Stores a mark unless somebody else has made another one meanwhile; returns what is kept."""
     with desk.records.writing() as sql:
+        if lateness.is_closed(sql, round):
+            raise BusyError(f"round {round} was closed just now: try again.")
         old = get_mark(sql, round, given["id"])
         if old is not None and old["who"] != account.name and not is_time(seen, old["at"]):
             if is_same(old, given):
@@ -288,6 +328,7 @@ def close_round(
     frame = marking.as_record(marks, plan, passive, as_planned=rest == "planned")
     with quiet():
         programme.record(frame, round=round, over_budget=bool(over_budget), why=why.strip() or None)
+    lateness.keep_missed(desk, round, marks)
     return redirect(request, "/week?said=closed")
 
 

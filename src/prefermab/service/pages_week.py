@@ -20,6 +20,7 @@ from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.exchange import KINDS, quiet
 from prefermab.service.forms import PlanForm
+from prefermab.service.late import count_late
 from prefermab.service.planning import make_plan, rules_of
 from prefermab.service.rendering import page, redirect
 from prefermab.service.week import (
@@ -62,8 +63,9 @@ def week_page(
     head, frame = desk.week(account)
     if head.attempt is None or frame is None:
         return page(
-            request, "week_open.html", head=head, people=desk.count_people(), said=SAID.get(said)
-        )
+            request, "week_open.html", head=head, people=desk.count_people(),
+            said=SAID.get(said), late=count_late(desk, account),
+        )  # fmt: skip
     plan = desk.planned(head.round, head.attempt)
     columns, wanted = columns_of(desk, plan), Filter(worker, group, find)
     listed = wanted.apply(frame, columns)
@@ -80,7 +82,7 @@ def week_page(
         workers=values_of(frame, columns.worker), groups=values_of(frame, columns.group),
         sentences=sentences(plan), costs=rule_costs(plan), attempts=tries,
         approved=next((one.approved for one in tries if one.number == head.attempt), None),
-        moved=_moved(desk, plan), hand=by_hand(plan),
+        moved=_moved(desk, plan), hand=by_hand(plan), late=count_late(desk, account),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.service.access import RefusedError, SignInNeededError
@@ -110,12 +110,12 @@ async def answer_http(request: Request, error: Exception) -> Response:
 
 def answer(request: Request, problem: Problem) -> Response:
     """A page for people who read in a browser, problem+json under /api."""
-    from prefermab.service.rendering import page
+    from prefermab.service.rendering import page, path_of, redirect
 
     if is_for_programs(request):
         return problem_response(problem)
     if problem.status == 401 and request.method == "GET":
-        return RedirectResponse(f"/sign-in?next={quote(request.url.path)}", 303)
+        return redirect(request, f"/sign-in?next={quote(path_of(request))}")
     response = page(request, "problem.html", problem=problem)
     response.status_code = problem.status
     response.headers.update(problem.headers)
@@ -125,7 +125,7 @@ def answer(request: Request, problem: Problem) -> Response:
 def is_for_programs(request: Request) -> bool:
     """Whether a request is for the API, or a script of a page asks for JSON."""
     accepts = request.headers.get("accept", "")
-    path = request.url.path
+    path = request.url.path.removeprefix(request.scope.get("root_path", ""))
     return path.startswith(("/api/", "/metrics", "/static/")) or "json" in accepts
 
 

@@ -100,14 +100,25 @@ def page(request: Request, template: str, **values: Any) -> HTMLResponse:
         "account": account,
         "may": lambda right: account is not None and account.may(right),
         "navigation": navigation(account),
-        "path": request.url.path,
+        "path": path_of(request),
+        "root": root_of(request),
     }
     return HTMLResponse(TEMPLATES.get_template(template).render({**known, **values}))
 
 
-def redirect(_request: Request, target: str) -> Response:
-    """Sends the browser to another page of this server, after a change."""
-    return RedirectResponse(local(target), 303)
+def root_of(request: Request) -> str:
+    """Where the addresses of the programme that answers begin."""
+    return request.scope.get("root_path", "")
+
+
+def path_of(request: Request) -> str:
+    """The path that a request asks for, within its programme."""
+    return request.url.path.removeprefix(root_of(request))
+
+
+def redirect(request: Request, target: str) -> Response:
+    """Sends the browser to another page of the same programme, after a change."""
+    return RedirectResponse(root_of(request) + local(target), 303)
 
 
 def local(target: str) -> str:

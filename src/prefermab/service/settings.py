@@ -3,10 +3,12 @@
 import dataclasses
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prefermab.errors import InputError
+from prefermab.programme.store.place import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"
 """Environment variable with which `prefermab serve` hands its settings to worker processes."""
@@ -29,6 +31,7 @@ class Settings:
         wait: Seconds to wait while another process writes.
         jobs: How many jobs may run at the same time.
         models: Folder for the models that jobs learn; beside the programme's file if left out.
+        name: What the programme is called where one server has several; it stands in addresses.
 
     >>> from prefermab.service import Settings
     >>> Settings("calls.db", hosts=("calls.example",)).allows("CALLS.example:8321")
@@ -45,12 +48,19 @@ class Settings:
     wait: float = 20.0
     jobs: int = 2
     models: str = ""
+    name: str = ""
 
     @property
     def models_folder(self) -> Path:
         """Where models are that jobs have learned."""
-        beside = "prefermab-models" if "://" in self.place else f"{self.place}-models"
+        place = parse_place(self.place)
+        beside = f"{place.path}-models" if place.path else f"prefermab-models/{place.name}"
         return Path(self.models or beside)
+
+    @property
+    def root(self) -> str:
+        """Where the addresses of the programme begin; empty if it is the only one."""
+        return f"/p/{self.name}" if self.name else ""
 
     def allows(self, host: str) -> bool:
         """Whether a request's Host header names this server."""
@@ -59,17 +69,41 @@ class Settings:
         name = name if name.startswith("[") else name.partition(":")[0]
         return name in {known.lower() for known in (*LOCAL, *self.hosts)}
 
-    def to_environment(self) -> None:
-        """Puts the settings where worker processes find them."""
-        os.environ[VARIABLE] = json.dumps(dataclasses.asdict(self))
 
-    @classmethod
-    def from_environment(cls) -> "Settings":
-        """The settings of the process that started this one."""
-        if VARIABLE not in os.environ:
-            raise InputError("a worker process is started by `prefermab serve`.")
-        given = json.loads(os.environ[VARIABLE])
-        return cls(**{**given, "hosts": tuple(given["hosts"])})
+def to_environment(*settings: Settings) -> dict[str, str]:
+    """Settings of one or several programmes, as worker processes find them."""
+    return {VARIABLE: json.dumps([dataclasses.asdict(one) for one in settings])}
+
+
+def from_environment() -> list[Settings]:
+    """The settings of the process that started this one."""
+    if VARIABLE not in os.environ:
+        raise InputError("a worker process is started by `prefermab serve`.")
+    given = json.loads(os.environ[VARIABLE])
+    return [Settings(**{**one, "hosts": tuple(one["hosts"])}) for one in given]
+
+
+def name_of(place: str) -> str:
+    """What a programme is called where one server has several: by its file, or its name in the
+    database.
+
+    >>> from prefermab.service.settings import name_of
+    >>> name_of("data/first calls.db"), name_of("postgresql://anna@localhost/health#visits")
+    ('first-calls', 'visits')
+    """
+    found = parse_place(place)
+    text = found.name if found.path is None else found.path.stem
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or "programme"
+
+
+def check_names(settings: Sequence[Settings]) -> None:
+    """Raises unless the programmes of a server have different names."""
+    names = [one.name for one in settings]
+    if len({name.lower() for name in names}) < len(names):
+        raise InputError(
+            f"the programmes of a server need different names, not {', '.join(names)}; they are "
+            "called by their files, or by their names in the database."
+        )
 
 
 Clock = Callable[[], float]

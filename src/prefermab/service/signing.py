@@ -47,8 +47,10 @@ class SignIns:
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie; browsers accept __Host- only by https and for one host."""
-        return "__Host-prefermab" if self.settings.https else "prefermab"
+        """The name of the cookie, another one for each programme; browsers accept __Host- only by
+        https and for one host."""
+        name = f"prefermab-{self.settings.name}" if self.settings.name else "prefermab"
+        return f"__Host-{name}" if self.settings.https else name
 
     def identify(self, request: Request) -> Account | None:
         """Who sends a request: by a bearer token, or else by the session of its cookie."""

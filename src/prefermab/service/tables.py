@@ -37,6 +37,13 @@ MARKS = _table(
 )  # fmt: skip
 """What was done so far in a round that is not recorded yet."""
 
+LATE = _table(
+    "late", "round person",
+    round=BigInteger, person=Text, action=Text, reached=Boolean, why=Text, name=Text, at=Double,
+    came=Double,
+)  # fmt: skip
+"""Marks that came after their round was recorded, until somebody decides on them."""
+
 APPROVALS = _table(
     "approvals", "round attempt", round=BigInteger, attempt=BigInteger, name=Text, at=Double
 )

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ from prefermab.service import jobs
 from prefermab.service.database import Records
 from prefermab.service.exchange import quiet
 from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
-from prefermab.service.settings import Clock, Settings
+from prefermab.service.settings import Clock, Settings, from_environment
 from prefermab.service.tables import JOBS
 
 Say = Callable[[float, str], None]
@@ -32,16 +33,24 @@ OFTEN = 1.0
 
 def main() -> None:
     """Works on jobs until none waits."""
-    if hasattr(os, "nice"):
-        os.nice(NICE)
+    stand_back()
     use_compilation_cache()
-    settings = Settings.from_environment()
+    settings = from_environment()[0]
     records = Records(settings.place, settings.wait)
     try:
         while work(records, settings, time.time):
             pass
     finally:
         records.close()
+
+
+def stand_back() -> None:
+    """Lets requests have the processors first."""
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    # Linux may share processors out between sessions first, and a job is a session of its own.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(NICE))
 
 
 def work(records: Records, settings: Settings, clock: Clock, model: Any = None) -> bool:
@@ -71,7 +80,8 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
         say(0.01, "opening the programme")
         given = {"wait": settings.wait, "who": job.name}
         with quiet(), Programme.open(settings.place, model, **given) as programme:
-            answer = WORK[job.kind](programme, json.loads(job.asked), say, _folder(settings, job))
+            folder = jobs.folder_of(settings, job.number)
+            answer = WORK[job.kind](programme, json.loads(job.asked), say, folder)
         end = {"status": "done", "share": 1.0, "doing": "done", "answer": json.dumps(answer)}
     except PrefermabError as error:
         end = {"status": "failed", "doing": "failed", "answer": json.dumps(jobs.failure(error))}
@@ -82,11 +92,6 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
     with records.writing() as sql:
         jobs.tell(sql, job.number, clock(), ended=clock(), **end)
     return True
-
-
-def _folder(settings: Settings, job: Any) -> Path:
-    """Where a job may put a model."""
-    return Path(settings.models_folder) / f"job-{job.number}"
 
 
 def plan_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
@@ -110,7 +115,8 @@ def what_if_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) 
 def learn_job(
     programme: Programme, asked: dict[str, Any], say: Say, folder: Path
 ) -> dict[str, Any]:
-    """Learns a model from the programme's own log, and keeps it beside the programme."""
+    """Learns a model from the programme's own log, and keeps it beside the programme: with its
+    report, or not at all."""
     from prefermab.programme.logs.learn import learn
 
     say(0.02, "reading the log")
@@ -120,8 +126,13 @@ def learn_job(
         log, passive=passive, **asked,
         progress=lambda share, doing: say(0.05 + 0.9 * share, doing),
     )  # fmt: skip
-    result.model.save(folder)
-    result.report(folder / "report")
+    draft = jobs.draft_of(folder) / folder.name
+    shutil.rmtree(draft.parent, ignore_errors=True)
+    result.model.save(draft)
+    result.report(draft / "report")
+    shutil.rmtree(folder, ignore_errors=True)
+    draft.rename(folder)
+    draft.parent.rmdir()
     return {"model": folder.name, "verdict": str(result.verdict), **result.as_data()}
 
 

@@ -1,3 +1,8 @@
-// Who is not signed in any more leaves no list of people behind on this device.
+// Who is not signed in any more leaves no list of people behind on this device: none of the programme
+// that this page belongs to, or none at all where it belongs to no programme.
 "use strict";
-if ("caches" in window) caches.delete("record");
+{
+  const { root } = document.documentElement.dataset;
+  const old = (name) => (root ? name === `record${root}` : name.startsWith("record"));
+  if ("caches" in window) caches.keys().then((names) => names.filter(old).forEach((name) => caches.delete(name)));
+}

@@ -4,12 +4,14 @@
   const page = document.getElementById("record");
   if (!page) return;
   const { round, user } = page.dataset;
+  const { root } = document.documentElement.dataset;
   const made = Number(page.dataset.made);
-  const PLACE = `prefermab ticks of ${user}`;
+  const PLACE = `prefermab ticks of ${user}${root && ` in ${root}`}`;
   const bar = document.getElementById("bar");
   document.documentElement.classList.add("js");
 
-  // Ticks in the order in which they were made. state: waiting, sent, conflict or refused.
+  // Ticks in the order in which they were made. state: waiting, sent, late,
+  // conflict or refused.
   let ticks = load();
   let sending = false;
   let problem = "";
@@ -72,6 +74,7 @@
     const told = {
       waiting: "Kept on this device, not sent yet.",
       sent: tick.what === "open" ? "Taken back." : "Saved.",
+      late: `Sent: ${tick.detail}`,
       refused: `Not saved: ${tick.detail}`,
       conflict: "",
     };
@@ -103,22 +106,22 @@
     bar.replaceChildren(parts.join(", ") || "Everything is sent.");
     if (problem === "sign in") {
       const link = document.createElement("a");
-      link.href = "/sign-in?next=/record";
+      link.href = `${root}/sign-in?next=/record`;
       link.textContent = "Sign in to send them";
       bar.append(": ", link);
     } else if (waiting && problem) {
       bar.append(`: ${problem}`);
     }
-    const lost = ticks.filter((tick) => tick.state === "refused" && tick.round !== round);
-    if (lost.length) {
-      const names = lost.map((tick) => `${tick.id} ${word(tick)} (round ${tick.round})`).join("; ");
-      bar.append(` Not recorded, since the round was closed: ${names}. Tell a planner. `);
-      bar.append(button("Done, remove", () => {
-        ticks = ticks.filter((tick) => !lost.includes(tick));
+    const late = ticks.filter((tick) => tick.state === "late" || (tick.state === "refused" && tick.round !== round));
+    for (const tick of late) bar.append(` ${tick.id} ${word(tick)}, round ${tick.round}: ${tick.detail} `);
+    if (late.length) {
+      bar.append(button("Understood", () => {
+        ticks = ticks.filter((tick) => !late.includes(tick));
         changed();
       }));
     }
-    bar.classList.toggle("warn", Boolean(waiting || of("conflict") || lost.length));
+    bar.classList.toggle("warn", Boolean(waiting || of("conflict") || late.length));
+    bar.hidden = "empty" in page.dataset && !parts.length && !late.length;
     const total = page.querySelectorAll("li.person").length;
     const done = page.querySelectorAll("li.person.done").length;
     const meter = document.getElementById("progress");
@@ -159,7 +162,7 @@
 
   page.addEventListener("submit", (event) => {
     const form = event.target;
-    if (form.getAttribute("action") !== "/record/mark") return;
+    if (form.getAttribute("action") !== `${root}/record/mark`) return;
     event.preventDefault();
     const taken = event.submitter && event.submitter.name === "what" ? event.submitter.value : "";
     const chosen = form.querySelector("input[name=what]:checked, input[type=hidden][name=what]");
@@ -186,7 +189,7 @@
     const body = new URLSearchParams({ ...fields, seen: one.seen, at: one.now ? "" : one.at });
     let answer;
     try {
-      answer = await fetch("/record/mark", { method: "POST", body, headers: { accept: "application/json" } });
+      answer = await fetch(`${root}/record/mark`, { method: "POST", body, headers: { accept: "application/json" } });
     } catch {
       problem = "no connection";
       return;
@@ -196,7 +199,8 @@
     if (problem) return;
     const told = await answer.json().catch(() => ({}));
     if (answer.ok) {
-      one.state = "sent";
+      one.state = told.late ? "late" : "sent";
+      one.detail = told.late;
       one.seen = told.mark ? String(told.mark.at) : "";
       const later = ticks.filter((tick) => tick !== one && tick.id === one.id && tick.round === one.round);
       for (const tick of later) if (tick.state === "waiting") tick.seen = one.seen;
@@ -211,13 +215,13 @@
 
   // ── without a connection ─────────────────────────────────────────────────────────────────────
   async function keepPage() {
-    if (!("serviceWorker" in navigator) || location.search) return;
-    const url = "/sw.js";
+    if (!("serviceWorker" in navigator) || location.search || "empty" in page.dataset) return;
+    const url = `${root}/sw.js`;
     const policy = window.trustedTypes?.createPolicy("sw", { createScriptURL: () => url });
-    await navigator.serviceWorker.register(policy ? policy.createScriptURL(url) : url, { scope: "/record" });
-    const cache = await caches.open("record");
+    await navigator.serviceWorker.register(policy ? policy.createScriptURL(url) : url, { scope: `${root}/record` });
+    const cache = await caches.open(`record${root}`);
     const files = [...document.querySelectorAll("script[src], link[href]")].map((one) => one.src || one.href);
-    const wanted = ["/record", ...files].map((one) => new URL(one, location).href);
+    const wanted = [`${root}/record`, ...files].map((one) => new URL(one, location).href);
     for (const one of wanted) if (!(await cache.match(one))) await cache.add(one);
     for (const old of await cache.keys()) if (!wanted.includes(old.url)) await cache.delete(old);
     page.dataset.kept = "yes";

@@ -1,6 +1,7 @@
 // Opens the page "Record" without a connection: its last copy, and the files that it needs.
 "use strict";
-const CACHE = "record";
+const ROOT = self.location.pathname.slice(0, -"/sw.js".length);
+const CACHE = `record${ROOT}`;
 
 self.addEventListener("install", () => self.skipWaiting());
 self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
@@ -8,7 +9,7 @@ self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim(
 self.addEventListener("fetch", (event) => {
   const url = new URL(event.request.url);
   if (event.request.method !== "GET" || url.origin !== self.location.origin) return;
-  if (event.request.mode === "navigate" && url.pathname === "/record" && !url.search) {
+  if (event.request.mode === "navigate" && url.pathname === `${ROOT}/record` && !url.search) {
     event.respondWith(newest(event.request));
   } else if (url.pathname.startsWith("/static/")) {
     event.respondWith(kept(event.request));
@@ -20,10 +21,10 @@ async function newest(request) {
   const cache = await caches.open(CACHE);
   try {
     const answer = await fetch(request);
-    if (answer.ok && answer.type === "basic") await cache.put("/record", answer.clone());
+    if (answer.ok && answer.type === "basic") await cache.put(`${ROOT}/record`, answer.clone());
     return answer;
   } catch (error) {
-    const copy = await cache.match("/record");
+    const copy = await cache.match(`${ROOT}/record`);
     if (copy) return copy;
     throw error;
   }

@@ -18,7 +18,7 @@
       slider.setAttribute("aria-valuetext", `budget ${dot.dataset.shown}: ${dot.dataset.chosen} people`);
       mark.setAttribute("x1", dot.getAttribute("cx"));
       mark.setAttribute("x2", dot.getAttribute("cx"));
-      for (const [name, key] of [["budget", "shown"], ["chosen", "chosen"], ["spent", "spent"], ["gain", "gain"], ["price", "price"]]) {
+      for (const [name, key] of [["budget", "shown"], ["chosen", "chosen"], ["spent", "spent"], ["gain", "gain"], ["more", "more"]]) {
         const place = document.getElementById(`of-${name}`);
         if (place) place.textContent = dot.dataset[key];
       }

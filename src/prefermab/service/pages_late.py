@@ -1,0 +1,67 @@
+"""The page on which ticks that came after their round was closed are accepted or not."""
+
+from typing import Annotated, Any
+
+import polars as pl
+from fastapi import APIRouter, Form, Request
+from starlette.responses import Response
+
+from prefermab.service import late as lateness
+from prefermab.service.access import Guarded, account_of
+from prefermab.service.desk import Desk, desk_of
+from prefermab.service.pages_record import told
+from prefermab.service.pages_week import columns_of
+from prefermab.service.rendering import page, redirect
+from prefermab.service.week import lines
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+Text = Annotated[str, Form()]
+SAID = {"corrected": "The record is corrected.", "left": "The record stays as it was."}
+
+
+@router.get("/record/late", name="late_page")
+def late_page(request: Request, said: str = "") -> Response:
+    """Ticks that wait for a decision, round by round, beside what was recorded."""
+    desk = desk_of(request)
+    with desk.records.reading() as sql:
+        waiting = lateness.get_late(sql)
+        done = {round: lateness.recorded(sql, round) for round in waiting["round"].unique()}
+    rounds = {
+        round: rows_of(desk, round, waiting.filter(round=round), done[round])
+        for round in sorted(done)
+    }
+    return page(request, "late.html", rounds=rounds, said=SAID.get(said))
+
+
+def rows_of(
+    desk: Desk, round: int, waiting: pl.DataFrame, done: lateness.Recorded
+) -> list[dict[str, Any]]:
+    """A line for each tick of a round: who it is about, what was planned, recorded and ticked."""
+    plan, passive = lateness.closed_plan(desk, round), desk.programme().model.action_names[0]
+    ticks = {row["id"]: row for row in waiting.iter_rows(named=True)}
+    about = plan.frame.filter(pl.col("id").cast(pl.String).is_in(list(ticks)))
+    rows = lines(about, columns_of(desk, plan))
+    for row in rows:
+        tick = ticks[str(row["id"])]
+        action, reached = done.get(str(row["id"]), (passive, True))
+        row["recorded"] = lateness.in_words({"action": action, "reached": reached})
+        row["ticked"] = lateness.in_words(tick)
+        row["mark"] = told(tick, row["action"], passive)
+    return rows
+
+
+@router.post("/record/late", name="decide_late")
+def decide_late(
+    request: Request,
+    round: Annotated[int, Form()],
+    ids: Annotated[list[str], Form()] = [],  # noqa: B006  # read by FastAPI, never changed
+    accept: Text = "",
+    why: Text = "",
+    over_budget: Text = "",
+) -> Response:
+    """Corrects the record by the ticks that were chosen, or leaves it as it is."""
+    lateness.decide(
+        desk_of(request), account_of(request), round, set(ids),
+        accept=accept == "yes", why=why, over_budget=bool(over_budget),
+    )  # fmt: skip
+    return redirect(request, f"/record/late?said={'corrected' if accept == 'yes' else 'left'}")

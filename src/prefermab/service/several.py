@@ -1,0 +1,178 @@
+"""Several programmes on one server: each a whole application of its own under /p/NAME, with its own
+users, and before them a page that lists those in which somebody is signed in.
+
+Nothing is shared but the process. A session, a token or a link of one programme is worth nothing in
+another one, and each has a cookie of another name. Whoever signs in on the first page is signed in
+to every programme that knows this name with this password.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, FastAPI, Form, Request
+from starlette.responses import RedirectResponse, Response
+
+import prefermab
+from prefermab.programme.store.rows import select
+from prefermab.programme.store.schema import AUDIT
+from prefermab.service import accounts, machines, pages
+from prefermab.service.access import Account, Guarded
+from prefermab.service.app import THREADS, create_app
+from prefermab.service.desk import Desk
+from prefermab.service.guards import Guards
+from prefermab.service.problems import HANDLERS
+from prefermab.service.rendering import page
+from prefermab.service.settings import Clock, Settings, check_names, from_environment
+from prefermab.service.signing import TooManyError, verify
+
+router = APIRouter(route_class=Guarded, include_in_schema=False)
+router.add_api_route("/static/{name}", pages.static_file, name="static")
+router.add_api_route("/api/v1/health", machines.live, name="live")
+Text = Annotated[str, Form()]
+
+
+def create_several(
+    settings: Sequence[Settings], *, clock: Clock = time.time, model: Any = None
+) -> FastAPI:
+    """The application that serves several programmes.
+
+    Args:
+        settings: Of each programme, every one with another name.
+        clock: Tells the time.
+        model: The model of all of them; if left out, those that they name.
+
+    Returns:
+        An ASGI application; its `state.desks` has the desk of each programme by name.
+    """
+    check_names(settings)
+    parts = {one.name: create_app(one, clock=clock, model=model) for one in settings}
+    desks: dict[str, Desk] = {name: part.state.desk for name, part in parts.items()}
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        yield
+        for desk in desks.values():
+            desk.close()
+
+    app = FastAPI(
+        title="prefermab", version=prefermab.__version__, lifespan=lifespan,
+        docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
+        exception_handlers=HANDLERS,
+    )  # fmt: skip
+    app.include_router(router)
+    for one in settings:
+        app.mount(one.root, parts[one.name])
+    app.state.desks, app.state.identify = desks, lambda _: None
+    # Programmes count their requests themselves.
+    app.add_middleware(Guards, settings=settings[0], count=lambda *_: None)
+    return app
+
+
+def desks_of(request: Request) -> list[Desk]:
+    """The desks of all programmes of a server."""
+    return list(request.app.state.desks.values())
+
+
+@router.get("/", name="programmes_page")
+def programmes_page(request: Request) -> Response:
+    """The programmes in which the browser is signed in, and how each stands."""
+    signed = [(desk, desk.sign_ins.identify(request)) for desk in desks_of(request)]
+    rows = [row_of(desk, account) for desk, account in signed if account is not None]
+    if not rows:
+        return RedirectResponse("/sign-in", 303)
+    return page(request, "programmes.html", rows=rows)
+
+
+def row_of(desk: Desk, account: Account) -> dict[str, Any]:
+    """How a programme stands, as far as somebody may see it."""
+    head = desk.head()
+    last = select(AUDIT, "at", "who", "details").where(AUDIT.c.what == "plan")
+    with desk.records.reading() as sql:
+        plan = sql.execute(last.order_by(AUDIT.c.number.desc()).limit(1)).one_or_none()
+    seen = not account.own_only
+    return {
+        "name": desk.settings.name, "root": desk.settings.root, "role": account.role,
+        "user": account.name, "round": head.round, "planned": head.attempt is not None,
+        "people": desk.count_people() if seen else None,
+        "plan": None if plan is None else {
+            "round": json.loads(plan.details)["round"], "at": plan.at,
+            "who": plan.who if seen else None,
+        },
+    }  # fmt: skip
+
+
+@router.get("/sign-in", name="sign_in_several_page")
+def sign_in_page(request: Request) -> Response:
+    """The form for name and password."""
+    return page(request, "sign_in.html", next="/", wrong=False, name="")
+
+
+@router.post("/sign-in", name="sign_in_several")
+def sign_in(request: Request, name: Text, password: Text) -> Response:
+    """Begins a session in every programme that knows this name with this password."""
+    address = request.client.host if request.client else ""
+    begun = begin_sessions(desks_of(request), name, password, address)
+    if not begun:
+        response = page(request, "sign_in.html", next="/", wrong=True, name=name)
+        response.status_code = 401
+        return response
+    for desk, _ in begun:
+        desk.sign_ins.sign_out(request)
+    only = begun[0][0].settings.root if len(begun) == 1 else ""
+    answer = RedirectResponse(f"{only}/", 303)
+    for desk, secret in begun:
+        desk.sign_ins.give_cookie(answer, secret)
+    return answer
+
+
+def begin_sessions(
+    desks: Sequence[Desk], name: str, password: str, address: str
+) -> list[tuple[Desk, str]]:
+    """New sessions of somebody, with their secrets. Programmes that do not know the name compare
+    the password with nothing, so that the answer takes as long."""
+    known = [desk for desk in desks if _knows(desk, name.strip())] or desks[:1]
+    begun, refused = [], None
+    for desk in desks:
+        if desk not in known:
+            verify(desk.sign_ins.nobody, password)
+            continue
+        try:
+            secret = desk.sign_ins.sign_in(name, password, address, desk.note)
+        except TooManyError as error:
+            refused = error
+            continue
+        if secret is not None:
+            begun.append((desk, secret))
+    if refused is not None and not begun:
+        raise refused
+    return begun
+
+
+def _knows(desk: Desk, name: str) -> bool:
+    with desk.records.reading() as sql:
+        user = accounts.get_user(sql, name)
+    return user is not None and user.active and user.password is not None
+
+
+@router.post("/sign-out", name="sign_out_several")
+def sign_out(request: Request) -> Response:
+    """Ends the sessions of all programmes."""
+    answer = RedirectResponse("/sign-in", 303)
+    for desk in desks_of(request):
+        desk.sign_ins.sign_out(request)
+        desk.sign_ins.take_cookie(answer)
+    return answer
+
+
+def serve_from_environment() -> FastAPI:
+    """The application of a worker process that `prefermab serve` started."""
+    from prefermab.files import use_compilation_cache
+
+    use_compilation_cache()
+    settings = from_environment()
+    return create_app(settings[0]) if len(settings) == 1 else create_several(settings)
