@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,7 +38,25 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 import jax
 
-checked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+_check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+_checks: dict = {}
+
+
+def checked(function: Callable) -> Callable:
+    """A check of arguments or results, as beartype makes it. jaxtyping asks for one each time that
+    a function is defined, which for a function inside another is at every call. What it asks with
+    has a signature and no body of its own, so the same signature gets the same check."""
+    hints = tuple(function.__annotations__.items())
+    key = (function.__module__, function.__qualname__, function.__code__, hints)
+    try:
+        found = _checks.get(key)
+    except TypeError:  # a hint that cannot be hashed
+        return _check(function)
+    if found is None:
+        found = _checks[key] = _check(function)
+    return found
+
+
 install_import_hook("prefermab", "conftest.checked")
 # Coverage is measured by an import hook as well, which has to see the modules after this one.
 sys.meta_path.sort(key=lambda finder: type(finder).__name__ != "SlipcoverMetaPathFinder")

@@ -6,8 +6,11 @@ from collections import defaultdict
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import numpy as np
 import pytest
+from jaxtyping import Float, TypeCheckError, jaxtyped
 
+import conftest
 from prefermab.paper.runner import APART
 
 ROOT = Path(__file__).parent.parent
@@ -106,3 +109,20 @@ def test_every_hop_of_a_walk_is_there(where, name):
         elif isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name for alias in node.names}
     assert set(name.split(".")) <= names
+
+
+def test_shapes_inside_functions_are_checked_each_time():
+    def outer(given, answer):
+        @jaxtyped(typechecker=conftest.checked)
+        def inner(x: Float[np.ndarray, "arm"], y: Float[np.ndarray, "arm"]) -> int:
+            return answer if len(x) == len(y) else -1
+
+        return inner(*given)
+
+    for size in (2, 3):
+        same = (np.ones(size), np.ones(size))
+        assert outer(same, 1) == 1
+        with pytest.raises(TypeCheckError, match="parameters"):
+            outer((np.ones(size), np.ones(4)), 1)
+        with pytest.raises(TypeCheckError, match="return value"):
+            outer(same, "one")

@@ -21,7 +21,7 @@ from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.planning.scoring import gains_at
 from prefermab.storage import fingerprint, shipped_models
-from test_plan import run
+from test_plan import run, run_apart
 
 MODEL = pm.load("armman")
 MODEL_FOLDER = shipped_models()["armman"]
@@ -395,8 +395,8 @@ def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
     made = driver.plan_small
 
     def meanwhile(*given):
-        again = run("plan", "armman", "--arms", "arms", "--budget", 4, "--out", "out",
-                    folder=tmp_path)  # fmt: skip
+        again = run_apart("plan", "armman", "--arms", "arms", "--budget", 4, "--out", "out",
+                          folder=tmp_path)  # fmt: skip
         assert (again.returncode, again.stdout) == (2, "")
         assert "another process is making this plan" in again.stderr.splitlines()[-1]
         with pytest.raises(pm.InputError, match="an unfinished plan of other people"):

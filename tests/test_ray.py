@@ -29,13 +29,13 @@ pytestmark = [
 ]
 
 RULES = pm.Rules(exclude_column="stop", cooldown=1)
-ASKED = {"budget": 5000.3, "rules": RULES, "rows": 7_000}
+ASKED = {"budget": 5000.3, "rules": RULES, "rows": 17_500}
 
 
 @pytest.fixture(scope="module")
 def arms(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("people") / "arms"
-    return in_parts(people(70_000), folder, [20_000])
+    return in_parts(people(70_000), folder, [35_000])
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ class Stumbling(Ray):
         log, asking = self.log, getattr(function, "func", function).__name__ == "judge"
 
         def stumbling(item: Any) -> Any:
-            if asking and item.number == 4:
+            if asking and item.number == 2:
                 stumble(log)
             return function(item)
 

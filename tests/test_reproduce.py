@@ -1,9 +1,10 @@
 """The paper as data, its claims, the tasks behind the report, and the report itself."""
 
 import json
-import subprocess
 import sys
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -336,15 +337,33 @@ def test_training_on_a_few_arms(tmp_path):
     assert model.recipe == "exact"
 
 
+class Here(runner.Worker):
+    """Works in this process, so that code is compiled once and tests see which lines ran."""
+
+    def _hire(self) -> Any:
+        return None
+
+    def _begin(self, task):
+        done = Future()
+        done.set_result(runner.run_task(task, self.store))
+        return done
+
+    def _end(self, task, future):
+        future.result()
+
+    def stop(self):
+        pass
+
+
 def test_quick_report(tmp_path, monkeypatch, capsys):
-    """Every kind of task by the command, in processes of its own; then again from what is kept."""
+    """Every kind of task by the command; then again from what is kept."""
+    monkeypatch.setattr(runner, "Worker", Here)
     words = ["reproduce", "--quick", "--json", "--recipe", "paper"]
     words += ["--only", "table13", "figure1", "prop3"]
     words += ["--out", str(tmp_path / "report"), "--cache", str(tmp_path / "kept")]
-    command = [sys.executable, "-m", "prefermab", *words]
-    first = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert first.returncode == 0, first.stderr
-    data = json.loads(first.stdout)
+    monkeypatch.setattr(sys, "argv", ["prefermab", *words])
+    cli.main()
+    data = json.loads(capsys.readouterr().out)
     models = {cell["recipe"] for cell in data["cells"] if cell["policy"] == "prefermab"}
     assert models == {"paper"}
     others = {cell["policy"] for cell in data["cells"]} - {"prefermab"}
@@ -352,8 +371,20 @@ def test_quick_report(tmp_path, monkeypatch, capsys):
     kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()}
     kinds = {path.name.partition("-")[0] for path in kept}
     assert kinds == {"train", "play", "bounds", "traintopline", "zeroshot", "curves", "bestprice"}
-    monkeypatch.setattr(sys, "argv", ["prefermab", *words])
     cli.main()
     assert json.loads(capsys.readouterr().out) == data
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "kept").iterdir()} == kept
     assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_tasks_are_run_in_processes_of_their_own(tmp_path):
+    """With the same results; an error comes back as a sentence that names the task."""
+    setting, scale = Setting("synthetic", 6, 2), Scale(2, 20, quick=True)
+    play = tasks.Play.of("none", setting, scale)
+    runner.run_all([play], Store(tmp_path / "apart"), 1, None)
+    runner.run_all([play], Store(tmp_path / "here"), 1, None, Here)
+    apart, here = (Store(tmp_path / name).get(play)["reward"] for name in ("apart", "here"))
+    np.testing.assert_allclose(apart, here, rtol=1e-6)
+    wrong = tasks.Play.of("none", Setting("nowhere", 6, 2), scale)
+    with pytest.raises(errors.InputError, match=r"playing none on nowhere, 100% in: .*nowhere"):
+        runner.run_all([wrong], Store(tmp_path / "apart"), 1, None)
