@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from prefermab.storage import load
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "budget": "budget",
