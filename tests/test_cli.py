@@ -179,6 +179,37 @@ def test_a_signal_is_handled_before_anything_heavy_is_imported(number, status):
     assert (ran.returncode, ran.stderr) == (status, "prefermab: interrupted.\n")
 
 
+LOST = """
+import ctypes, gc, os, signal, sys, time, prefermab.cli as cli
+def interrupt(*_):
+    os.kill(os.getpid(), signal.SIGINT)
+{case}
+def work(_):
+    {lose}
+    for _ in range(1000):
+        time.sleep(0.01)
+cli.dispatch = work
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("case", "lose"),
+    [
+        ("gc.callbacks.append(interrupt)", "gc.collect(); gc.callbacks.clear()"),
+        ("call = ctypes.CFUNCTYPE(None)(interrupt)", "call()"),
+        (
+            "",
+            "try: interrupt()\n    except KeyboardInterrupt: raise ValueError from None",
+        ),
+    ],
+    ids=["garbage collector", "C", "another error"],
+)
+def test_ctrl_c_is_not_lost_where_no_exception_can_be_raised(case, lose):
+    ran = python("-c", LOST.format(case=case, lose=lose))
+    assert (ran.returncode, ran.stderr) == (130, "prefermab: interrupted.\n")
+
+
 def test_ctrl_c_while_jax_works_ends_with_130_and_no_traceback():
     with subprocess.Popen(
         [sys.executable, "-m", "prefermab", "evaluate", "sis", "--trials", "5000"],

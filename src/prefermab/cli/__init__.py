@@ -8,13 +8,17 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol, runtime_checkable
 
 import prefermab
 
 BROKEN_PIPE = 128 + 13
+
+RAISED_AGAIN = 0.05
+"""Seconds after which an interrupt that was lost is raised again."""
 
 
 @runtime_checkable
@@ -73,14 +77,17 @@ def main() -> None:
     """
     try:
         with contextlib.suppress(ValueError):  # not in the main thread
-            signal.signal(signal.SIGTERM, _terminate)
+            _handle_signals()
         run_command(sys.argv[1:])
     except KeyboardInterrupt as error:
+        number = signal.SIGINT
+        if isinstance(error, Interrupted):
+            number, error.arrived = error.number, True
         _print_error("interrupted.")
         with contextlib.suppress(OSError):
             _flush()
         # JAX may still be computing in its own threads; a normal exit can crash while they run.
-        os._exit(143 if isinstance(error, Terminated) else 130)
+        os._exit(128 + number)
 
 
 def run_command(typed: list[str]) -> None:
@@ -88,6 +95,10 @@ def run_command(typed: list[str]) -> None:
     try:
         try:
             dispatch(typed)
+        except Exception:
+            if Interrupted.latest is not None:  # which became another error on its way
+                raise Interrupted(Interrupted.latest) from None
+            raise
         finally:
             _flush()
     except BrokenPipeError:
@@ -185,12 +196,43 @@ def _warnings_as_sentences() -> Iterator[None]:
         yield
 
 
-class Terminated(KeyboardInterrupt):
-    """The process was asked to end by SIGTERM; handled like Ctrl-C."""
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or SIGTERM, which is handled like it.
+
+    What is raised while C++ or the garbage collector calls Python is lost there: JAX works on. An
+    exception that is deleted before it has arrived in `main` is therefore raised again.
+    """
+
+    latest: ClassVar[int | None] = None
+    """Number of the last signal."""
+
+    def __init__(self, number: int) -> None:
+        self.number = Interrupted.latest = number
+        self.arrived = False
+
+    def __del__(self) -> None:
+        if not self.arrived:
+            again = threading.Timer(RAISED_AGAIN, signal.raise_signal, [self.number])
+            again.daemon = True
+            again.start()
 
 
-def _terminate(*_: object) -> NoReturn:
-    raise Terminated
+def _handle_signals() -> None:
+    """Turns Ctrl-C and SIGTERM into `Interrupted`, unless the process was told to ignore them."""
+
+    def interrupt(number: int, _: object) -> NoReturn:
+        raise Interrupted(number)
+
+    others = sys.unraisablehook
+
+    def tell(lost: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(lost.exc_value, Interrupted):
+            others(lost)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    sys.unraisablehook = tell
 
 
 def _exit(status: int, why: str | None = None) -> NoReturn:
