@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 COVER := $(BIN)/python -m slipcover
 
+# Tests start many processes, and none of them should compile the same sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo test lint types unit lowest newest docs bench weights results paper clean
 
 setup: $(READY)
