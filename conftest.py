@@ -2,10 +2,12 @@
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -26,7 +28,7 @@ os.environ.setdefault(
     + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     * (version("jaxlib") == "0.10.2"),
 )
-# Two test processes with as many threads each as there are cores only wait for each other.
+# Test processes with as many threads each as there are cores only wait for each other.
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("PJRT_NPROC", "1")
 # Compiled code need not know which lines it came from.
@@ -37,6 +39,13 @@ os.environ.setdefault(
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.02")
 import jax
+from jax._src.interpreters import mlir
+
+_make_context = functools.lru_cache(lambda _, make=mlir.make_ir_context: make())
+if jax.__version__ == "0.10.2":
+    # JAX loads all dialects of MLIR for everything that it compiles: an eighth of the time of
+    # tests. Here each thread does it once.
+    mlir.make_ir_context = lambda: _make_context(threading.get_ident())
 
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _checks: dict = {}
@@ -99,6 +108,7 @@ def forget_compiled_code():
     yield
     if is_large():
         jax.clear_caches()
+        _make_context.cache_clear()
         gc.collect()
         return_memory()
 

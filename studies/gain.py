@@ -1,12 +1,18 @@
-"""How often a gain that `learn` claims is true, on made-up logs whose truth is known."""
+"""How often a gain that `learn` claims is true, on made-up logs whose truth is known.
+
+A log takes seconds, and there are many: what is done is kept in studies/data/gain.jsonl, and the
+same command goes on where it was stopped.
+"""
 
 import dataclasses
+import json
 import os
 import textwrap
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -31,10 +37,11 @@ from prefermab.programme.logs.simulated import example_tables
 from prefermab.programme.logs.verdict import decide, default_rounds, shuffle_actions
 from prefermab.programme.logs.warnings import log_warnings
 
-LOGS, SHUFFLED, FIRST_SEED = 200, 20, 10_000
-NO_EFFECT, MORE = (1, 2), range(200, 808)
-"""Scenarios of which more logs are looked at, and which: where there is nothing to gain the
-interval should not be too wide either, and 200 logs say that to 3 points only."""
+LOGS, WITHOUT_EFFECT, SHUFFLED, FIRST_SEED = 200, 300, 20, 20_000
+"""Logs of a scenario, of one in which there is nothing to gain (the interval should not be too wide
+there either), and of a shape whose actions are shuffled."""
+
+DATA = Path("studies/data/gain.jsonl")
 
 PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
 """Size of a log, the share called in a week, and weeks simulated before it, so that it starts in a
@@ -71,6 +78,8 @@ SCENARIOS = (
     Scenario("hidden: sicker people called more, real effect", hidden=-0.8),
     Scenario("called at random, an effect that the fit cannot follow", bent=True),
 )
+NO_EFFECT = (1, 2)
+"""Those in which there is nothing to gain, and nothing hidden."""
 
 
 def simulate_scenario(scenario: Scenario, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
@@ -203,27 +212,36 @@ def walks(seed: int) -> Log:
 SHAPES = {"the tutorial's clinic": clinic, "messages to walk, 37 people": walks}
 
 
-def gain(logs: int = LOGS, mixed: int = SHUFFLED, workers: int | None = None) -> str:
+def gain(workers: int | None = None) -> str:
     """How often a gain that `learn` claims is true"""
-    with ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn")) as pool:
-        asked = [
-            [pool.submit(try_log, at, FIRST_SEED + number) for number in range(logs)]
-            for at in range(len(SCENARIOS))
-        ]
-        dealt = {
-            name: [pool.submit(shuffled_log, name, seed) for seed in range(mixed)]
-            for name in SHAPES
-        }
-        further = [
-            [pool.submit(try_log, at, FIRST_SEED + number) for number in MORE] for at in NO_EFFECT
-        ]
-        found = []
-        for scenario, each in zip(SCENARIOS, asked, strict=True):
-            found.append([one.result() for one in each])
-            print(*table_row(scenario, found[-1]), sep=" | ", flush=True)
-        more = [[one.result() for one in each] for each in further]
-        verdicts = {name: [one.result() for one in each] for name, each in dealt.items()}
-    return page(found, more, verdicts)
+    logs = [(at, FIRST_SEED + number) for number in range(WITHOUT_EFFECT) for at in NO_EFFECT]
+    others = [at for at in range(len(SCENARIOS)) if at not in NO_EFFECT]
+    logs += [(at, FIRST_SEED + number) for number in range(LOGS) for at in others]
+    mixed = [(name, seed) for name in SHAPES for seed in range(SHUFFLED)]
+    known = {tuple(key) for key, _ in read_data()}
+    DATA.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn")) as pool,
+        DATA.open("a") as file,
+    ):
+        asked = {pool.submit(measured, *key): key for key in (*logs, *mixed) if key not in known}
+        for number, done in enumerate(as_completed(asked), 1):
+            file.write(json.dumps([asked[done], done.result()]) + "\n")
+            file.flush()
+            print(f"{number} of {len(asked)} logs", end="\r", flush=True)
+    return page()
+
+
+def measured(which: int | str, seed: int) -> Any:
+    """The outcome for a log of a scenario, or the verdict on a shuffled log of a shape."""
+    if isinstance(which, str):
+        return shuffled_log(which, seed)
+    return dataclasses.asdict(try_log(which, seed))
+
+
+def read_data() -> list[tuple[list[int | str], Any]]:
+    """What was measured so far: (scenario or shape, seed), and the outcome or the verdict."""
+    return [json.loads(line) for line in DATA.read_text().splitlines()] if DATA.exists() else []
 
 
 def table_row(scenario: Scenario, found: Sequence[LogOutcome]) -> list[str]:
@@ -244,12 +262,14 @@ HEAD = [
 ]  # fmt: skip
 
 
-def page(
-    found: Sequence[Sequence[LogOutcome]],
-    more: Sequence[Sequence[LogOutcome]],
-    verdicts: dict[str, list[str]],
-) -> str:
-    """The tables and the picture."""
+def page() -> str:
+    """The tables and the picture of what was measured so far."""
+    data = sorted(read_data(), key=lambda line: line[0][1])
+    found = [
+        [LogOutcome(**own) for (which, _), own in data if which == at]
+        for at in range(len(SCENARIOS))
+    ]
+    verdicts = {name: [own for (which, _), own in data if which == name] for name in SHAPES}
     rows = [table_row(scenario, each) for scenario, each in zip(SCENARIOS, found, strict=True)]
     verdict_names = ("shown", "not shown", "cannot tell")
     mixed = [
@@ -283,21 +303,11 @@ def page(
     )
     cells = lambda rows: [[Cell(text) for text in row] for row in rows]  # noqa: E731
     blocks = [
-        Text(words), Grid(HEAD, cells(rows)), *more_blocks(more), Picture("gain", svg, caption),
+        Text(words), Grid(HEAD, cells(rows)), Picture("gain", svg, caption),
         Text(shuffle),
         Grid(["log", "logs", "shown", "not shown", "cannot tell"], cells(mixed)),
     ]  # fmt: skip
     return blocks_as_markdown(blocks)
-
-
-def more_blocks(more: Sequence[Sequence[LogOutcome]]) -> list[Text | Grid]:
-    """The table of further logs without an effect."""
-    rows = [table_row(SCENARIOS[at], each) for at, each in zip(NO_EFFECT, more, strict=True)]
-    words = (
-        "Further logs of the two rows in which calls have no effect and nothing is hidden, since "
-        "200 say how often an interval holds to 3 points only:"
-    )
-    return [Text(words), Grid(HEAD, [[Cell(text) for text in row] for row in rows])]
 
 
 def picture(found: Sequence[Sequence[LogOutcome]]) -> str:

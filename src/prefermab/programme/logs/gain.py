@@ -57,7 +57,9 @@ ORDERS, MOST_TRANSITIONS = 10, 2_000_000
 
 MOST_BETWEEN, PRIOR_ORDERS = 0.9, 3
 """Limit on the share of an order's variance that averaging may remove; and how many orders the
-share counts for that a random sample of people would have, beside what is seen."""
+share counts for that a random sample of people would have, beside what is seen, where the log says
+that acting matters. Where it does not, every order learns another rule by chance, and only what is
+seen counts."""
 
 PREDICTIONS = 32
 """Posterior draws that say how certain the fit is of the gain that it predicts."""
@@ -178,7 +180,7 @@ def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: 
     predicted = np.mean(
         [(one.predicted["model"] - one.predicted[over]).sum() / one.weight.sum() for one in found]
     )
-    corrected, variance = _corrected(found, over, share)
+    corrected, variance = _corrected(found, over, share, PRIOR_ORDERS * acts)
     choosing = float(np.var([value for one in found for value in one.values]))
     error, doubt = np.sqrt(variance + choosing), np.sqrt(doubt**2 + choosing)
     correction = corrected - predicted
@@ -192,8 +194,11 @@ def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: 
     return Interval(estimate, estimate - reach, estimate + reach, float(stderr))
 
 
-def _corrected(found: list[Scores], over: str, share: float) -> tuple[float, float]:
-    """The mean gain over orders with the whole correction, and its variance."""
+def _corrected(
+    found: list[Scores], over: str, share: float, prior: float
+) -> tuple[float, float]:
+    """The mean gain over orders with the whole correction, and its variance. The share of it that a
+    random sample of people would have counts for `prior` orders."""
     means, variances = [], []
     for one in found:
         scores, weight = one.scores["model"] - one.scores[over], one.weight
@@ -206,6 +211,6 @@ def _corrected(found: list[Scores], over: str, share: float) -> tuple[float, flo
     # without replacement, and more where orders learn different rules: what is seen between them.
     if len(means) > 1 and people > 0:
         seen, orders = float(np.var(means, ddof=1)) / people, len(means) - 1
-        between = (PRIOR_ORDERS * between + orders * seen) / (PRIOR_ORDERS + orders)
+        between = (prior * between + orders * seen) / (prior + orders)
         between = min(between, MOST_BETWEEN)
     return float(np.mean(means)), people * (1 - between * (1 - 1 / len(means)))
