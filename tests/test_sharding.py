@@ -9,55 +9,48 @@ import numpy as np
 import pytest
 
 RUN = """
-import json, sys
+import json
 import jax, numpy as np
 import prefermab as pm
 from prefermab import training
 from prefermab.sharding import everywhere
 
-domain, found = pm.domains.Armman(), {"devices": len(jax.devices())}
-for recipe, given in (
-    ("sweep", {"steps": 5, "arms": 64, "width": 16}),
-    ("exact", {"steps": 5, "arms": 64, "width": 16}),
-    ("paper", {"epochs": 4, "rounds": 10, "passes": 2, "freeze": 2}),
-):
-    network = pm.pretrain(domain, recipe, n_arms=24, budget=7, **given).network
-    layers = network.actor if recipe == "paper" else network.layers
-    found[recipe] = [layer.weight.tolist() for layer in layers.layers]
-
-# Compiled above already.
+domain, model, devices = pm.domains.Armman(), pm.load("armman"), jax.devices()
 sweep = pm.recipes.Sweep(steps=5, arms=64, width=16)
-keys = jax.random.split(jax.random.key(0), 1)
-with everywhere():
-    state = training._init(sweep, domain, 24, keys)
-    budget = jax.numpy.asarray(7.0)
-    compiled = training._step.lower(sweep, domain, 24, budget, 5, state, keys).compile()
-found["gradients cross"] = "all-reduce" in compiled.compiled.as_text()
-
+exact = pm.recipes.Exact(steps=5, arms=64, width=16)
+paper = pm.recipes.Paper(epochs=4, rounds=10, passes=2, freeze=2)
+keys, budget = jax.random.split(jax.random.key(0), 1), jax.numpy.asarray(7.0)
 rng = np.random.default_rng(0)
 features = rng.normal(size=(70_003, 6)).astype(np.float32)
-model = pm.load("armman")
-chosen = model.act(rng.integers(0, 3, 70_003), features, 7000)
-found["chosen"] = np.flatnonzero(chosen).tolist()
-print(json.dumps(found))
+states = rng.integers(0, 3, 70_003)
+for number in (1, 8):
+    jax.devices = lambda number=number: devices[:number]
+    found = {"devices": len(jax.devices())}
+    for recipe in (sweep, exact, paper):
+        network = pm.pretrain(domain, recipe, n_arms=24, budget=7).network
+        layers = network.actor if recipe is paper else network.layers
+        found[recipe.name] = [layer.weight.tolist() for layer in layers.layers]
+    with everywhere():
+        state = training._init(sweep, domain, 24, keys)
+        compiled = training._step.lower(sweep, domain, 24, budget, 5, state, keys).compile()
+    found["gradients cross"] = "all-reduce" in compiled.compiled.as_text()
+    found["chosen"] = np.flatnonzero(model.act(states, features, 7000)).tolist()
+    print(json.dumps(found))
 """
 
 
 @pytest.fixture(scope="module")
 def on_one_and_eight():
-    """What the same script finds on one device and on eight."""
-    found = []
-    for devices in (1, 8):
-        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
-        done = subprocess.run(
-            [sys.executable, "-c", RUN],
-            capture_output=True,
-            text=True,
-            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        )
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout.splitlines()[-1]))
-    return found
+    """What is found on one of eight devices and on all of them."""
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=8"
+    done = subprocess.run(
+        [sys.executable, "-c", RUN],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_there_are_eight_devices_and_gradients_cross_them(on_one_and_eight):
