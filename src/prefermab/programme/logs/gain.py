@@ -194,9 +194,7 @@ def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: 
     return Interval(estimate, estimate - reach, estimate + reach, float(stderr))
 
 
-def _corrected(
-    found: list[Scores], over: str, share: float, prior: float
-) -> tuple[float, float]:
+def _corrected(found: list[Scores], over: str, share: float, prior: float) -> tuple[float, float]:
     """The mean gain over orders with the whole correction, and its variance. The share of it that a
     random sample of people would have counts for `prior` orders."""
     means, variances = [], []
