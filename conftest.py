@@ -66,6 +66,8 @@ def checked(function: Callable) -> Callable:
     return found
 
 
+# Modules with checks in them are kept apart from those that commands import.
+sys.pycache_prefix = str(Path(__file__).parent / ".pytest_cache" / "python")
 install_import_hook("prefermab", "conftest.checked")
 # Coverage is measured by an import hook as well, which has to see the modules after this one.
 sys.meta_path.sort(key=lambda finder: type(finder).__name__ != "SlipcoverMetaPathFinder")

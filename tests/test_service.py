@@ -448,7 +448,7 @@ def test_metrics_are_those_of_both_worker_processes(tmp_path, model):
     server = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.DEVNULL)
     try:
         address = f"http://127.0.0.1:{port}"
-        transport = httpx.HTTPTransport(retries=12)  # of connections, until the server listens
+        transport = httpx.HTTPTransport(retries=8)  # of connections, until the server listens
         with httpx.Client(base_url=address, transport=transport, timeout=60) as client:
             assert client.get("/api/v1/health").status_code == 200
         workers, text = worker_processes(server.pid), ""
