@@ -35,10 +35,9 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/basedpyright
 
-# Three processes for two cores: some tests wait for processes that they started. Lines that no test
-# reaches are listed, and at least so many per cent have to be reached.
+# Lines that no test reaches are listed, and at least so many per cent have to be reached.
 unit: $(READY)
-	$(COVER) --source src/prefermab --json --out .coverage.json -m pytest --numprocesses 3 --dist worksteal $(WARNINGS)
+	$(COVER) --source src/prefermab --json --out .coverage.json -m pytest --numprocesses 2 --dist worksteal $(WARNINGS)
 	$(COVER) --merge .coverage.json --out .coverage.json --skip-covered --fail-under 95
 
 # The same tests with the oldest versions that pyproject.toml promises, and on the newest Python.

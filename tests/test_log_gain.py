@@ -15,7 +15,7 @@ from prefermab.programme.logs.allocation import (
 )
 from prefermab.programme.logs.effects import _groups, effects_by_group
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import Comparison, _interval, estimate_gain
+from prefermab.programme.logs.gain import Comparison, _corrected, _interval, estimate_gain
 from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
 from prefermab.programme.logs.pictures import gain_picture
 from prefermab.programme.logs.population import (
@@ -153,12 +153,16 @@ def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     assert one.estimate == pytest.approx(scores[0].mean())
     assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
     assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
-    several = _interval([measured(each) for each in scores], "before", 0.5, doubt=0.0, acts=0.0)
     # A sample without replacement of half the people would have half of the variance between
     # orders, which counts as three orders beside the four seen; four orders leave a quarter of it.
     each = np.mean([own.var(ddof=1) / 400 for own in scores])
-    between = (3 * 0.5 + 3 * np.var([own.mean() for own in scores], ddof=1) / each) / 6
-    assert several.stderr**2 == pytest.approx(each * (1 - min(between, 0.9) * 0.75))
+    seen = np.var([own.mean() for own in scores], ddof=1) / each
+    _, variance = _corrected([measured(own) for own in scores], "before", 0.5, prior=3)
+    between = (3 * 0.5 + 3 * seen) / 6
+    assert variance == pytest.approx(each * (1 - min(between, 0.9) * 0.75))
+    # Where acting does not matter, only what is seen between orders counts.
+    several = _interval([measured(own) for own in scores], "before", 0.5, doubt=0.0, acts=0.0)
+    assert several.stderr**2 == pytest.approx(each * (1 - min(seen, 0.9) * 0.75))
     wide = _interval([measured(scores[0], [1.0, 3.0])], "before", 0.5, doubt=0.0, acts=0.0)
     assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
 
