@@ -78,8 +78,6 @@ SCENARIOS = (
     Scenario("hidden: sicker people called more, real effect", hidden=-0.8),
     Scenario("called at random, an effect that the fit cannot follow", bent=True),
 )
-NO_EFFECT = (1, 2)
-"""Those in which there is nothing to gain, and nothing hidden."""
 
 
 def simulate_scenario(scenario: Scenario, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
@@ -214,9 +212,11 @@ SHAPES = {"the tutorial's clinic": clinic, "messages to walk, 37 people": walks}
 
 def gain(workers: int | None = None) -> str:
     """How often a gain that `learn` claims is true"""
-    logs = [(at, FIRST_SEED + number) for number in range(WITHOUT_EFFECT) for at in NO_EFFECT]
-    others = [at for at in range(len(SCENARIOS)) if at not in NO_EFFECT]
-    logs += [(at, FIRST_SEED + number) for number in range(LOGS) for at in others]
+    logs = [
+        (at, FIRST_SEED + number)
+        for at, one in enumerate(SCENARIOS)
+        for number in range(LOGS if one.lift or one.hidden else WITHOUT_EFFECT)
+    ]
     mixed = [(name, seed) for name in SHAPES for seed in range(SHUFFLED)]
     known = {tuple(key) for key, _ in read_data()}
     DATA.parent.mkdir(parents=True, exist_ok=True)
@@ -225,10 +225,13 @@ def gain(workers: int | None = None) -> str:
         DATA.open("a") as file,
     ):
         asked = {pool.submit(measured, *key): key for key in (*logs, *mixed) if key not in known}
-        for number, done in enumerate(as_completed(asked), 1):
-            file.write(json.dumps([asked[done], done.result()]) + "\n")
-            file.flush()
-            print(f"{number} of {len(asked)} logs", end="\r", flush=True)
+        try:
+            for number, done in enumerate(as_completed(asked), 1):
+                file.write(json.dumps([asked[done], done.result()]) + "\n")
+                file.flush()
+                print(f"{number} of {len(asked)} logs", end="\r", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
     return page()
 
 
@@ -236,7 +239,8 @@ def measured(which: int | str, seed: int) -> Any:
     """The outcome for a log of a scenario, or the verdict on a shuffled log of a shape."""
     if isinstance(which, str):
         return shuffled_log(which, seed)
-    return dataclasses.asdict(try_log(which, seed))
+    found = dataclasses.asdict(try_log(which, seed))
+    return {key: round(own, 6) if isinstance(own, float) else own for key, own in found.items()}
 
 
 def read_data() -> list[tuple[list[int | str], Any]]:
