@@ -15,8 +15,8 @@ from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.reading import Log, Transitions, read_log
 from prefermab.programme.planning.lots import draw_lots
 
-REPEATS, SEED, DRAWS = 1000, 2026, 100_000
-"""Repetitions, the seed, and draws of lots."""
+REPEATS, LEARNED, SEED, DRAWS = 1000, 3000, 2026, 100_000
+"""Repetitions, those of what `learn` prints, the seed, and draws of lots."""
 
 STAY = np.array([[[0.7, 0.3], [0.3, 0.7]], [[0.3, 0.7], [0.2, 0.8]]])
 """(state, action, next state) of the logs: bad and good; a call helps those in bad most."""
@@ -135,7 +135,7 @@ def learned() -> str:
     rows = []
     for differ in (False, True):
         found: dict[str, list[tuple[bool, bool, float, float, float]]] = {}
-        for seed in range(REPEATS):
+        for seed in range(LEARNED):
             table = simulate_log(20_000 + seed, differ=differ)
             log = read_log(table, rewards=REWARDS, passive="none")
             moves, target = teach_rule(log, log.spent / 200, seed)
@@ -152,12 +152,12 @@ def learned() -> str:
             held, gained, value, gain, true = np.mean(each, axis=0)
             rows.append(["one feature" if differ else "none", method, f"{value:.4f}",
                          f"{true:.4f}", f"{gain:.4f}", f"{held:.1%}", f"{gained:.1%}",
-                         f"{REPEATS - len(each):,}"])  # fmt: skip
+                         f"{LEARNED - len(each):,}"])  # fmt: skip
             print(*rows[-1], flush=True)
     head = ["people differ by", "method", "value", "gain", "mean estimate", "value holds",
             "gain holds", "refused"]  # fmt: skip
     return (
-        f"{REPEATS:,} logs as above, and as many with a feature by which calls help one half of "
+        f"{LEARNED:,} logs as above, and as many with a feature by which calls help one half of "
         "the people less. As in `learn`, a random half of the people teaches a rule, which may "
         "spend what the log spent, and the other half judges it over one round; the doubly robust "
         "gain is the one in the first line. Each log has a rule of its own: its truth is exact, "

@@ -97,6 +97,15 @@ def test_few_empty_states_or_none_are_seen_always():
     assert log.histories is None
 
 
+def test_what_needs_every_state_refuses_a_log_with_empty_ones():
+    log = TINY.with_columns(probability=0.5, state=column(*[None] * 5, "good", "bad", None, "bad"))
+    with pytest.raises(pm.InputError, match="6 of 9 rows have no state, the first of them row 1"):
+        pm.from_log(log, **KNOWN)
+    for seen, words in (("always", "`learn` takes such logs"), (None, "need a log with every")):
+        with pytest.raises(pm.InputError, match=words):
+            pm.evidence.off_policy(log, "none", seen=seen, **KNOWN)
+
+
 def test_a_history_ends_at_a_missing_row_and_after_an_unknown_action():
     time = column(1, 2, 3, 5, 6, 1, 2, 3, 4)
     action = column("call", "none", "call", "none", "call", None, "call", "none", "call")

@@ -61,6 +61,11 @@ def off_policy(
         found.report("evidence")
     """
     checked = log if isinstance(log, Log) else read_log(log, **columns)
+    if checked.histories is not None:
+        raise InputError(
+            "the log: states are not always seen, and rounds whose states were seen are no fair "
+            "sample of all: off-policy estimates need a log with every state."
+        )
     moves = all_moves(checked)
     target = policy_probabilities(checked, moves, policy, budget)
     return judge_policy(checked, moves, target, rounds, estimate_probabilities)

@@ -148,9 +148,9 @@ def _way(frame: pl.DataFrame, labels: Labels, seen: str | None, where: str) -> s
     if seen == "always":
         if empty.mean() > MOST:
             raise InputError(
-                f"{where}: seen is 'always', but {empty.sum():,} of {len(empty):,} rows have no "
-                f"state, the first of them {_first(frame, empty, where)}; leave it out, and the "
-                "log tells how states are seen."
+                f"{where}: {empty.sum():,} of {len(empty):,} rows have no state, the first of them "
+                f"{_first(frame, empty, where)}, and states were expected to be seen always; "
+                "`learn` takes such logs if `seen` is left out."
             )
         return "always"
     against = _against_acted(frame, labels, where)
