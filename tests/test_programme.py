@@ -687,6 +687,18 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
         pm.Programme(closed / "calls.db", FirstCome())
 
 
+def test_a_file_in_a_folder_that_cannot_be_written_is_read(programme, file, monkeypatch):
+    programme.close()
+    assert not Path(f"{file}-wal").exists()
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may always write
+    before = set(file.parent.iterdir())
+    with pm.Programme(file, FirstCome()) as reader:
+        assert reader.roster().height == 4
+        assert set(file.parent.iterdir()) == before
+        with pytest.raises(StorageError, match=r"calls.db is read-only"):
+            reader.leave([1])
+
+
 def test_what_a_file_cannot_do_is_told(programme, file, monkeypatch):
     def read_only(path, **options):
         return connect(f"file:{path}?mode=ro", uri=True, **options)

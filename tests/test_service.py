@@ -249,6 +249,13 @@ def test_marks_that_come_after_the_round_correct_it_for_their_people_only(fresh)
     assert "not among your people" in ana.post("/api/v1/marks", json=other).json()["detail"]
     back = {"round": 1, "marks": [{"id": mine[1], "action": None}]}
     assert "cannot be taken back" in ana.post("/api/v1/marks", json=back).json()["detail"]
+    for at in (-1e18, -1):
+        odd = {"round": 1, "marks": [{"id": mine[0], "action": "call", "at": at}]}
+        assert "seconds since 1970" in ana.post("/api/v1/marks", json=odd).json()["detail"]
+    unknown = {"round": -(10**20), "marks": [{"id": mine[0], "action": "call"}]}
+    assert ana.post("/api/v1/marks", json=unknown).status_code == 400
+    planner = {"round": 1, "marks": [{"id": mine[0], "action": "call"}]}
+    assert program.post("/api/v1/marks", json=planner).json()["late"] == 0, "Ana's tick stays"
     assert before.equals(as_frame(program.get("/api/v1/history/actions"))), "nobody decided yet"
     assert [row["id"] for row in ana.get("/api/v1/marks/late").json()] == [str(mine[0])]
     accept = {"round": 1, "ids": [mine[0]], "accept": True, "why": "phone was offline"}

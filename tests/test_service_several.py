@@ -116,12 +116,16 @@ def test_a_role_holds_in_its_own_programme_only(several):
     assert other.get("/p/calls/week").status_code == 303
 
 
-def test_wrong_passwords_are_limited_on_the_first_page_too(several):
+def test_wrong_passwords_are_limited_on_the_first_page_too(several, monkeypatch):
     browser = several.client()
     for name in ("Vera", "nobody"):
         wrong = {"name": name, "password": "wrong"}
         answers = [browser.post("/sign-in", data=wrong).status_code for _ in range(7)]
         assert answers == [401] * LIMITS["pair"] + [429] * (7 - LIMITS["pair"])
+    hashed = []
+    monkeypatch.setattr("prefermab.service.several.verify", lambda *_: hashed.append(1))
+    assert browser.post("/sign-in", data=wrong).status_code == 429
+    assert not hashed, "what is refused costs no time"
     several.clock.now += 3600
     other_site = {"sec-fetch-site": "cross-site"}
     form = {"name": "Vera", "password": PASSWORD}

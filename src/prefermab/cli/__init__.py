@@ -80,6 +80,9 @@ def main() -> None:
             _handle_signals()
         run_command(sys.argv[1:])
     except KeyboardInterrupt as error:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         number = signal.SIGINT
         if isinstance(error, Interrupted):
             number, error.arrived = error.number, True

@@ -80,6 +80,7 @@ class ServeCommand:
         except ModuleNotFoundError as error:
             raise missing(error) from None
         import os
+        import signal
         import tempfile
 
         named = () if self.host in ANYWHERE else (self.host,)
@@ -99,6 +100,10 @@ class ServeCommand:
         with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
             if self.workers > 1:
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
+            # uvicorn ends by itself on Ctrl-C, which then is not to be raised once more.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            if not self.demo:
+                signal.signal(signal.SIGTERM, signal.default_int_handler)
             # A worker that still imports its packages is not to be taken for dead.
             uvicorn.run(
                 "prefermab.service.several:serve_from_environment", factory=True, host=self.host,

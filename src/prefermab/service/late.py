@@ -27,9 +27,10 @@ Recorded = dict[str, tuple[str, bool]]
 
 def closed_plan(desk: Desk, round: int) -> Planned:
     """The plan by which a closed round was worked."""
-    found = (PLANS.c.round == round) & (PLANS.c.status == "recorded")
-    with desk.records.reading() as sql:
-        attempt = sql.execute(sa.select(PLANS.c.attempt).where(found)).scalar()
+    found, attempt = (PLANS.c.round == round) & (PLANS.c.status == "recorded"), None
+    if 0 < round < desk.head().round:
+        with desk.records.reading() as sql:
+            attempt = sql.execute(sa.select(PLANS.c.attempt).where(found)).scalar()
     if attempt is None:
         raise InputError(f"round {round} is neither the current one nor a closed one.")
     return desk.planned(round, attempt)
@@ -77,12 +78,15 @@ def add_late(desk: Desk, account: Account, round: int, given: Sequence[dict[str,
     actions = desk.programme().model.action_names
     marking.check_marks(given, plan, actions, own)
     with desk.records.writing() as sql:
-        done = recorded(sql, round)
-        kept = [one for one in given if put_late(sql, round, one, account.name, desk.clock(),
-                                                 done, actions[0])]  # fmt: skip
-        if kept:
-            desk.note(sql, account.name, "late mark", {"round": round, "people": len(kept)})
-    return len(kept)
+        done, told, new = recorded(sql, round), {}, 0
+        for one in given:
+            put = put_late(sql, round, one, account.name, desk.clock(), done, actions[0])
+            if put is not None:
+                waits, told[str(one["id"])] = put
+                new += waits
+        if told:
+            desk.note(sql, account.name, "late mark", {"round": round, "ticks": told})
+    return new
 
 
 def put_late(
@@ -93,32 +97,41 @@ def put_late(
     now: float,
     done: Recorded,
     passive: str,
-) -> bool:
-    """Keeps one tick unless it is known, older than another one, or what is recorded anyhow."""
+) -> tuple[bool, str] | None:
+    """Keeps one tick unless it is known, older than another one, or what is recorded anyhow.
+
+    Returns:
+        Whether a tick waits now, and for the audit log what changed; None if nothing did.
+    """
     who, reached = str(mark["id"]), mark["reached"] is not False
     at = min(now if mark["at"] is None else float(mark["at"]), now)
     here = (LATE.c.round == round) & (LATE.c.person == who)
-    waiting = sql.execute(sa.select(LATE.c.at).where(here)).scalar()
-    if waiting is not None and mark["at"] is not None and waiting >= at:
-        return False
+    columns = LATE.c["at", "name", "action", "reached"]
+    waiting = sql.execute(sa.select(*columns).where(here)).one_or_none()
+    if waiting is not None and mark["at"] is not None and waiting.at >= at:
+        return None
     if mark["action"] is None and waiting is None:
         raise InputError(
             f"round {round} is closed, and what was recorded of {who} cannot be taken back: say "
             "what was done instead."
         )
-    sent = (MARKS.c.round == round) & (MARKS.c.person == who) & (MARKS.c.name == name)
-    if sql.execute(sa.select(MARKS.c.at).where(sent, MARKS.c.at == at)).first() is not None:
-        return False
+    as_recorded = (mark["action"], reached) == done.get(who, (passive, True))
+    if mark["action"] is None or as_recorded:
+        if waiting is None or waiting.name != name:  # What somebody else ticked still waits.
+            return None
+        sql.execute(LATE.delete().where(here))
+        return False, f"{name} takes back: {in_words(waiting.action, waiting.reached)}"
     sql.execute(LATE.delete().where(here))
-    if mark["action"] is None or (mark["action"], reached) == done.get(who, (passive, True)):
-        return False
     sql.execute(
         LATE.insert().values(
             round=round, person=who, action=mark["action"], reached=reached,
             why=(mark["why"] or "").strip() or None, name=name, at=at, came=now,
         )
     )  # fmt: skip
-    return True
+    new = f"{name}: {in_words(mark['action'], reached)}"
+    if waiting is None:
+        return True, new
+    return True, f"{new}; before, {waiting.name}: {in_words(waiting.action, waiting.reached)}"
 
 
 def keep_missed(desk: Desk, round: int, seen: pl.DataFrame) -> None:
@@ -166,6 +179,7 @@ def decide(
     """
     if not why.strip():
         raise InputError("say why: the reason is kept.")
+    plan = closed_plan(desk, round)
     with desk.records.reading() as sql:
         chosen = get_late(sql, round).filter(pl.col("id").is_in(list(ids)))
     if not chosen.height:
@@ -173,7 +187,7 @@ def decide(
     programme = desk.programme(account)
     if accept:
         passive = programme.model.action_names[0]
-        frame = marking.as_record(chosen, closed_plan(desk, round), passive, as_planned=False)
+        frame = marking.as_record(chosen, plan, passive, as_planned=False)
         with quiet():
             programme.record(
                 frame, round=round, correct=True, partial=True, over_budget=over_budget,
@@ -184,16 +198,17 @@ def decide(
             here = (LATE.c.round == round) & (LATE.c.person == one["id"])
             sql.execute(LATE.delete().where(here, LATE.c.at == one["at"]))
         what = "accept late marks" if accept else "dismiss late marks"
-        told = {one["id"]: f"{one['who']}: {in_words(one)}" for one in chosen.to_dicts()}
+        ticks = chosen.select("id", "who", "action", "reached").rows()
+        told = {id: f"{who}: {in_words(action, reached)}" for id, who, action, reached in ticks}
         desk.note(sql, account.name, what, {"round": round, "ticks": told}, why.strip())
     return chosen.height
 
 
-def in_words(done: dict[str, Any]) -> str:
+def in_words(action: str, reached: bool) -> str:
     """An action as people say it.
 
     >>> from prefermab.service.late import in_words
-    >>> in_words({"action": "call", "reached": False})
+    >>> in_words("call", reached=False)
     'call, not reached'
     """
-    return str(done["action"]) + ("" if done["reached"] else ", not reached")
+    return action + ("" if reached else ", not reached")

@@ -6,6 +6,7 @@ arrive, and the same mark sent twice changes nothing. `record` of the programme 
 all marks then become its record.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ def check_marks(
     """Raises unless all marks are about people in the plan, with actions that the model has.
 
     Args:
-        marks: Each with `id`, `action` (None takes a mark back), `reached` and `why`.
+        marks: Each with `id`, `action` (None takes a mark back), `reached`, `why` and `at`.
         plan: The plan of the round.
         actions: The names of the actions, the passive one first.
         own: The rows of the plan that whoever marks may see.
@@ -46,6 +47,8 @@ def check_marks(
             raise unknown("action", action, actions)
         if action == actions[0] and mark["reached"] is False:
             raise InputError(f"{brief(who)}: '{action}' cannot have missed anybody.")
+        if mark["at"] is not None and not 0 <= mark["at"] < math.inf:
+            raise InputError(f"{brief(who)}: at must be seconds since 1970.")
         if len(why) > LONGEST or any(ord(sign) < 32 and sign not in "\t\n\r" for sign in why):
             raise InputError(f"{brief(who)}: why must be a text of at most {LONGEST} characters.")
 

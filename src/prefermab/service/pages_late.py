@@ -44,8 +44,8 @@ def rows_of(
     for row in rows:
         tick = ticks[str(row["id"])]
         action, reached = done.get(str(row["id"]), (passive, True))
-        row["recorded"] = lateness.in_words({"action": action, "reached": reached})
-        row["ticked"] = lateness.in_words(tick)
+        row["recorded"] = lateness.in_words(action, reached)
+        row["ticked"] = lateness.in_words(tick["action"], tick["reached"])
         row["mark"] = told(tick, row["action"], passive)
     return rows
 

@@ -137,10 +137,7 @@ def begin_sessions(
     the password with nothing, so that the answer takes as long."""
     known = [desk for desk in desks if _knows(desk, name.strip())] or desks[:1]
     begun, refused = [], None
-    for desk in desks:
-        if desk not in known:
-            verify(desk.sign_ins.nobody, password)
-            continue
+    for desk in known:
         try:
             secret = desk.sign_ins.sign_in(name, password, address, desk.note)
         except TooManyError as error:
@@ -150,6 +147,9 @@ def begin_sessions(
             begun.append((desk, secret))
     if refused is not None and not begun:
         raise refused
+    for desk in desks:
+        if desk not in known:
+            verify(desk.sign_ins.nobody, password)
     return begun
 
 

@@ -31,7 +31,13 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
 
     def connect() -> sqlite3.Connection:
         # A thread that ends may leave its connection to be closed by another.
-        return sqlite3.connect(path, timeout=wait, isolation_level=None, check_same_thread=False)
+        given: Any = {"timeout": wait, "isolation_level": None, "check_same_thread": False}
+        # Even who reads makes files beside one with a write-ahead log. Where they cannot be made,
+        # and nobody has the file open, it is whole by itself.
+        alone = path.exists() and not Path(f"{path}-wal").exists()
+        if alone and not os.access(path.parent, os.W_OK):
+            return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, **given)
+        return sqlite3.connect(path, **given)
 
     # Transactions are always ended, so there is nothing to take back when a connection is closed.
     engine = create_engine(
