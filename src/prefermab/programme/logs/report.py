@@ -75,7 +75,7 @@ def _comparison(assessment: Assessment) -> list[Block]:
             f"log, {comparison.people:,} in each of several random orders, with what had been "
             "learned from people before them and nothing from themselves; predictions for them "
             "were corrected by what really came. In made-up logs without a hidden cause such "
-            "intervals hold the truth in 89 to 94 of 100 (docs/results/gain.md). `as chosen so "
+            "intervals hold the truth in 89 to 92 of 100 (docs/results/gain.md). `as chosen so "
             "far` follows the states and the features that actions went by in the log."
         ),
         Grid(["chosen", "reward per person", "the model earns more", "90 % interval"], rows),
