@@ -43,8 +43,8 @@ from jax._src.interpreters import mlir
 
 _make_context = functools.lru_cache(lambda _, make=mlir.make_ir_context: make())
 if jax.__version__ == "0.10.2":
-    # JAX loads all dialects of MLIR for everything that it compiles: an eighth of the time of
-    # tests. Here each thread does it once.
+    # JAX loads all dialects of MLIR for everything that it compiles: about a tenth of the time of
+    # tests that compile much. Here each thread does it once.
     mlir.make_ir_context = lambda: _make_context(threading.get_ident())
 
 _check = beartype(conf=BeartypeConf(is_pep484_tower=True))
