@@ -177,6 +177,29 @@ def test_ticks_of_a_phone_that_was_offline_when_the_round_closed(browser, own_co
         page.get_by_text("not reached", exact=True).first.wait_for()
 
 
+def answering(body):
+    """Answers every request with this body, as a network that one has to sign in to does."""
+    return lambda route: route.fulfill(body=body)
+
+
+def test_a_tick_is_sent_only_if_the_service_says_so(browser, own_console):
+    with visit(browser, own_console, "Paul", size=PHONE) as phone:
+        page = phone.open("/week")
+        page.get_by_role("button", name="Approve the list").click()
+        page.get_by_text("The list is approved").wait_for()
+        page = phone.open("/record")
+        first = page.locator("li.person").nth(0)
+        for body in ("<h1>Sign in to this network</h1>", '{"mark": {"id": "m0', "[]", "null"):
+            page.route("**/record/mark", answering(body))
+            first.get_by_label("Done", exact=True).check()
+            page.get_by_text("1 not sent yet: no connection").wait_for()
+            page.unroute("**/record/mark")
+            page.evaluate("window.dispatchEvent(new Event('online'))")
+            first.get_by_text("Saved.").wait_for()
+            first.get_by_role("button", name="Take back").click()
+            first.get_by_text("Taken back.").wait_for()
+
+
 def test_two_programmes_side_by_side_also_offline(browser, tmp_path):
     fast_passwords()
     settings = []

@@ -184,20 +184,31 @@
     showBar();
   }
 
+  function parsed(text) {
+    try {
+      return Object(JSON.parse(text));
+    } catch {
+      return {};
+    }
+  }
+
   async function sendOne(one) {
     const fields = { id: one.id, round: one.round, what: one.what, action: one.action, why: one.why };
     const body = new URLSearchParams({ ...fields, seen: one.seen, at: one.now ? "" : one.at });
     let answer;
+    let told;
     try {
       answer = await fetch(`${root}/record/mark`, { method: "POST", body, headers: { accept: "application/json" } });
+      told = parsed(await answer.text());
     } catch {
       problem = "no connection";
       return;
     }
     if (answer.status === 401) problem = "sign in";
     else if (answer.status >= 500 || answer.status === 429) problem = "the server is busy";
+    // Only the service says that a tick is kept; a page of a network that one has to sign in to does not.
+    else if (answer.ok && !("mark" in told)) problem = "no connection";
     if (problem) return;
-    const told = await answer.json().catch(() => ({}));
     if (answer.ok) {
       one.state = told.late ? "late" : "sent";
       one.detail = told.late;
