@@ -18,6 +18,7 @@ import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.frames import difference
 from prefermab.service import accounts, exchange, jobs
+from prefermab.service.database import Records
 from prefermab.service.tables import JOBS, METADATA
 from prefermab.service.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords, people
@@ -276,23 +277,93 @@ def test_marks_that_come_after_the_round_correct_it_for_their_people_only(fresh)
     assert program.post("/api/v1/audit/verify").status_code == 200
 
 
-def test_a_tick_made_while_the_round_is_closed_is_not_lost(fresh, monkeypatch):
-    _, program = fresh
+@BOTH
+def test_nobody_can_tick_while_the_round_is_closed_by_its_marks(fresh, monkeypatch):
+    served, program = fresh
     program.post("/api/v1/plans", json={"budget": BUDGET})
-    one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
+    one, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
     mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
-    record = pm.Programme.record
+    back = {"round": 1, "marks": [{"id": other, "action": None}]}
+    first = {"round": 1, "marks": [{"id": other, "action": "none", "why": "away"}]}
+    assert program.post("/api/v1/marks", json=first).json()["stored"] == 1
+    record, answers = pm.Programme.record, []
 
     def slowly(programme, *args, **given):
-        assert program.post("/api/v1/marks", json=mark).json()["stored"] == 1
+        with monkeypatch.context() as impatient:
+            impatient.setattr(served.desk, "records", Records(served.place, 0.05))
+            for sent in (mark, back):
+                answers.append(program.post("/api/v1/marks", json=sent).json()["title"])
         return record(programme, *args, **given)
 
     monkeypatch.setattr(pm.Programme, "record", slowly)
     assert program.post("/api/v1/marks/record?round=1").status_code == 200
-    assert as_frame(program.get("/api/v1/history/actions")).filter(id=one).height == 1
+    assert answers == ["Busy", "Busy"]
+    assert program.post("/api/v1/marks", json=mark).json() == {"stored": 0, "late": 1}
+    assert "cannot be taken back" in program.post("/api/v1/marks", json=back).json()["detail"]
     assert [(row["id"], row["why"]) for row in program.get("/api/v1/marks/late").json()] == [
         (str(one), "ill")
     ]
+
+
+@BOTH
+def test_a_round_is_closed_and_its_marks_are_settled_together_or_not_at_all(fresh, monkeypatch):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
+    mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
+    program.post("/api/v1/marks", json=mark)
+    with monkeypatch.context() as broken:
+        broken.setattr("prefermab.service.late.settle_marks", lambda *_: 1 / 0)
+        assert program.post("/api/v1/marks/record?round=1").status_code == 500
+    assert served.desk.head().round == 1
+    assert as_frame(program.get("/api/v1/marks"))["why"].to_list() == ["ill"]
+    assert program.post("/api/v1/marks/record?round=1").status_code == 200
+    assert program.get("/api/v1/marks/late").json() == []
+    late = {"round": 1, "marks": [{"id": one, "action": "call"}]}
+    assert program.post("/api/v1/marks", json=late).json()["late"] == 1
+    accept = {"round": 1, "ids": [one], "accept": True, "why": "she says so"}
+    with monkeypatch.context() as broken:
+        broken.setattr("prefermab.service.desk.Desk.note", lambda *_: 1 / 0)
+        assert program.post("/api/v1/marks/late", json=accept).status_code == 500
+    assert one not in as_frame(program.get("/api/v1/history/actions"))["id"]
+    assert len(program.get("/api/v1/marks/late").json()) == 1
+
+
+@pytest.mark.parametrize("how", ["the API", "the command line"])
+def test_ticks_that_differ_from_a_record_made_by_a_table_wait_for_a_decision(fresh, how):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    one, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
+    marks = [{"id": one, "action": "none", "why": "ill"}, {"id": other, "action": "call"}]
+    program.post("/api/v1/marks", json={"round": 1, "marks": marks})
+    if how == "the API":
+        assert program.post("/api/v1/records").json()["round"] == 1
+    else:
+        dispatch(["programme", "record", served.place])
+    assert [row["id"] for row in program.get("/api/v1/marks/late").json()] == [str(one)]
+    told = program.get("/api/v1/audit").json()[-1]
+    assert (told["who"], told["what"]) == ("the service", "late mark")
+    assert f'"{one}": "Paul: none"' in told["details"]
+    assert "1 tick came after its round" in served.client("Paul").get("/week").text
+    assert [row["what"] for row in program.get("/api/v1/audit").json()].count("late mark") == 1
+
+
+@BOTH
+def test_numbers_that_no_database_has_are_refused(fresh):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    large = 10**30
+    for path in (f"plans/{large}", f"plans/1?attempt={large}", f"plans/{-large}/list",
+                 f"deviations?round={large}", f"jobs/{large}", f"people/{large}"):  # fmt: skip
+        found = program.get(f"/api/v1/{path}")
+        assert found.status_code in (400, 404), (path, found.text)
+    assert program.post(f"/api/v1/marks/record?round={large}").status_code == 400
+    assert program.post(f"/api/v1/records?round={large}").status_code == 400
+    assert program.post(f"/api/v1/plans/{large}/replay").status_code == 400
+    paul = served.client("Paul")
+    for path in (f"week?at={large}", f"people?at={large}", f"audit?at={-large}", f"plan/{large}"):
+        assert paul.get(f"/{path}").status_code in (200, 400, 404), path
+    assert paul.post("/models/replay", data={"round": str(large)}).status_code in (400, 404)
 
 
 @BOTH

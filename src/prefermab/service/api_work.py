@@ -192,7 +192,7 @@ def late_marks(request: Request) -> Response:
     """Marks that came after their round was closed and wait for a decision; field workers get their
     own."""
     desk, account = desk_of(request), account_of(request)
-    with desk.records.reading() as sql:
+    with lateness.reading_late(desk) as sql:
         found = lateness.get_late(sql)
     found = found.filter(who=account.name) if account.own_only else found
     return send_table(request, found, "late-marks")
@@ -228,8 +228,8 @@ def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, 
             raise BusyError(f"round {round} was closed just now: try again.")
         stored = marking.put_marks(sql, round, given, account.name, desk.clock())
         if stored:
-            desk.note(sql, account.name, "mark", {"round": round, "people": stored})
-    return stored
+            desk.note(sql, account.name, "mark", {"round": round, "ticks": stored})
+    return len(stored)
 
 
 @router.post("/marks/record", name="record_marks")
@@ -243,14 +243,9 @@ def record_marks(
     """Records the current round from its marks and closes it. `rest` says what was done with people
     on the list who have no mark."""
     desk, account = desk_of(request), account_of(request)
-    plan, programme = current(desk, desk.head(), round), desk.programme(account)
-    with desk.records.reading() as sql:
-        found = marking.get_marks(sql, round)
-    passive = programme.model.action_names[0]
-    frame = marking.as_record(found, plan, passive, as_planned=rest == "planned")
-    programme.record(frame, round=round, over_budget=over_budget, why=why)
-    lateness.keep_missed(desk, round, found)
-    return {"round": round, "otherwise": programme.deviations(round).height}
+    plan = current(desk, desk.head(), round)
+    lateness.close_by_marks(desk, account, plan, rest=rest, over_budget=over_budget, why=why)
+    return {"round": round, "otherwise": desk.programme().deviations(round).height}
 
 
 @router.post("/jobs/learn", name="learn", status_code=202)

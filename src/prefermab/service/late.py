@@ -5,16 +5,19 @@ people and nobody else, or stays as it is. Either way the audit log has who tick
 and why.
 """
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import InputError
-from prefermab.programme.store import Planned, queries
+from prefermab.errors import BusyError, InputError
+from prefermab.programme.store import Planned
+from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.recording import get_actions
 from prefermab.programme.store.schema import PLANS
+from prefermab.programme.tables import format_people
 from prefermab.service import marks as marking
 from prefermab.service.access import Account
 from prefermab.service.desk import Desk
@@ -38,12 +41,60 @@ def closed_plan(desk: Desk, round: int) -> Planned:
 
 def is_closed(sql: sa.Connection, round: int) -> bool:
     """Whether a round is recorded already."""
-    return round < queries.current_round(sql)
+    return round < current_round(sql)
+
+
+def close_by_marks(
+    desk: Desk,
+    account: Account,
+    plan: Planned,
+    *,
+    rest: str | None,
+    over_budget: bool,
+    why: str | None,
+) -> None:
+    """Records the current round from its marks and closes it; nobody can tick meanwhile.
+
+    Args:
+        desk: The desk of the server.
+        account: Who closes it.
+        plan: The plan of the round.
+        rest: What was done with people on the list without a mark: `planned` or `nothing`; anything
+            else if there must be none.
+        over_budget: Accept a record that exceeds the budget.
+        why: The reason, for the audit log.
+    """
+    programme = desk.programme(account)
+    passive = programme.model.action_names[0]
+    with programme.database.writing() as sql, quiet():
+        marks = marking.get_marks(sql, plan.round)
+        due = plan.frame.filter(pl.col("action") != passive)["id"].cast(pl.String)
+        open = int((~due.is_in(marks["id"].implode())).sum())
+        if open and rest not in ("planned", "nothing"):
+            raise InputError(f"say what was done with {format_people(open)} without a tick.")
+        frame = marking.as_record(marks, plan, passive, as_planned=rest == "planned")
+        programme.record(frame, round=plan.round, over_budget=over_budget, why=why)
+        settle_marks(desk, sql)
 
 
 def recorded(sql: sa.Connection, round: int) -> Recorded:
     """What was recorded of a closed round."""
     return {str(who): done for who, done in get_actions(sql, round).items()}
+
+
+@contextlib.contextmanager
+def reading_late(desk: Desk) -> Iterator[sa.Connection]:
+    """A transaction that reads ticks which wait for a decision, those of a round that was closed
+    without the service included."""
+    first = sa.select(sa.func.min(MARKS.c.round))
+    with desk.records.reading() as sql:
+        open = sql.execute(first).scalar()
+        behind = open is not None and is_closed(sql, open)
+    if behind:
+        with contextlib.suppress(BusyError), desk.records.writing() as sql:
+            settle_marks(desk, sql)
+    with desk.records.reading() as sql:
+        yield sql
 
 
 def get_late(sql: sa.Connection, round: int | None = None) -> pl.DataFrame:
@@ -58,7 +109,7 @@ def get_late(sql: sa.Connection, round: int | None = None) -> pl.DataFrame:
 def count_late(desk: Desk, account: Account) -> int:
     """How many ticks wait for a decision; of a field worker's own, if that is who asks."""
     rows = sa.select(sa.func.count()).select_from(LATE)
-    with desk.records.reading() as sql:
+    with reading_late(desk) as sql:
         mine = LATE.c.name == account.name
         return sql.execute(rows.where(mine) if account.own_only else rows).scalar_one()
 
@@ -120,7 +171,7 @@ def put_late(
         if waiting is None or waiting.name != name:  # What somebody else ticked still waits.
             return None
         sql.execute(LATE.delete().where(here))
-        return False, f"{name} takes back: {in_words(waiting.action, waiting.reached)}"
+        return False, f"{name} takes back: {marking.in_words(waiting.action, waiting.reached)}"
     sql.execute(LATE.delete().where(here))
     sql.execute(
         LATE.insert().values(
@@ -128,29 +179,28 @@ def put_late(
             why=(mark["why"] or "").strip() or None, name=name, at=at, came=now,
         )
     )  # fmt: skip
-    new = f"{name}: {in_words(mark['action'], reached)}"
+    new = f"{name}: {marking.in_words(mark['action'], reached)}"
     if waiting is None:
         return True, new
-    return True, f"{new}; before, {waiting.name}: {in_words(waiting.action, waiting.reached)}"
+    return True, f"{new}; before, {waiting.name}: {marking.in_words(waiting.action, waiting.reached)}"
 
 
-def keep_missed(desk: Desk, round: int, seen: pl.DataFrame) -> None:
-    """Keeps ticks that were made while a round was being closed, and so are not in its record.
+def settle_marks(desk: Desk, sql: sa.Connection) -> None:
+    """Ends the marks of closed rounds: one that differs from the record waits for a decision.
 
-    Args:
-        desk: The desk of the server.
-        round: The round that was closed.
-        seen: The marks of which its record was made.
+    None differs where the record was made of the marks, but a round may be closed by a table, in
+    the command line too.
     """
-    passive = desk.programme().model.action_names[0]
-    known = set(seen.select("id", "who", "at").rows())
-    with desk.records.writing() as sql:
-        done = recorded(sql, round)
+    passive, closed = desk.programme().model.action_names[0], MARKS.c.round < current_round(sql)
+    for round in sql.execute(sa.select(MARKS.c.round).where(closed).distinct()).scalars().all():
+        done, told = recorded(sql, round), {}
         for mark in marking.get_marks(sql, round).iter_rows(named=True):
-            if (mark["id"], mark["who"], mark["at"]) not in known:
-                here = (MARKS.c.round == round) & (MARKS.c.person == mark["id"])
-                sql.execute(MARKS.delete().where(here))
-                put_late(sql, round, mark, mark["who"], desk.clock(), done, passive)
+            put = put_late(sql, round, mark, mark["who"], desk.clock(), done, passive)
+            if put is not None:
+                told[mark["id"]] = put[1]
+        if told:
+            desk.note(sql, "the service", "late mark", {"round": round, "ticks": told})
+    sql.execute(MARKS.delete().where(closed))
 
 
 def decide(
@@ -179,36 +229,22 @@ def decide(
     """
     if not why.strip():
         raise InputError("say why: the reason is kept.")
-    plan = closed_plan(desk, round)
-    with desk.records.reading() as sql:
+    plan, programme = closed_plan(desk, round), desk.programme(account)
+    passive = programme.model.action_names[0]
+    with programme.database.writing() as sql, quiet():
         chosen = get_late(sql, round).filter(pl.col("id").is_in(list(ids)))
-    if not chosen.height:
-        raise InputError(f"none of these ticks of round {round} waits any more: look again.")
-    programme = desk.programme(account)
-    if accept:
-        passive = programme.model.action_names[0]
-        frame = marking.as_record(chosen, plan, passive, as_planned=False)
-        with quiet():
+        if not chosen.height:
+            raise InputError(f"none of these ticks of round {round} waits any more: look again.")
+        if accept:
+            frame = marking.as_record(chosen, plan, passive, as_planned=False)
             programme.record(
                 frame, round=round, correct=True, partial=True, over_budget=over_budget,
                 why=why.strip(), where="late ticks",
             )  # fmt: skip
-    with desk.records.writing() as sql:
-        for one in chosen.iter_rows(named=True):
-            here = (LATE.c.round == round) & (LATE.c.person == one["id"])
-            sql.execute(LATE.delete().where(here, LATE.c.at == one["at"]))
+        decided = (LATE.c.round == round) & LATE.c.person.in_(chosen["id"].to_list())
+        sql.execute(LATE.delete().where(decided))
         what = "accept late marks" if accept else "dismiss late marks"
         ticks = chosen.select("id", "who", "action", "reached").rows()
-        told = {id: f"{who}: {in_words(action, reached)}" for id, who, action, reached in ticks}
+        told = {id: f"{who}: {marking.in_words(action, reached)}" for id, who, action, reached in ticks}
         desk.note(sql, account.name, what, {"round": round, "ticks": told}, why.strip())
     return chosen.height
-
-
-def in_words(action: str, reached: bool) -> str:
-    """An action as people say it.
-
-    >>> from prefermab.service.late import in_words
-    >>> in_words("call", reached=False)
-    'call, not reached'
-    """
-    return action + ("" if reached else ", not reached")

@@ -55,9 +55,13 @@ def check_marks(
 
 def put_marks(
     sql: sa.Connection, round: int, marks: Sequence[dict[str, Any]], name: str, now: float
-) -> int:
-    """Stores marks, and returns how many were new; older ones than those stored are left out."""
-    stored = 0
+) -> dict[str, str]:
+    """Stores marks; older ones than those stored are left out.
+
+    Returns:
+        What is new, by person, for the audit log.
+    """
+    new = {}
     for mark in marks:
         at = min(now if mark["at"] is None else float(mark["at"]), now)
         here = (MARKS.c.round == round) & (MARKS.c.person == str(mark["id"]))
@@ -65,8 +69,9 @@ def put_marks(
         if known is not None and known >= at and mark["at"] is not None:
             continue
         sql.execute(MARKS.delete().where(here))
-        stored += 1
+        new[str(mark["id"])] = "taken back"
         if mark["action"] is not None:
+            new[str(mark["id"])] = in_words(mark["action"], mark["reached"] is not False)
             sql.execute(
                 MARKS.insert().values(
                     round=round, person=str(mark["id"]), action=mark["action"],
@@ -74,7 +79,7 @@ def put_marks(
                     name=name, at=at,
                 )
             )  # fmt: skip
-    return stored
+    return new
 
 
 def get_marks(sql: sa.Connection, round: int) -> pl.DataFrame:
@@ -107,3 +112,13 @@ def as_record(
     action = pl.col("action").fill_null(pl.col("planned"))
     reached = pl.when(action != passive).then(pl.col("reached").fill_null(True))
     return rows.select("id", action=action, reached=reached, why="why")
+
+
+def in_words(action: str, reached: bool) -> str:
+    """An action as people say it.
+
+    >>> from prefermab.service.marks import in_words
+    >>> in_words("call", reached=False)
+    'call, not reached'
+    """
+    return action + ("" if reached else ", not reached")

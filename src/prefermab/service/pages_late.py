@@ -7,6 +7,7 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from prefermab.service import late as lateness
+from prefermab.service import marks as marking
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, desk_of
 from prefermab.service.pages_record import told
@@ -23,7 +24,7 @@ SAID = {"corrected": "The record is corrected.", "left": "The record stays as it
 def late_page(request: Request, said: str = "") -> Response:
     """Ticks that wait for a decision, round by round, beside what was recorded."""
     desk = desk_of(request)
-    with desk.records.reading() as sql:
+    with lateness.reading_late(desk) as sql:
         waiting = lateness.get_late(sql)
         done = {round: lateness.recorded(sql, round) for round in waiting["round"].unique()}
     rounds = {
@@ -44,8 +45,8 @@ def rows_of(
     for row in rows:
         tick = ticks[str(row["id"])]
         action, reached = done.get(str(row["id"]), (passive, True))
-        row["recorded"] = lateness.in_words(action, reached)
-        row["ticked"] = lateness.in_words(tick["action"], tick["reached"])
+        row["recorded"] = marking.in_words(action, reached)
+        row["ticked"] = marking.in_words(tick["action"], tick["reached"])
         row["mark"] = told(tick, row["action"], passive)
     return rows
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Request
 from markdown_it import MarkdownIt
 from starlette.responses import Response
 
-from prefermab.errors import InputError, StorageError, unknown
+from prefermab.errors import InputError, StorageError, brief, unknown
 from prefermab.programme.store import queries
 from prefermab.programme.store.opening import MODEL_PLACE
 from prefermab.programme.store.schema import MODELS
@@ -101,6 +101,18 @@ def audit_verify(request: Request, head: Text = "") -> Response:
     return show_audit(request, proof=proof)
 
 
+def in_words(details: Any) -> str:
+    """Details of the audit log as people read them.
+
+    >>> from prefermab.service.pages_manage import in_words
+    >>> in_words({"round": 3, "ticks": {"7": "call, not reached"}})
+    'round: 3; ticks: 7: call, not reached'
+    """
+    if not isinstance(details, dict):
+        return str(details)
+    return "; ".join(f"{key}: {in_words(value)}" for key, value in details.items())
+
+
 def show_audit(
     request: Request, who: str = "", what: str = "", words: str = "", at: int = 1, **checked: Any
 ) -> Response:
@@ -116,7 +128,7 @@ def show_audit(
     at = min(max(at, 1), pages)
     rows = log.reverse().slice((at - 1) * ROWS, ROWS).to_dicts()
     for row in rows:
-        row["details"] = ", ".join(f"{k}: {v}" for k, v in json.loads(row["details"]).items())
+        row["details"] = brief(in_words(json.loads(row["details"])), 300)
     return page(
         request, "audit.html", rows=rows, names=names, who=who, what=what, words=words, at=at,
         pages=pages, total=log.height, **{"proof": None, "broken": None} | checked,

@@ -16,12 +16,10 @@ from starlette.responses import JSONResponse, Response
 
 from prefermab.errors import BusyError, InputError
 from prefermab.programme.store import Planned
-from prefermab.programme.tables import format_people
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, Head, as_id, desk_of
-from prefermab.service.exchange import quiet
 from prefermab.service.pages_week import columns_of
 from prefermab.service.problems import is_for_programs
 from prefermab.service.rendering import STATIC, page, redirect
@@ -236,7 +234,7 @@ def store(
         stored = marking.put_marks(sql, round, [given], account.name, desk.clock())
         kept = get_mark(sql, round, given["id"])
         if stored:
-            desk.note(sql, account.name, "mark", {"round": round, "people": 1})
+            desk.note(sql, account.name, "mark", {"round": round, "ticks": stored})
         elif kept is not None and not is_same(kept, given):
             raise Conflict(kept)
     return kept
@@ -316,19 +314,9 @@ def close_round(
     head, plan, _ = _current(desk)
     if round != head.round:
         raise InputError(f"round {round} is not the current one, which is {head.round}.")
-    programme = desk.programme(account)
-    with desk.records.reading() as sql:
-        marks = marking.get_marks(sql, round)
-    passive = programme.model.action_names[0]
-    if rest not in ("planned", "nothing"):
-        due = plan.frame.filter(pl.col("action") != passive)["id"].cast(pl.String)
-        open = int((~due.is_in(marks["id"].implode())).sum())
-        if open:
-            raise InputError(f"say what was done with {format_people(open)} without a tick.")
-    frame = marking.as_record(marks, plan, passive, as_planned=rest == "planned")
-    with quiet():
-        programme.record(frame, round=round, over_budget=bool(over_budget), why=why.strip() or None)
-    lateness.keep_missed(desk, round, marks)
+    lateness.close_by_marks(
+        desk, account, plan, rest=rest, over_budget=bool(over_budget), why=why.strip() or None
+    )
     return redirect(request, "/week?said=closed")
 
 

@@ -35,7 +35,7 @@ MARKS = _table(
     "marks", "round person",
     round=BigInteger, person=Text, action=Text, reached=Boolean, why=Text, name=Text, at=Double,
 )  # fmt: skip
-"""What was done so far in a round that is not recorded yet."""
+"""What was done so far in a round that is not recorded yet; then its marks are removed."""
 
 LATE = _table(
     "late", "round person",

@@ -68,7 +68,12 @@ class Database:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed as a whole or not at all; no other process can write."""
+        """A transaction that is committed as a whole or not at all; no other process can write.
+        Within another one it is a part of that."""
+        if self._usable().in_transaction():
+            assert not self._connection.get_execution_options()[READING], "it only reads"
+            yield self._connection
+            return
         with self._transaction(reading=False) as sql:
             if sql.dialect.name == "postgresql":
                 self._limit_waiting(sql)
@@ -77,7 +82,11 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction in which all reads see the same state of the programme."""
+        """A transaction in which all reads see the same state of the programme; within another
+        one it is a part of that."""
+        if self._usable().in_transaction():
+            yield self._connection
+            return
         with self._transaction(reading=True) as sql:
             if sql.dialect.name == "postgresql":
                 sql.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -137,7 +146,7 @@ class Database:
             with sql.begin():
                 yield sql
                 ending = True
-        except (DBAPIError, sqlite3.Error) as error:
+        except (DBAPIError, sqlite3.Error, OverflowError) as error:
             raise readable(error, self.place, self.wait, ending=ending) from None
 
     @contextlib.contextmanager

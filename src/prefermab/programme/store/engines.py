@@ -94,12 +94,14 @@ def postgresql_engine(place: Place) -> Engine:
 
 
 def readable(
-    error: DBAPIError | sqlite3.Error, place: Place, wait: float, *, ending: bool
+    error: DBAPIError | sqlite3.Error | OverflowError, place: Place, wait: float, *, ending: bool
 ) -> PrefermabError:
     """An error of a database as one of ours, in one sentence.
 
     `ending` says that it came while a transaction was committed.
     """
+    if isinstance(error, OverflowError) or getattr(error.orig, "sqlstate", None) == "22003":
+        return InputError(f"{place.shown}: a number is too large to be stored or looked for.")
     if isinstance(error, sqlite3.Error):
         return sqlite_error(error, place, wait)
     if isinstance(error.orig, sqlite3.Error):
