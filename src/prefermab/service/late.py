@@ -22,6 +22,7 @@ from prefermab.service import marks as marking
 from prefermab.service.access import Account
 from prefermab.service.desk import Desk
 from prefermab.service.exchange import quiet
+from prefermab.service.marks import in_words
 from prefermab.service.tables import LATE, MARKS
 
 Recorded = dict[str, tuple[str, bool]]
@@ -171,7 +172,7 @@ def put_late(
         if waiting is None or waiting.name != name:  # What somebody else ticked still waits.
             return None
         sql.execute(LATE.delete().where(here))
-        return False, f"{name} takes back: {marking.in_words(waiting.action, waiting.reached)}"
+        return False, f"{name} takes back: {in_words(waiting.action, waiting.reached)}"
     sql.execute(LATE.delete().where(here))
     sql.execute(
         LATE.insert().values(
@@ -179,10 +180,10 @@ def put_late(
             why=(mark["why"] or "").strip() or None, name=name, at=at, came=now,
         )
     )  # fmt: skip
-    new = f"{name}: {marking.in_words(mark['action'], reached)}"
+    new = f"{name}: {in_words(mark['action'], reached)}"
     if waiting is None:
         return True, new
-    return True, f"{new}; before, {waiting.name}: {marking.in_words(waiting.action, waiting.reached)}"
+    return True, f"{new}; before, {waiting.name}: {in_words(waiting.action, waiting.reached)}"
 
 
 def settle_marks(desk: Desk, sql: sa.Connection) -> None:
@@ -245,6 +246,6 @@ def decide(
         sql.execute(LATE.delete().where(decided))
         what = "accept late marks" if accept else "dismiss late marks"
         ticks = chosen.select("id", "who", "action", "reached").rows()
-        told = {id: f"{who}: {marking.in_words(action, reached)}" for id, who, action, reached in ticks}
+        told = {id: f"{who}: {in_words(action, reached)}" for id, who, action, reached in ticks}
         desk.note(sql, account.name, what, {"round": round, "ticks": told}, why.strip())
     return chosen.height

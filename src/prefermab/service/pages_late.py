@@ -7,9 +7,9 @@ from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
 from prefermab.service import late as lateness
-from prefermab.service import marks as marking
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, desk_of
+from prefermab.service.marks import in_words
 from prefermab.service.pages_record import told
 from prefermab.service.pages_week import columns_of
 from prefermab.service.rendering import page, redirect
@@ -45,8 +45,8 @@ def rows_of(
     for row in rows:
         tick = ticks[str(row["id"])]
         action, reached = done.get(str(row["id"]), (passive, True))
-        row["recorded"] = marking.in_words(action, reached)
-        row["ticked"] = marking.in_words(tick["action"], tick["reached"])
+        row["recorded"] = in_words(action, reached)
+        row["ticked"] = in_words(tick["action"], tick["reached"])
         row["mark"] = told(tick, row["action"], passive)
     return rows
 
