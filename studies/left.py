@@ -5,6 +5,7 @@ goes on where it was stopped: first a few seeds of every domain, then more of ea
 `python -m studies.left armman` measures one domain only.
 """
 
+import functools
 import json
 import sys
 from collections.abc import Iterable
@@ -43,8 +44,7 @@ SIZES: dict[str, tuple[Setting, ...]] = {
     "sis-150": (Setting("sis", 20, 16, train=(("population", 150),)),),
     "continuous-sis": (Setting("continuous-sis", 20, 16),),
 }
-TRIALS = {"sis-50": 200, "sis-150": 100, "continuous-sis": 100}
-"""Fewer than 1,000 where the bound of a trial takes a hundred times as long."""
+TRIALS = 1000
 
 
 def measure(names: Iterable[str]) -> None:
@@ -58,25 +58,26 @@ def measure_seeds(name: str, seeds: list[int]) -> None:
     """Measures models of these seeds on a domain, unless that was done before."""
     file = DATA / f"{name}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    trials, settings = TRIALS.get(name, 1000), SIZES[name]
-    done |= {"on": machine(), "trials": trials, "informed": done.get("informed", {})}
+    if done.get("trials") != TRIALS:
+        done = {"trials": TRIALS, "informed": {}}
     if measured(done) > seeds[-1] - SEEDS[0]:
         return
+    done["on"], settings = machine(), SIZES[name]
     models = pretrain_seeds(settings[0].tried_on(), seeds, "exact", rounds_left=LONGEST)
     found: dict[str, Any] = {}
     for setting in settings:
         for rate in RATES:
             cell = f"({setting.n_arms}, {setting.budget:g}) {rate:g}"
-            best = informed(setting, rate, trials)
-            own = {kind: played(models, kind, setting, rate, trials) for kind in (None, "trial")}
-            gap = own["trial"].mean(axis=0) - best.pop("rewards")
-            done["informed"][cell] = best
+            best, means = informed(setting, rate)
+            own = {kind: played(models, kind, setting, rate) for kind in (None, "trial")}
+            gap = own["trial"].mean(axis=0) - best
+            done["informed"][cell] = means
             found[cell] = {
                 "ongoing": own[None].mean(axis=1).tolist(),
                 "left": own["trial"].mean(axis=1).tolist(),
-                "stderr": float(gap.std(ddof=1) / np.sqrt(trials)),
+                "stderr": float(gap.std(ddof=1) / np.sqrt(TRIALS)),
             }
-            print(name, seeds, cell, found[cell], best, flush=True)
+            print(name, seeds, cell, found[cell], means, flush=True)
     done[str(seeds[0])] = found
     DATA.mkdir(parents=True, exist_ok=True)
     write_atomically(file, lambda draft: draft.write_text(json.dumps(done, indent=1)))
@@ -88,33 +89,35 @@ def measured(done: dict[str, Any]) -> int:
     return sum(len(group["left"]) for group in groups)
 
 
-def worlds(setting: Setting, rate: float, trials: int):
+def worlds(setting: Setting, rate: float):
     """The domain and the trials that all policies meet."""
     domain = setting.tried_on()
-    return domain, trial_batches(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
+    return domain, trial_batches(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, TRIALS))
 
 
-def informed(setting: Setting, rate: float, trials: int) -> dict[str, Any]:
-    """What the better of the policies that know the dynamics earns in every trial."""
-    (domain, batches), budget = worlds(setting, rate, trials), jnp.float32(setting.budget)
-    _, prices = trial_bounds(domain, batches, budget, trials)
+@functools.cache
+def informed(setting: Setting, rate: float) -> tuple[np.ndarray, dict[str, Any]]:
+    """What the better of the policies that know the dynamics earns in every trial, and what each of
+    them earns on average."""
+    (domain, batches), budget = worlds(setting, rate), jnp.float32(setting.budget)
+    _, prices = trial_bounds(domain, batches, budget, TRIALS)
     known: dict[str, policies.Policy] = {"lagrangian": policies.Lagrangian()}
     if domain.n_actions == 2:
         known["whittle"] = policies.Whittle()
     earned = {
-        name: trial_rewards(policy, domain, batches, budget, trials, prices)
+        name: trial_rewards(policy, domain, batches, budget, TRIALS, prices)
         for name, policy in known.items()
     }
     best = max(earned, key=lambda name: earned[name].mean())
     means = {name: float(own.mean()) for name, own in earned.items()}
-    return {"best": best, **means, "rewards": earned[best]}
+    return earned[best], {"best": best, **means}
 
 
-def played(models, kind: str | None, setting: Setting, rate: float, trials: int) -> np.ndarray:
+def played(models, kind: str | None, setting: Setting, rate: float) -> np.ndarray:
     """What the models earn in every trial, (seed, trial)."""
-    (domain, batches), budget = worlds(setting, rate, trials), jnp.float32(setting.budget)
+    (domain, batches), budget = worlds(setting, rate), jnp.float32(setting.budget)
     told = [model.with_rounds_left(kind) for model in models]
-    return np.stack([trial_rewards(m.policy, domain, batches, budget, trials) for m in told])
+    return np.stack([trial_rewards(m.policy, domain, batches, budget, TRIALS) for m in told])
 
 
 def left() -> str:
@@ -141,9 +144,8 @@ def page() -> str:
         "Lagrangian the end. The models see features only. `ongoing` is a model of recipe `exact` "
         "that is not told of the end, `rounds left known` the same model asked with "
         '`with_rounds_left("trial")`: the mean over training seeds, the standard error of its '
-        "paired difference over trials, and the worst seed. Trials: 1,000, but "
-        + ", ".join(f"{count} on {name}" for name, count in TRIALS.items())
-        + f". Training seeds from {SEEDS[0]} on; settings were chosen on others, and on other "
+        "paired difference over trials, and the worst seed. "
+        f"{TRIALS:,} trials. Training seeds from {SEEDS[0]} on; settings were chosen on others, and on other "
         f"trials. {len(SEEDS)} seeds are meant"
         + (f"; run so far: {', '.join(missing)}" if missing else "")
         + f". Measured with {', '.join(sorted(places))}.\n\n"

@@ -100,10 +100,10 @@ def readable(
 
     `ending` says that it came while a transaction was committed.
     """
-    if isinstance(error, OverflowError) or getattr(error.orig, "sqlstate", None) == "22003":
-        return InputError(f"{place.shown}: a number is too large to be stored or looked for.")
     if isinstance(error, sqlite3.Error):
         return sqlite_error(error, place, wait)
+    if isinstance(error, OverflowError) or getattr(error.orig, "sqlstate", None) == "22003":
+        return InputError(f"{place.shown}: a number is too large to be stored or looked for.")
     if isinstance(error.orig, sqlite3.Error):
         return sqlite_error(error.orig, place, wait)
     return postgresql_error(error, place, wait, ending=ending)
