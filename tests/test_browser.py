@@ -177,9 +177,38 @@ def test_ticks_of_a_phone_that_was_offline_when_the_round_closed(browser, own_co
         page.get_by_text("not reached", exact=True).first.wait_for()
 
 
-def answering(body):
+def answering(body, status):
     """Answers every request with this body, as a network that one has to sign in to does."""
-    return lambda route: route.fulfill(body=body)
+    return lambda route: route.fulfill(body=body, status=status)
+
+
+def test_ticks_in_two_windows_are_all_sent(browser, own_console):
+    with visit(browser, own_console, "Paul") as first:
+        page = first.open("/week")
+        page.get_by_role("button", name="Approve the list").click()
+        page.get_by_text("The list is approved").wait_for()
+        page = first.open("/record")
+        second = first.context.new_page()
+        second.goto(own_console.address + "/record")
+        second.locator("#record[data-kept=yes]").wait_for()
+        held = []
+        page.route("**/record/mark", lambda route: held.append(route))
+        people = page.locator("li.person")
+        people.nth(0).get_by_label("Done", exact=True).check()
+        page.get_by_text("1 not sent yet").wait_for()
+        second.route("**/record/mark", lambda route: route.abort())
+        other = second.locator("li.person")
+        other.nth(1).get_by_label("Not reached").check()
+        second.get_by_text("not sent yet: no connection").wait_for()
+        while not held:
+            page.wait_for_timeout(50)
+        held.pop().continue_()
+        page.unroute("**/record/mark")
+        people.nth(0).get_by_text("Saved.").wait_for()
+        page.locator("#bar", has_text="Everything is sent.").wait_for()
+        page.reload()
+        assert people.nth(0).get_by_label("Done", exact=True).is_checked()
+        assert people.nth(1).get_by_label("Not reached").is_checked()
 
 
 def test_a_tick_is_sent_only_if_the_service_says_so(browser, own_console):
@@ -189,10 +218,16 @@ def test_a_tick_is_sent_only_if_the_service_says_so(browser, own_console):
         page.get_by_text("The list is approved").wait_for()
         page = phone.open("/record")
         first = page.locator("li.person").nth(0)
-        for body in ("<h1>Sign in to this network</h1>", '{"mark": {"id": "m0', "[]", "null"):
-            page.route("**/record/mark", answering(body))
+        login = "<h1>Sign in to this network</h1>"
+        for body, status in (
+            (login, 200),
+            (login, 403),
+            ('{"mark": {"id": "m0', 200),
+            ("null", 200),
+        ):
+            page.route("**/record/mark", answering(body, status))
             first.get_by_label("Done", exact=True).check()
-            page.get_by_text("1 not sent yet: no connection").wait_for()
+            page.get_by_text("1 not sent yet: the service did not answer").wait_for()
             page.unroute("**/record/mark")
             page.evaluate("window.dispatchEvent(new Event('online'))")
             first.get_by_text("Saved.").wait_for()

@@ -18,6 +18,7 @@ import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.frames import difference
 from prefermab.service import accounts, exchange, jobs
+from prefermab.service import late as lateness
 from prefermab.service.database import Records
 from prefermab.service.tables import JOBS, METADATA
 from prefermab.service.worker import work
@@ -341,11 +342,86 @@ def test_ticks_that_differ_from_a_record_made_by_a_table_wait_for_a_decision(fre
     else:
         dispatch(["programme", "record", served.place])
     assert [row["id"] for row in program.get("/api/v1/marks/late").json()] == [str(one)]
-    told = program.get("/api/v1/audit").json()[-1]
-    assert (told["who"], told["what"]) == ("the service", "late mark")
-    assert f'"{one}": "Paul: none"' in told["details"]
     assert "1 tick came after its round" in served.client("Paul").get("/week").text
-    assert [row["what"] for row in program.get("/api/v1/audit").json()].count("late mark") == 1
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    program.post("/api/v1/marks", json={"round": 2, "marks": [{"id": other, "action": "call"}]})
+    told = [row for row in program.get("/api/v1/audit").json() if row["what"] == "late mark"]
+    assert [row["who"] for row in told] == ["the service"]
+    assert f'"{one}": "Paul: none (ill)"' in told[0]["details"]
+    assert [row["id"] for row in program.get("/api/v1/marks/late").json()] == [str(one)]
+
+
+@BOTH
+def test_a_later_tick_replaces_one_that_a_table_left_behind(fresh):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
+    now = served.clock()
+
+    def mark(**given):
+        return program.post("/api/v1/marks", json={"round": 1, "marks": [{"id": one, **given}]})
+
+    assert mark(action="none", why="ill", at=now - 50).json()["stored"] == 1
+    with pm.Programme(served.place, served.model) as programme:
+        programme.record(pl.DataFrame({"id": [one], "action": ["call"]}))
+    assert mark(action="call", reached=False, at=now - 10).json() == {"stored": 0, "late": 1}
+    waiting = program.get("/api/v1/marks/late").json()
+    assert [(row["action"], row["reached"]) for row in waiting] == [("call", False)]
+    assert mark(action=None, at=now).json() == {"stored": 0, "late": 0}
+    assert program.get("/api/v1/marks/late").json() == []
+    told = "".join(row["details"] for row in program.get("/api/v1/audit").json())
+    assert "none (ill)" in told, "the reason of a tick is kept"
+
+
+def test_ticks_of_people_whom_the_record_cannot_have_are_shown_and_not_accepted(fresh):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    gone, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
+    mark = {"round": 1, "marks": [{"id": gone, "action": "call", "reached": False}]}
+    program.post("/api/v1/marks", json=mark)
+    program.post("/api/v1/people/leave", json={"ids": [gone]})
+    program.post("/api/v1/plans", json={"budget": BUDGET, "again": True})
+    assert program.post("/api/v1/marks/record?round=1").status_code == 200
+    assert "not in the plan" in served.client("Paul").get("/record/late").text
+    decision = {"round": 1, "ids": [gone, other], "accept": True, "why": "asked"}
+    found = program.post("/api/v1/marks/late", json=decision)
+    assert found.status_code == 400
+    assert f"{gone} not in the plan" in found.json()["detail"]
+    leave = {**decision, "accept": False, "seen": served.clock() - 1}
+    assert "look again" in program.post("/api/v1/marks/late", json=leave).json()["detail"]
+    leave["seen"] = served.clock()
+    assert program.post("/api/v1/marks/late", json=leave).json()["decided"] == 1
+
+
+def test_a_round_is_not_closed_by_a_list_that_was_made_again_meanwhile(fresh, monkeypatch):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    close = lateness.close_by_marks
+
+    def slowly(*args, **given):
+        monkeypatch.undo()
+        with pm.Programme(served.place, served.model) as other:
+            other.plan(BUDGET - 1, again=True, why="somebody left")
+        close(*args, **given)
+
+    monkeypatch.setattr(lateness, "close_by_marks", slowly)
+    assert "look again" in program.post("/api/v1/marks/record?round=1").json()["detail"]
+    assert program.post("/api/v1/marks/record?round=1").status_code == 200
+
+
+def test_pages_wait_for_nobody_who_writes(fresh):
+    served, program = fresh
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
+    mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
+    program.post("/api/v1/marks", json=mark)
+    paul = served.client("Paul")
+    with pm.Programme(served.place, served.model) as programme:
+        programme.record()
+        with programme.database.writing():
+            assert "1 tick came after its round" in paul.get("/week").text
+            assert paul.get("/record/late").status_code == 200
+            assert len(program.get("/api/v1/marks/late").json()) == 1
 
 
 @BOTH

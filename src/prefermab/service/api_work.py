@@ -92,6 +92,7 @@ class Decision(Asked):
     accept: bool
     why: str = Field(max_length=2000)
     over_budget: bool = False
+    seen: float | None = Field(default=None, description="None of them may have come later.")
 
 
 def plain(asked: Asked) -> dict[str, Any]:
@@ -192,10 +193,7 @@ def late_marks(request: Request) -> Response:
     """Marks that came after their round was closed and wait for a decision; field workers get their
     own."""
     desk, account = desk_of(request), account_of(request)
-    with lateness.reading_late(desk) as sql:
-        found = lateness.get_late(sql)
-    found = found.filter(who=account.name) if account.own_only else found
-    return send_table(request, found, "late-marks")
+    return send_table(request, lateness.all_late(desk, account).drop("came"), "late-marks")
 
 
 @router.post("/marks/late", name="decide_marks")
@@ -205,7 +203,7 @@ def decide_marks(request: Request, asked: Decision) -> dict[str, Any]:
     desk, account = desk_of(request), account_of(request)
     decided = lateness.decide(
         desk, account, asked.round, {str(one) for one in asked.ids},
-        accept=asked.accept, why=asked.why, over_budget=asked.over_budget,
+        accept=asked.accept, why=asked.why, over_budget=asked.over_budget, seen=asked.seen,
     )  # fmt: skip
     return {"round": asked.round, "decided": decided}
 
@@ -222,10 +220,12 @@ def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, 
     head, own = desk.week(account)
     plan = current(desk, head, round)
     assert own is not None
-    marking.check_marks(given, plan, desk.programme().model.action_names, own)
+    actions = desk.programme().model.action_names
+    marking.check_marks(given, plan, actions, own)
     with desk.records.writing() as sql:
         if lateness.is_closed(sql, round):
             raise BusyError(f"round {round} was closed just now: try again.")
+        lateness.settle_marks(desk, sql, actions[0])
         stored = marking.put_marks(sql, round, given, account.name, desk.clock())
         if stored:
             desk.note(sql, account.name, "mark", {"round": round, "ticks": stored})

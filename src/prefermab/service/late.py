@@ -5,14 +5,13 @@ people and nobody else, or stays as it is. Either way the audit log has who tick
 and why.
 """
 
-import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import BusyError, InputError
+from prefermab.errors import InputError, list_names
 from prefermab.programme.store import Planned
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.recording import get_actions
@@ -68,6 +67,9 @@ def close_by_marks(
     programme = desk.programme(account)
     passive = programme.model.action_names[0]
     with programme.database.writing() as sql, quiet():
+        valid = (PLANS.c.round == plan.round) & (PLANS.c.status == "planned")
+        if sql.execute(sa.select(PLANS.c.attempt).where(valid)).scalar() != plan.attempt:
+            raise InputError(f"the list of round {plan.round} was made again just now: look again.")
         marks = marking.get_marks(sql, plan.round)
         due = plan.frame.filter(pl.col("action") != passive)["id"].cast(pl.String)
         open = int((~due.is_in(marks["id"].implode())).sum())
@@ -75,7 +77,7 @@ def close_by_marks(
             raise InputError(f"say what was done with {format_people(open)} without a tick.")
         frame = marking.as_record(marks, plan, passive, as_planned=rest == "planned")
         programme.record(frame, round=plan.round, over_budget=over_budget, why=why)
-        settle_marks(desk, sql)
+        settle_marks(desk, sql, passive)
 
 
 def recorded(sql: sa.Connection, round: int) -> Recorded:
@@ -83,36 +85,34 @@ def recorded(sql: sa.Connection, round: int) -> Recorded:
     return {str(who): done for who, done in get_actions(sql, round).items()}
 
 
-@contextlib.contextmanager
-def reading_late(desk: Desk) -> Iterator[sa.Connection]:
-    """A transaction that reads ticks which wait for a decision, those of a round that was closed
-    without the service included."""
-    first = sa.select(sa.func.min(MARKS.c.round))
+def get_left(sql: sa.Connection, passive: str) -> pl.DataFrame:
+    """The marks of closed rounds that differ from the record. There are some where a round was
+    closed by a table, in the command line too, and after it nobody has ticked yet."""
+    now, found = current_round(sql), []
+    for round in sql.execute(sa.select(MARKS.c.round).where(MARKS.c.round < now).distinct()):
+        done = recorded(sql, round[0])
+        found += [
+            row for row in marking.get_marks(sql, round[0]).iter_rows(named=True)
+            if (row["action"], row["reached"]) != done.get(row["id"], (passive, True))
+        ]  # fmt: skip
+    return pl.DataFrame(found, schema=marking.SCHEMA).with_columns(came="at")
+
+
+def get_late(sql: sa.Connection, passive: str) -> pl.DataFrame:
+    """The ticks that wait for a decision, and when each of them came."""
+    columns = LATE.c["round", "person", "action", "reached", "why", "name", "at", "came"]
+    rows = [tuple(row) for row in sql.execute(sa.select(*columns))]
+    kept = pl.DataFrame(rows, schema={**marking.SCHEMA, "came": pl.Float64}, orient="row")
+    both = pl.concat([get_left(sql, passive), kept]).sort("at", maintain_order=True)
+    return both.unique(["round", "id"], keep="last").sort("round", "at", "id")
+
+
+def all_late(desk: Desk, account: Account) -> pl.DataFrame:
+    """The ticks that wait for a decision; a field worker's own, if that is who asks."""
+    passive = desk.programme().model.action_names[0]
     with desk.records.reading() as sql:
-        open = sql.execute(first).scalar()
-        behind = open is not None and is_closed(sql, open)
-    if behind:
-        with contextlib.suppress(BusyError), desk.records.writing() as sql:
-            settle_marks(desk, sql)
-    with desk.records.reading() as sql:
-        yield sql
-
-
-def get_late(sql: sa.Connection, round: int | None = None) -> pl.DataFrame:
-    """The ticks that wait for a decision, of one round or of all."""
-    columns = LATE.c["round", "person", "action", "reached", "why", "name", "at"]
-    rows = sa.select(*columns).order_by(LATE.c.round, LATE.c.at, LATE.c.person)
-    rows = rows if round is None else rows.where(LATE.c.round == round)
-    found = [tuple(row) for row in sql.execute(rows)]
-    return pl.DataFrame(found, schema=marking.SCHEMA, orient="row")
-
-
-def count_late(desk: Desk, account: Account) -> int:
-    """How many ticks wait for a decision; of a field worker's own, if that is who asks."""
-    rows = sa.select(sa.func.count()).select_from(LATE)
-    with reading_late(desk) as sql:
-        mine = LATE.c.name == account.name
-        return sql.execute(rows.where(mine) if account.own_only else rows).scalar_one()
+        found = get_late(sql, passive)
+    return found.filter(who=account.name) if account.own_only else found
 
 
 def add_late(desk: Desk, account: Account, round: int, given: Sequence[dict[str, Any]]) -> int:
@@ -130,6 +130,7 @@ def add_late(desk: Desk, account: Account, round: int, given: Sequence[dict[str,
     actions = desk.programme().model.action_names
     marking.check_marks(given, plan, actions, own)
     with desk.records.writing() as sql:
+        settle_marks(desk, sql, actions[0])
         done, told, new = recorded(sql, round), {}, 0
         for one in given:
             put = put_late(sql, round, one, account.name, desk.clock(), done, actions[0])
@@ -180,28 +181,21 @@ def put_late(
             why=(mark["why"] or "").strip() or None, name=name, at=at, came=now,
         )
     )  # fmt: skip
-    new = f"{name}: {in_words(mark['action'], reached)}"
+    new = f"{name}: {in_words(mark['action'], reached, mark['why'])}"
     if waiting is None:
         return True, new
     return True, f"{new}; before, {waiting.name}: {in_words(waiting.action, waiting.reached)}"
 
 
-def settle_marks(desk: Desk, sql: sa.Connection) -> None:
-    """Ends the marks of closed rounds: one that differs from the record waits for a decision.
-
-    None differs where the record was made of the marks, but a round may be closed by a table, in
-    the command line too.
-    """
-    passive, closed = desk.programme().model.action_names[0], MARKS.c.round < current_round(sql)
-    for round in sql.execute(sa.select(MARKS.c.round).where(closed).distinct()).scalars().all():
-        done, told = recorded(sql, round), {}
-        for mark in marking.get_marks(sql, round).iter_rows(named=True):
-            put = put_late(sql, round, mark, mark["who"], desk.clock(), done, passive)
-            if put is not None:
-                told[mark["id"]] = put[1]
-        if told:
-            desk.note(sql, "the service", "late mark", {"round": round, "ticks": told})
-    sql.execute(MARKS.delete().where(closed))
+def settle_marks(desk: Desk, sql: sa.Connection, passive: str) -> None:
+    """Ends the marks of closed rounds: one that differs from the record waits for a decision."""
+    for mark in get_left(sql, passive).iter_rows(named=True):
+        round, now = mark["round"], desk.clock()
+        put = put_late(sql, round, mark, mark["who"], now, recorded(sql, round), passive)
+        if put is not None:
+            told = {"round": round, "ticks": {mark["id"]: put[1]}}
+            desk.note(sql, "the service", "late mark", told)
+    sql.execute(MARKS.delete().where(MARKS.c.round < current_round(sql)))
 
 
 def decide(
@@ -213,6 +207,7 @@ def decide(
     accept: bool,
     why: str,
     over_budget: bool = False,
+    seen: float | None = None,
 ) -> int:
     """Corrects the record of a closed round by ticks that came late, or leaves it as it is.
 
@@ -224,6 +219,7 @@ def decide(
         accept: Whether the record is corrected; nothing else of the round changes.
         why: The reason, for the audit log.
         over_budget: Accept a record that exceeds the budget.
+        seen: When the ticks were looked at: none of them may have come later.
 
     Returns:
         How many ticks were decided on.
@@ -233,10 +229,14 @@ def decide(
     plan, programme = closed_plan(desk, round), desk.programme(account)
     passive = programme.model.action_names[0]
     with programme.database.writing() as sql, quiet():
-        chosen = get_late(sql, round).filter(pl.col("id").is_in(list(ids)))
+        settle_marks(desk, sql, passive)
+        chosen = get_late(sql, passive).filter(pl.col("id").is_in(list(ids)), round=round)
         if not chosen.height:
             raise InputError(f"none of these ticks of round {round} waits any more: look again.")
+        if seen is not None and (chosen["came"] > seen).any():
+            raise InputError(f"another tick of round {round} has come meanwhile: look again.")
         if accept:
+            _check_in_plan(chosen["id"], plan)
             frame = marking.as_record(chosen, plan, passive, as_planned=False)
             programme.record(
                 frame, round=round, correct=True, partial=True, over_budget=over_budget,
@@ -249,3 +249,13 @@ def decide(
         told = {id: f"{who}: {in_words(action, reached)}" for id, who, action, reached in ticks}
         desk.note(sql, account.name, what, {"round": round, "ticks": told}, why.strip())
     return chosen.height
+
+
+def _check_in_plan(ids: pl.Series, plan: Planned) -> None:
+    """Raises if somebody is not in a plan, whom its record cannot have."""
+    strange = ids.filter(~ids.is_in(plan.frame["id"].cast(pl.String).implode()))
+    if len(strange):
+        raise InputError(
+            f"{list_names(strange.to_list())} not in the plan by which round {plan.round} was "
+            "closed, so the record cannot have them: leave it as it is for them."
+        )

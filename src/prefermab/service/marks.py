@@ -64,19 +64,19 @@ def put_marks(
     new = {}
     for mark in marks:
         at = min(now if mark["at"] is None else float(mark["at"]), now)
-        here = (MARKS.c.round == round) & (MARKS.c.person == str(mark["id"]))
+        reached, who = mark["reached"] is not False, str(mark["id"])
+        here = (MARKS.c.round == round) & (MARKS.c.person == who)
         known = sql.execute(sa.select(MARKS.c.at).where(here)).scalar()
         if known is not None and known >= at and mark["at"] is not None:
             continue
         sql.execute(MARKS.delete().where(here))
-        new[str(mark["id"])] = "taken back"
+        new[who] = "taken back"
         if mark["action"] is not None:
-            new[str(mark["id"])] = in_words(mark["action"], mark["reached"] is not False)
+            new[who] = in_words(mark["action"], reached, mark["why"])
             sql.execute(
                 MARKS.insert().values(
-                    round=round, person=str(mark["id"]), action=mark["action"],
-                    reached=mark["reached"] is not False, why=(mark["why"] or "").strip() or None,
-                    name=name, at=at,
+                    round=round, person=who, action=mark["action"], reached=reached,
+                    why=(mark["why"] or "").strip() or None, name=name, at=at,
                 )
             )  # fmt: skip
     return new
@@ -114,11 +114,11 @@ def as_record(
     return rows.select("id", action=action, reached=reached, why="why")
 
 
-def in_words(action: str, reached: bool) -> str:
+def in_words(action: str, reached: bool, why: str | None = None) -> str:
     """An action as people say it.
 
     >>> from prefermab.service.marks import in_words
     >>> in_words("call", reached=False)
     'call, not reached'
     """
-    return action + ("" if reached else ", not reached")
+    return action + ("" if reached else ", not reached") + (f" ({why.strip()})" if why else "")

@@ -24,14 +24,14 @@ SAID = {"corrected": "The record is corrected.", "left": "The record stays as it
 def late_page(request: Request, said: str = "") -> Response:
     """Ticks that wait for a decision, round by round, beside what was recorded."""
     desk = desk_of(request)
-    with lateness.reading_late(desk) as sql:
-        waiting = lateness.get_late(sql)
+    seen, waiting = desk.clock(), lateness.all_late(desk, account_of(request))
+    with desk.records.reading() as sql:
         done = {round: lateness.recorded(sql, round) for round in waiting["round"].unique()}
     rounds = {
         round: rows_of(desk, round, waiting.filter(round=round), done[round])
         for round in sorted(done)
     }
-    return page(request, "late.html", rounds=rounds, said=SAID.get(said))
+    return page(request, "late.html", rounds=rounds, said=SAID.get(said), seen=seen)
 
 
 def rows_of(
@@ -42,6 +42,8 @@ def rows_of(
     ticks = {row["id"]: row for row in waiting.iter_rows(named=True)}
     about = plan.frame.filter(pl.col("id").cast(pl.String).is_in(list(ticks)))
     rows = lines(about, columns_of(desk, plan))
+    others = sorted(set(ticks) - {str(row["id"]) for row in rows})
+    rows += [{"id": one, "name": None, "action": "not in the plan"} for one in others]
     for row in rows:
         tick = ticks[str(row["id"])]
         action, reached = done.get(str(row["id"]), (passive, True))
@@ -59,10 +61,11 @@ def decide_late(
     accept: Text = "",
     why: Text = "",
     over_budget: Text = "",
+    seen: Annotated[float | None, Form()] = None,
 ) -> Response:
     """Corrects the record by the ticks that were chosen, or leaves it as it is."""
     lateness.decide(
         desk_of(request), account_of(request), round, set(ids),
-        accept=accept == "yes", why=why, over_budget=bool(over_budget),
+        accept=accept == "yes", why=why, over_budget=bool(over_budget), seen=seen,
     )  # fmt: skip
     return redirect(request, f"/record/late?said={'corrected' if accept == 'yes' else 'left'}")

@@ -76,7 +76,7 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
     if frame is None or head.attempt is None or not released(desk, head):
         return page(
             request, "record_open.html", head=head, planned=frame is not None, made=desk.clock(),
-            late=lateness.count_late(desk, account),
+            late=lateness.all_late(desk, account).height,
         )  # fmt: skip
     plan = desk.planned(head.round, head.attempt)
     columns, wanted = columns_of(desk, plan), Filter(worker, "", find)
@@ -96,7 +96,7 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
         request, "record.html", head=head, rows=rows, at=at, pages=pages, wanted=wanted,
         workers=[] if account.own_only else values_of(frame, columns.worker),
         passive=actions[0], actions=actions, total=due.height,
-        done=len(ids & set(marks)), made=desk.clock(), late=lateness.count_late(desk, account),
+        done=len(ids & set(marks)), made=desk.clock(), late=lateness.all_late(desk, account).height,
         others=called(frame.filter(~(chosen | marked)).head(MOST_OTHERS), columns),
     )  # fmt: skip
 
@@ -149,7 +149,7 @@ def mark_page(
     planned, given = _read(desk, plan, id, what, action, why, at)
     marking.check_marks([given], plan, actions, own)
     try:
-        kept = store(desk, account, round, given, seen)
+        kept = store(desk, account, round, given, seen, actions[0])
     except Conflict as conflict:
         theirs = told(conflict.theirs, planned, actions[0])
         detail = f"{theirs['who']} has recorded something else meanwhile."
@@ -176,8 +176,10 @@ def _mark_late(
     """Keeps a tick of a round that is closed until somebody decides on it."""
     _, given = _read(desk, plan, *fields)
     lateness.add_late(desk, account, plan.round, [given])
-    with desk.records.reading() as sql:  # also if it was sent before, and the answer got lost
-        waits = given["id"] in lateness.get_late(sql, plan.round)["id"]
+    # Also if it was sent before, and the answer got lost.
+    with desk.records.reading() as sql:
+        waiting = lateness.get_late(sql, desk.programme().model.action_names[0])
+    waits = waiting.filter(round=plan.round, id=given["id"]).height
     if not is_for_programs(request):
         return redirect(request, "/record")
     told = "it came after the round was closed: a planner decides whether the record is corrected."
@@ -220,12 +222,13 @@ def read_mark(
 
 
 def store(
-    desk: Desk, account: Account, round: int, given: dict[str, Any], seen: str
+    desk: Desk, account: Account, round: int, given: dict[str, Any], seen: str, passive: str
 ) -> dict[str, Any] | None:
     """Stores a mark unless somebody else has made another one meanwhile; returns what is kept."""
     with desk.records.writing() as sql:
         if lateness.is_closed(sql, round):
             raise BusyError(f"round {round} was closed just now: try again.")
+        lateness.settle_marks(desk, sql, passive)
         old = get_mark(sql, round, given["id"])
         if old is not None and old["who"] != account.name and not is_time(seen, old["at"]):
             if is_same(old, given):

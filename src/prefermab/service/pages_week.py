@@ -20,7 +20,7 @@ from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.exchange import KINDS, quiet
 from prefermab.service.forms import PlanForm
-from prefermab.service.late import count_late
+from prefermab.service.late import all_late
 from prefermab.service.planning import make_plan, rules_of
 from prefermab.service.rendering import page, redirect
 from prefermab.service.week import (
@@ -64,7 +64,7 @@ def week_page(
     if head.attempt is None or frame is None:
         return page(
             request, "week_open.html", head=head, people=desk.count_people(),
-            said=SAID.get(said), late=count_late(desk, account),
+            said=SAID.get(said), late=all_late(desk, account).height,
         )  # fmt: skip
     plan = desk.planned(head.round, head.attempt)
     columns, wanted = columns_of(desk, plan), Filter(worker, group, find)
@@ -82,7 +82,7 @@ def week_page(
         workers=values_of(frame, columns.worker), groups=values_of(frame, columns.group),
         sentences=sentences(plan), costs=rule_costs(plan), attempts=tries,
         approved=next((one.approved for one in tries if one.number == head.attempt), None),
-        moved=_moved(desk, plan), hand=by_hand(plan), late=count_late(desk, account),
+        moved=_moved(desk, plan), hand=by_hand(plan), late=all_late(desk, account).height,
     )  # fmt: skip
 
 

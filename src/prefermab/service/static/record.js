@@ -12,7 +12,8 @@
 
   // Ticks in the order in which they were made. state: waiting, sent, late,
   // conflict or refused.
-  let ticks = load();
+  let ticks = [];
+  const known = new Set();
   let sending = false;
   let problem = "";
 
@@ -24,7 +25,17 @@
     }
   }
 
+  // Another window of this page may have added ticks meanwhile.
+  function takeIn() {
+    const name = (tick) => `${tick.round} ${tick.at} ${tick.id}`;
+    for (const tick of ticks) known.add(name(tick));
+    const added = load().filter((tick) => !known.has(name(tick)));
+    for (const tick of added) known.add(name(tick));
+    ticks = [...ticks, ...added].sort((one, other) => one.at - other.at);
+  }
+
   function save() {
+    takeIn();
     try {
       localStorage.setItem(PLACE, JSON.stringify(ticks));
       return true;
@@ -34,6 +45,7 @@
   }
 
   // A page from the server knows of all ticks that were sent before it was made.
+  takeIn();
   ticks = ticks.filter((tick) => tick.state !== "sent" || (tick.round === round && tick.at > made));
   save();
 
@@ -103,6 +115,7 @@
     const parts = [];
     if (waiting) parts.push(`${waiting} not sent yet`);
     if (of("conflict")) parts.push(`${of("conflict")} to decide`);
+    if (of("refused")) parts.push(`${of("refused")} not saved`);
     bar.replaceChildren(parts.join(", ") || "Everything is sent.");
     if (problem === "sign in") {
       const link = document.createElement("a");
@@ -112,7 +125,8 @@
     } else if (waiting && problem) {
       bar.append(`: ${problem}`);
     }
-    const late = ticks.filter((tick) => tick.state === "late" || (tick.state === "refused" && tick.round !== round));
+    const alone = (tick) => tick.state === "refused" && !(tick.round === round && formOf(tick.id));
+    const late = ticks.filter((tick) => tick.state === "late" || alone(tick));
     for (const tick of late) bar.append(` ${tick.id} ${word(tick)}, round ${tick.round}: ${tick.detail} `);
     if (late.length) {
       bar.append(button("Understood", () => {
@@ -120,7 +134,7 @@
         changed();
       }));
     }
-    bar.classList.toggle("warn", Boolean(waiting || of("conflict") || late.length));
+    bar.classList.toggle("warn", Boolean(parts.length || late.length));
     bar.hidden = "empty" in page.dataset && !parts.length && !late.length;
     const total = page.querySelectorAll("li.person").length;
     const done = page.querySelectorAll("li.person.done").length;
@@ -131,10 +145,14 @@
     }
   }
 
-  function changed() {
-    if (!save()) problem = "this device cannot keep them, so do not close this page";
+  function show() {
     page.querySelectorAll("form[data-person]").forEach(showPerson);
     showBar();
+  }
+
+  function changed() {
+    if (!save()) problem = "this device cannot keep them, so do not close this page";
+    show();
     send();
   }
 
@@ -180,8 +198,7 @@
     while (!problem && (next = ticks.find((one) => one.state === "waiting"))) await sendOne(next);
     sending = false;
     save();
-    page.querySelectorAll("form[data-person]").forEach(showPerson);
-    showBar();
+    show();
   }
 
   function parsed(text) {
@@ -206,8 +223,8 @@
     }
     if (answer.status === 401) problem = "sign in";
     else if (answer.status >= 500 || answer.status === 429) problem = "the server is busy";
-    // Only the service says that a tick is kept; a page of a network that one has to sign in to does not.
-    else if (answer.ok && !("mark" in told)) problem = "no connection";
+    // Only the service says what becomes of a tick; a page of a network that one has to sign in to does not.
+    else if (!((answer.ok ? "mark" : "detail") in told)) problem = "the service did not answer";
     if (problem) return;
     if (answer.ok) {
       one.state = told.late ? "late" : "sent";
@@ -241,7 +258,9 @@
   window.addEventListener("online", send);
   document.addEventListener("visibilitychange", () => document.hidden || send());
   window.addEventListener("storage", (event) => {
-    if (event.key === PLACE && !sending) ticks = load();
+    if (event.key !== PLACE) return;
+    takeIn();
+    show();
   });
   setInterval(() => ticks.some((one) => one.state === "waiting") && send(), 15000);
   keepPage().catch(() => {});
