@@ -144,9 +144,9 @@ def page() -> str:
         "Lagrangian the end. The models see features only. `ongoing` is a model of recipe `exact` "
         "that is not told of the end, `rounds left known` the same model asked with "
         '`with_rounds_left("trial")`: the mean over training seeds, the standard error of its '
-        "paired difference over trials, and the worst seed. "
-        f"{TRIALS:,} trials. Training seeds from {SEEDS[0]} on; settings were chosen on others, and on other "
-        f"trials. {len(SEEDS)} seeds are meant"
+        f"paired difference over trials, and the worst seed. {TRIALS:,} trials. Training seeds "
+        f"from {SEEDS[0]} on; settings were chosen on others, and on other trials. {len(SEEDS)} "
+        "seeds are meant"
         + (f"; run so far: {', '.join(missing)}" if missing else "")
         + f". Measured with {', '.join(sorted(places))}.\n\n"
         + table_as_markdown(head, rows)
