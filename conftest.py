@@ -123,16 +123,18 @@ def forget_compiled_code():
         return_memory()
 
 
-@pytest.fixture(autouse=True)
-def optimise_compiled_code(request):
-    """Tests marked `computes_much` run longer than they compile: those are compiled for speed."""
-    if request.node.get_closest_marker("computes_much") is None:
-        yield
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Tests marked `computes_much` run longer than they compile: those are compiled for speed, what
+    they are set up with included."""
+    if item.get_closest_marker("computes_much") is None:
+        return (yield)
     before = jax.config.read("jax_disable_most_optimizations")
     jax.config.update("jax_disable_most_optimizations", False)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
+    try:
+        return (yield)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="session")

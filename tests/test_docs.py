@@ -47,6 +47,7 @@ def little_work(monkeypatch):
 
 
 @pytest.mark.usefixtures("little_work")
+@pytest.mark.computes_much
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_code_runs(page, capsys):
     names: dict = {"__name__": "docs"}

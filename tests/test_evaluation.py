@@ -51,9 +51,9 @@ def much(*case):
 
 # The index policy at 100 % opt-in and the bound at 80, 90 and 100 %, all with known dynamics.
 REACHABLE = [
-    (D.Synthetic(), 21, 7, "whittle", 4.59, (4.78, 4.70, 4.62), 300),
+    much(D.Synthetic(), 21, 7, "whittle", 4.59, (4.78, 4.70, 4.62), 300),
     much(D.Synthetic(), 96, 32, "whittle", 4.62, (4.82, 4.74, 4.65), 300),
-    (D.Armman(), 25, 7, "whittle", 4.78, (5.21, 5.05, 4.83), 300),
+    much(D.Armman(), 25, 7, "whittle", 4.78, (5.21, 5.05, 4.83), 300),
     much(D.Armman(), 50, 10, "whittle", 4.31, (4.64, 4.47, 4.32), 300),
     much(D.SIS(50), 20, 16, None, None, (8.63, None, 8.55), 50),
     much(D.ContinuousSynthetic(), 21, 7, "lagrangian", 4.35, (None, None, 4.39), 150),
@@ -79,6 +79,7 @@ def test_index_and_bound_are_within_one_percent_of_those_found_before(
         assert means(frame)[name] == pytest.approx(index, rel=0.01)
 
 
+@pytest.mark.computes_much
 def test_no_policy_earns_more_than_the_bound():
     policies = {name: policy() for name, policy in P.BY_NAME.items()}
     frame = pm.evaluate(D.Armman(), policies, n_arms=10, budget=3, opt_in=(0.7, 1.0), trials=200)

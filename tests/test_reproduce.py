@@ -240,6 +240,7 @@ def test_pages_are_escaped_and_marked():
     assert "| r | 1 ▼ |" in pages.as_markdown("T", blocks)
 
 
+@pytest.mark.computes_much
 def test_bayes_with_everything_seen_is_nearly_whittle():
     compared = {"bayes": ByBayes(0.0), "whittle": policies.Whittle()}
     frame = evaluate(blurred(IDENTITY), compared, n_arms=21, budget=7, trials=60, bound=False)

@@ -123,6 +123,7 @@ def test_trials_by_a_table_are_those_of_the_domain(arms):
     np.testing.assert_allclose(rewards, jax.vmap(domain.reward_at)(arms, after), atol=1e-6)
 
 
+@pytest.mark.computes_much
 def test_the_bound_holds_and_the_chain_beats_the_state_last_seen():
     domain = unseen(rounds=6)
     found = pm.evaluate(

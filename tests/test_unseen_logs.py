@@ -329,6 +329,7 @@ def learned(tmp_path_factory):
     return result, people
 
 
+@pytest.mark.computes_much
 def test_no_gain_is_promised_and_the_report_says_how_states_are_seen(learned, tmp_path):
     result, _ = learned
     assert (result.verdict, result.gain) == ("cannot tell", None)
