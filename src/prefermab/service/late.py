@@ -102,8 +102,11 @@ def get_late(sql: sa.Connection, passive: str) -> pl.DataFrame:
     """The ticks that wait for a decision, and when each of them came."""
     columns = LATE.c["round", "person", "action", "reached", "why", "name", "at", "came"]
     rows = [tuple(row) for row in sql.execute(sa.select(*columns))]
-    kept = pl.DataFrame(rows, schema={**marking.SCHEMA, "came": pl.Float64}, orient="row")
-    both = pl.concat([get_left(sql, passive), kept]).sort("at", maintain_order=True)
+    left = get_left(sql, passive)
+    if not rows and left.is_empty():  # as on nearly every page
+        return left
+    kept = pl.DataFrame(rows, schema=left.schema, orient="row")
+    both = pl.concat([left, kept]).sort("at", maintain_order=True)
     return both.unique(["round", "id"], keep="last").sort("round", "at", "id")
 
 
