@@ -422,6 +422,10 @@ def test_pages_wait_for_nobody_who_writes(fresh):
             assert "1 tick came after its round" in paul.get("/week").text
             assert paul.get("/record/late").status_code == 200
             assert len(program.get("/api/v1/marks/late").json()) == 1
+    seen = served.clock.now
+    served.clock.now += 60
+    form = {"round": "1", "ids": [str(one)], "accept": "yes", "why": "asked", "seen": str(seen)}
+    assert paul.post("/record/late", data=form).headers["location"].endswith("said=corrected")
 
 
 @BOTH

@@ -192,9 +192,12 @@ def put_late(
 
 def settle_marks(desk: Desk, sql: sa.Connection, passive: str) -> None:
     """Ends the marks of closed rounds: one that differs from the record waits for a decision."""
-    for mark in get_left(sql, passive).iter_rows(named=True):
-        round, now = mark["round"], desk.clock()
-        put = put_late(sql, round, mark, mark["who"], now, recorded(sql, round), passive)
+    left = get_left(sql, passive)
+    done = {round: recorded(sql, round) for round in left["round"].unique()}
+    for mark in left.iter_rows(named=True):
+        round = mark["round"]
+        # It came when it was made, not now: who has looked at it may decide.
+        put = put_late(sql, round, mark, mark["who"], mark["at"], done[round], passive)
         if put is not None:
             told = {"round": round, "ticks": {mark["id"]: put[1]}}
             desk.note(sql, "the service", "late mark", told)
