@@ -29,7 +29,7 @@ def blocks(page: Path) -> list[str]:
 @pytest.fixture
 def little_work(monkeypatch):
     """What is printed is run as it is, but with few trials, training steps and random orders."""
-    few, whole = 20, evaluation.evaluate
+    few, whole = 5, evaluation.evaluate
 
     def evaluate(*given, trials=few, **settings):
         return whole(*given, trials=min(trials, few), **settings)
@@ -47,7 +47,6 @@ def little_work(monkeypatch):
 
 
 @pytest.mark.usefixtures("little_work")
-@pytest.mark.computes_much
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_code_runs(page, capsys):
     names: dict = {"__name__": "docs"}

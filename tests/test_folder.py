@@ -13,9 +13,11 @@ import prefermab as pm
 from prefermab.amounts import DecimalUnits, fits
 from prefermab.engines import Local
 from prefermab.errors import StorageError
+from prefermab.policies import learned
 from prefermab.programme.bulk import driver
 from prefermab.programme.bulk.chunks import _models
 from prefermab.programme.bulk.driver import plan_folder
+from prefermab.programme.planning import scoring
 from prefermab.programme.planning.increments import Cut, Increments, ask_one, find_cut
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import read_roster
@@ -25,8 +27,9 @@ from test_plan import run, run_apart
 
 MODEL = pm.load("armman")
 MODEL_FOLDER = shipped_models()["armman"]
-LARGE = 70_000
-"""More than go through the network together, so that the price is found on a sample."""
+TOGETHER, LARGE = 8192, 8750
+"""How many people go through the network together in these tests, and more than that, so that the
+price is found on a sample."""
 
 MEAN = np.asarray(MODEL.network.perception.mean)
 SPREAD = np.linalg.pinv(np.asarray(MODEL.network.perception.whitening))
@@ -67,12 +70,21 @@ def whole(folder: Path) -> pl.DataFrame:
     return pl.concat([pl.read_parquet(part) for part in sorted(folder.glob("part-*.parquet"))])
 
 
-ALONE = pm.Rules(exclude_column="stop", exclude_ids=("p5", "p60000"), cooldown=1)
+ALONE = pm.Rules(exclude_column="stop", exclude_ids=("p5", "p7500"), cooldown=1)
 FORCED = pm.Rules(exclude_column="stop", lock_ids=("p12",))
 SHARED = pm.Rules(
     group_column="region", min_share={"north": 0.5}, max_share={"west": 0.1}, worker_column="nurse",
-    budgets={"Ana": 900},
+    budgets={"Ana": 112},
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_together():
+    """As for large tables, with an eighth of the people; tests/test_ray.py has as many as needed."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (learned, scoring, driver):
+            patch.setattr(module, "CHUNK", TOGETHER)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +97,18 @@ def table() -> pl.DataFrame:
 
 @pytest.mark.parametrize(
     ("rules", "budget"),
-    [(None, 0), (ALONE, 5000.3), (FORCED, 10**9), (SHARED, 5000.3)],
+    [(None, 0), (ALONE, 625.3), (FORCED, 10**9), (SHARED, 625.3)],
     ids=["nothing to spend", "rules for each", "more than enough", "shared rules"],
 )
-@pytest.mark.computes_much
 def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, budget, monkeypatch):
     # The linear programme of a table takes long where it has much to weigh.
     monkeypatch.setattr(
-        "prefermab.programme.planning.bound.LARGEST_PROGRAMME", 0 if budget == 5000.3 else 100_000
+        "prefermab.programme.planning.bound.LARGEST_PROGRAMME", 0 if budget == 625.3 else 100_000
     )
     made = MODEL.plan(table, budget, rules)
     summaries = []
     for name, ends, rows in (
-        ("one", [], 1 << 19), ("three", [10, 40_000], 1 << 19), ("seven", [33_333], 11_000),
+        ("one", [], 1 << 19), ("three", [10, 5_000], 1 << 19), ("seven", [4_167], 1_375),
     ):  # fmt: skip
         arms = in_parts(table, tmp_path / f"arms-{name}", ends)
         out = tmp_path / name
@@ -130,9 +141,8 @@ def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, bud
     assert plan.columns[7:] == [name for name in table.columns if name != "id"]
 
 
-@pytest.mark.computes_much
 def test_reasons_are_those_of_the_table_for_people_on_the_list(tmp_path, table):
-    arms = in_parts(table, tmp_path / "arms", [50_000])
+    arms = in_parts(table, tmp_path / "arms", [6_250])
     price = plan_folder("armman", arms, tmp_path / "out", 20, FORCED, waiting=2).price
     found = whole(tmp_path / "out").filter(pl.col("list") != "")
     assert found["list"].value_counts(sort=True).height == 2
@@ -148,7 +158,7 @@ def test_reasons_are_those_of_the_table_for_people_on_the_list(tmp_path, table):
     kept_out = whole(tmp_path / "out").filter("stop", "opt_in")
     assert set(kept_out["reason"]) == {"excluded"}
     other = in_parts(table, tmp_path / "other", [10])
-    plan_folder("armman", other, tmp_path / "out-other", 20, FORCED, waiting=2, rows=33_000)
+    plan_folder("armman", other, tmp_path / "out-other", 20, FORCED, waiting=2, rows=4_125)
     assert whole(tmp_path / "out-other").equals(whole(tmp_path / "out"))
 
 
@@ -170,9 +180,9 @@ def test_a_small_folder_is_planned_as_one_table(tmp_path):
 def test_one_person_and_everyone_out(tmp_path):
     one = in_parts(people(1).with_columns(opt_in=True, cost_call=1.0), tmp_path / "one", [])
     assert plan_folder("armman", one, tmp_path / "plan", 1).people == 1
-    out = in_parts(people(70_000).with_columns(opt_in=False), tmp_path / "out", [])
+    out = in_parts(people(LARGE).with_columns(opt_in=False), tmp_path / "out", [])
     summary = plan_folder("armman", out, tmp_path / "plan-out", 100)
-    assert (summary.chosen, summary.spent, summary.opted_out) == (0, 0, 70_000)
+    assert (summary.chosen, summary.spent, summary.opted_out) == (0, 0, LARGE)
     assert set(whole(tmp_path / "plan-out")["reason"]) == {"opted out"}
 
 
@@ -218,16 +228,16 @@ def test_what_is_wrong_is_told_with_file_and_row(tmp_path, change, message, rows
 
 
 def test_large_rosters_are_checked_as_well(tmp_path, table):
-    twice = in_parts(with_cell(table, "id", 69_999, "p17"), tmp_path / "twice", [40_000])
-    told = r"p17 is in row 18 of .*people-0.parquet and again in row 30000 of .*people-1.parquet"
+    twice = in_parts(with_cell(table, "id", 8_749, "p17"), tmp_path / "twice", [5_000])
+    told = r"p17 is in row 18 of .*people-0.parquet and again in row 3750 of .*people-1.parquet"
     with pytest.raises(pm.InputError, match=told):
         plan_folder("armman", twice, tmp_path / "out", 9)
-    late = in_parts(with_cell(table, "state", 60_001, 9), tmp_path / "late", [40_000])
-    with pytest.raises(pm.InputError, match=r"people-1.parquet: row 20002, id p60001, has the"):
-        plan_folder("armman", late, tmp_path / "out-late", 9, rows=15_000)
+    late = in_parts(with_cell(table, "state", 7_501, 9), tmp_path / "late", [5_000])
+    with pytest.raises(pm.InputError, match=r"people-1.parquet: row 2502, id p7501, has the"):
+        plan_folder("armman", late, tmp_path / "out-late", 9, rows=1_875)
     arms = in_parts(table.with_columns(opt_in=True), tmp_path / "arms", [])
-    with pytest.raises(pm.InputError, match="nobody has the id 'p70000' that exclude_ids names"):
-        plan_folder("armman", arms, tmp_path / "out-2", 9, pm.Rules(exclude_ids=("p70000",)))
+    with pytest.raises(pm.InputError, match="nobody has the id 'p8750' that exclude_ids names"):
+        plan_folder("armman", arms, tmp_path / "out-2", 9, pm.Rules(exclude_ids=("p8750",)))
     with pytest.raises(pm.InputError, match=r"locked in cost \d+.*, more than the budget of 9\."):
         plan_folder("armman", arms, tmp_path / "out-3", 9, pm.Rules(lock_column="must"))
 
@@ -310,8 +320,8 @@ class Interrupted(Local):
 
 
 def test_what_was_interrupted_goes_on(tmp_path, table):
-    arms = in_parts(table, tmp_path / "arms", [50_000])
-    asked = {"budget": 500, "rows": 25_000, "reasons": False}
+    arms = in_parts(table, tmp_path / "arms", [6_250])
+    asked = {"budget": 500, "rows": 3_125, "reasons": False}
     plan_folder("armman", arms, tmp_path / "at-once", **asked)
     for where in ("sampled", "judge", "answer", "write"):
         with pytest.raises(KeyboardInterrupt):
@@ -409,8 +419,8 @@ def test_two_who_make_the_same_plan_at_once(tmp_path, monkeypatch):
 
 
 def test_a_model_in_memory_plans_as_its_folder_does(tmp_path, table):
-    arms = in_parts(table, tmp_path / "arms", [50_000])
-    asked = {"budget": 500, "rows": 25_000, "reasons": False}
+    arms = in_parts(table, tmp_path / "arms", [6_250])
+    asked = {"budget": 500, "rows": 3_125, "reasons": False}
     plan_folder("armman", arms, tmp_path / "named", **asked)
     with pytest.raises(KeyboardInterrupt):
         plan_folder(MODEL, arms, tmp_path / "given", engine=Interrupted("write"), **asked)

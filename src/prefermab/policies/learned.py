@@ -249,14 +249,16 @@ def _some(seen: Observation, n_arms: int) -> Observation:
     )  # fmt: skip
 
 
-def sample(size: int, rows: int = CHUNK) -> np.ndarray:
-    """Rows that stand for many: a random one out of each of so many equal stretches.
+def sample(size: int, rows: int | None = None) -> np.ndarray:
+    """Rows that stand for many: a random one out of each of so many equal stretches, `CHUNK` if not
+    said.
 
     >>> from prefermab.policies.learned import sample
     >>> rows = sample(200_000)
     >>> len(rows), bool(rows[0] < 4), bool(rows[-1] > 199_995)
     (65536, True, True)
     """
+    rows = CHUNK if rows is None else rows
     ends = np.arange(rows + 1) * size // rows
     return np.random.default_rng(0).integers(ends[:-1], ends[1:])
 
