@@ -103,7 +103,8 @@ def table() -> pl.DataFrame:
 def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, budget, monkeypatch):
     # The linear programme of a table takes long where it has much to weigh.
     monkeypatch.setattr(
-        "prefermab.programme.planning.bound.LARGEST_PROGRAMME", 0 if budget == 625.3 else 100_000
+        "prefermab.programme.planning.summary.LARGEST_LINEAR_PROGRAMME",
+        0 if budget == 625.3 else 100_000,
     )
     made = MODEL.plan(table, budget, rules)
     summaries = []

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 import prefermab as pm
 from prefermab.amounts import fits
 from prefermab.cli import run_command
-from prefermab.programme.planning.bound import gain_bound
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.plan import what_if
 from prefermab.programme.planning.rules import Limits
 from prefermab.programme.planning.scoring import gains_at
+from prefermab.programme.planning.summary import gain_bound
 from prefermab.programme.tables import read_table, write_table
 
 MODEL = pm.load("armman")

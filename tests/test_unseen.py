@@ -11,7 +11,7 @@ from prefermab.domains.sightings import Sightings
 from prefermab.oracles.dynamic_programming import Sparse, backward_induction, value_iteration
 from prefermab.policies.base import Problem
 from prefermab.programme.bulk.chunks import needed
-from prefermab.programme.planning.places import place_texts, read_places
+from prefermab.programme.planning.roster import place_texts, read_places
 from prefermab.programme.planning.rules import unused_columns
 from prefermab.rollout import Moves
 from studies.collapsing import optimum, tables

@@ -16,8 +16,8 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.programme.columns import column, source_columns
-from prefermab.programme.planning.places import sighting_columns
 from prefermab.programme.planning.plan import to_the_end
+from prefermab.programme.planning.roster import sighting_columns
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.tables import Source, row_in
 from prefermab.storage import load

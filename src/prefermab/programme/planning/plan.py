@@ -15,7 +15,6 @@ import polars as pl
 from prefermab.amounts import DecimalUnits, add_up, remaining, total
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
-from prefermab.programme.planning.bound import gain_bound
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut
 from prefermab.programme.planning.lots import Lots, check_lots, draw_lots, find_cells
@@ -40,7 +39,7 @@ from prefermab.programme.planning.scoring import (
     score,
     settle,
 )
-from prefermab.programme.planning.summary import Summary, unusual_share
+from prefermab.programme.planning.summary import Summary, gain_bound, unusual_share
 from prefermab.programme.tables import as_frame
 
 

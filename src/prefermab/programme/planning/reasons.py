@@ -5,8 +5,7 @@ import polars as pl
 
 from prefermab.model import Model
 from prefermab.programme.columns import source_columns
-from prefermab.programme.planning.places import place_texts
-from prefermab.programme.planning.roster import Roster
+from prefermab.programme.planning.roster import Roster, place_texts
 from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
 from prefermab.programme.planning.scoring import gains_at
 

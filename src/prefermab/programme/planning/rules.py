@@ -12,8 +12,7 @@ import polars as pl
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
 from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
-from prefermab.programme.planning.places import sighting_columns
-from prefermab.programme.planning.roster import Participants
+from prefermab.programme.planning.roster import Participants, sighting_columns
 from prefermab.programme.tables import first_row, row_in
 
 Class = TypeVar("Class", bound=type)
