@@ -21,8 +21,8 @@ from prefermab.programme.sources.databases import (
     row_below_header,
     write_sheets,
 )
-from prefermab.programme.sources.formulas import mark_formulas
 from prefermab.programme.sources.text import UNKNOWN, read_text
+from prefermab.programme.values import mark_formulas
 
 __all__ = [
     "UNKNOWN",

@@ -1,7 +1,13 @@
-"""Cells of text as numbers and dates: read where there is one meaning, else refused with both.
+"""Cells of text: read as numbers and dates, and marked where a spreadsheet would compute them.
 
-A column is read as a whole: `12,5` in one row shows that `1,234` in another is a little more than
-one, and `31/01/2026` shows that `03/04/2026` is in April.
+A cell is read where it has one meaning, else refused with both. A column is read as a whole: `12,5`
+in one row shows that `1,234` in another is a little more than one, and `31/01/2026` shows that
+`03/04/2026` is in April.
+
+A spreadsheet that opens a CSV file computes cells that begin with = + - @, a tab or a line break;
+such a cell can send what stands beside it elsewhere. Before such a text goes an apostrophe, the
+sign by which spreadsheets mark text; numbers stay as they are. Reading takes one apostrophe off
+where it stands before such a sign, so that a table that was written is read as it was.
 """
 
 import re
@@ -26,6 +32,16 @@ OPEN_ENDED = r"^(?:[<>≤≥]=?\s?[0-9.]+|[0-9.]+\s?\+)$"
 SLASHED = r"^([0-9]{1,2})[/.\-]([0-9]{1,2})[/.\-]([0-9]{4})(?:[ T].*)?$"
 NAMED_MONTHS = ("%d %b %Y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d%b%Y")
 CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
+
+FORMULA_STARTS = "=+\\-@\t\r\n＝＋－＠"
+LIKE_FORMULA = f"^'*[{FORMULA_STARTS}]"
+"""How texts begin that get an apostrophe, or one more."""
+
+QUOTED_TEXT = r'^="([^"]*)"$'
+"""A text that a spreadsheet is to take as it is."""
+
+MARKED_FORMULA = f"^'+[{FORMULA_STARTS}]"
+PLAIN_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
 def is_number_text(values: pl.Series) -> bool:
@@ -267,3 +283,38 @@ def _first_fitting(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
             more = text.str.to_date(form, strict=False).cast(pl.Datetime("us"))
         found = found.fill_null(more)
     return found
+
+
+def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table with an apostrophe before every text and name that a spreadsheet would compute.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.values import mark_formulas, unmark_formulas
+    >>> frame = pl.DataFrame({"name": ["=1+1", "-5", "'@x", "Ana"]})
+    >>> mark_formulas(frame)["name"].to_list()
+    ["'=1+1", '-5', "''@x", 'Ana']
+    >>> unmark_formulas(mark_formulas(frame)).equals(frame)
+    True
+    """
+    words = pl.selectors.categorical() | pl.selectors.by_dtype(pl.Enum)
+    frame = frame.with_columns(words.cast(pl.String))
+    text = pl.selectors.string().as_expr()
+    risky = text.str.contains(LIKE_FORMULA) & ~text.str.contains(PLAIN_NUMBER)
+    marked = pl.when(risky).then(pl.lit("'") + text).otherwise(text)
+    names = {name: f"'{name}" for name in frame.columns if re.match(LIKE_FORMULA, name)}
+    return frame.with_columns(marked.name.keep()).rename(names)
+
+
+def unmark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
+    """The table without the apostrophes that `mark_formulas` put there, and without the signs of
+    `="007"`, by which others keep a spreadsheet from reading a number."""
+    text = pl.selectors.string()
+    quoted = frame.select(text.str.contains(QUOTED_TEXT).any())
+    frame = frame.with_columns(
+        pl.col(name).str.replace(QUOTED_TEXT, "$1") for name in quoted.columns if quoted[name][0]
+    )
+    marked = frame.select(text.str.contains(MARKED_FORMULA).any())
+    found = [name for name in marked.columns if marked[name][0]]
+    plain = [pl.col(name).str.replace(r"^'('*[" + FORMULA_STARTS + "])", "$1") for name in found]
+    names = {name: name[1:] for name in frame.columns if re.match(MARKED_FORMULA, name)}
+    return frame.with_columns(plain).rename(names)

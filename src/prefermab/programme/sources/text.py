@@ -23,8 +23,12 @@ from prefermab.programme.sources.address import (
     columns_where,
     plain_numbers,
 )
-from prefermab.programme.sources.formulas import unmark_formulas
-from prefermab.programme.values import is_number_text, number_meaning, parse_numbers
+from prefermab.programme.values import (
+    is_number_text,
+    number_meaning,
+    parse_numbers,
+    unmark_formulas,
+)
 
 UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a text file that mean an unknown value."""
