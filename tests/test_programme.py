@@ -15,7 +15,6 @@ from polars.testing import assert_frame_equal
 import prefermab as pm
 from prefermab.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.store.changes import LONGEST_CHAIN, pack_changes, unpack_changes
 from prefermab.programme.store.frames import (
     as_ids,
     column_kinds,
@@ -27,6 +26,7 @@ from prefermab.programme.store.frames import (
     unpack,
 )
 from prefermab.programme.store.migrating import APPLICATION
+from prefermab.programme.store.plans import LONGEST_CHAIN, pack_changes, unpack_changes
 from prefermab.programme.store.request import PlanRequest
 from programmes import FirstCome
 

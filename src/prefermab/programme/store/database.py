@@ -32,10 +32,10 @@ from prefermab.programme.store.engines import (
     check_folder,
     engine_for,
     lock_writers,
+    parse_place,
     readable,
     use_log,
 )
-from prefermab.programme.store.place import parse_place
 
 
 class Database:

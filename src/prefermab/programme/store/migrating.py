@@ -2,23 +2,24 @@
 
 If the process is killed meanwhile, everything stays as it was. The scripts are in `migrations`, and
 the table `prefermab_version` says how far a programme has come. Files of prefermab 0.1.0 counted by
-SQLite's user_version, 1 to 4 (`old_files`); a file with Alembic's table has 5, so that versions
-before refuse it.
+SQLite's user_version, 1 to 4, and `migrate_old_file` brings them to 4; a file with Alembic's table
+has 5, so that versions before refuse it.
 
 Whoever keeps tables of their own beside a programme's has a folder of scripts as `migrations` is
 (`env.py`, and scripts in `versions`) and a table for its version, and calls `upgrade` within
 `Database.writing`.
 """
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prefermab.errors import InputError, list_names
-from prefermab.programme.store import old_files
 from prefermab.programme.store.audit import put_audit
-from prefermab.programme.store.place import Place
+from prefermab.programme.store.engines import Place
 
 APPLICATION = 0x70726D62
 """The application id that marks a SQLite file as a programme."""
@@ -77,7 +78,7 @@ def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
         raise later(place.shown, str(version), str(FILE_VERSION))
     if version == FILE_VERSION:
         return version_of(sql, VERSION_TABLE)
-    old_files.bring_up(sql, version)
+    migrate_old_file(sql, version)
     upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown, stamp=FIRST)
     sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
     return f"file {version}"
@@ -152,3 +153,60 @@ def later(shown: str, version: str, known: str) -> InputError:
 def _marks(sql: Connection) -> tuple[int, int]:
     known = sql.exec_driver_sql("PRAGMA application_id").scalar_one()
     return known, sql.exec_driver_sql("PRAGMA user_version").scalar_one()
+
+
+MAKE_DEVIATIONS = """
+CREATE TABLE deviations (
+    round INTEGER NOT NULL,
+    id NOT NULL REFERENCES people (id),
+    planned TEXT NOT NULL,
+    done TEXT NOT NULL,
+    allowed INTEGER NOT NULL CHECK (allowed IN (0, 1)),
+    why TEXT,
+    PRIMARY KEY (round, id)
+) WITHOUT ROWID
+"""
+
+
+def migrate_old_file(sql: Connection, version: int) -> None:
+    """Migrates the tables of a file from a version of 1 to 4 to version 4."""
+    for step in OLD_FILE_STEPS[version - 1 :]:
+        step(sql)
+
+
+def _add_reached(sql: Connection) -> None:
+    """From version 1 to 2: adds whether an action reached its person; old ones count as reached."""
+    sql.exec_driver_sql(
+        "ALTER TABLE actions ADD COLUMN reached INTEGER NOT NULL DEFAULT 1 "
+        "CHECK (reached IN (0, 1))"
+    )
+    stored = sql.exec_driver_sql("SELECT value FROM meta WHERE key = 'corrections'").scalar()
+    if stored is None:
+        return
+    corrections = json.loads(stored)
+    for old in corrections:
+        old["actions"] = [[*row, 1] for row in old["actions"]]
+    sql.exec_driver_sql(
+        "UPDATE meta SET value = ? WHERE key = 'corrections'", (json.dumps(corrections),)
+    )
+
+
+def _add_deviations(sql: Connection) -> None:
+    """From version 2 to 3: adds who was not treated as planned; of past rounds that is unknown."""
+    sql.exec_driver_sql(MAKE_DEVIATIONS)
+    last = sql.exec_driver_sql("SELECT max(round) FROM plans WHERE status = 'recorded'").scalar()
+    first = json.dumps(1 + (last or 0))
+    sql.exec_driver_sql("INSERT INTO meta VALUES ('deviations_from', ?)", (first,))
+
+
+def _add_layout(sql: Connection) -> None:
+    """From version 3 to 4: adds how people and list of a plan are stored; old ones are whole."""
+    sql.exec_driver_sql("ALTER TABLE plans ADD COLUMN layout TEXT")
+
+
+OLD_FILE_STEPS: tuple[Callable[[Connection], None], ...] = (
+    _add_reached,
+    _add_deviations,
+    _add_layout,
+)
+"""The first goes from version 1 to 2, and so on."""

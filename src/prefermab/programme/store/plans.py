@@ -1,4 +1,9 @@
-"""Plans as they are stored, found and read."""
+"""Plans as they are stored, found and read.
+
+A programme plans for almost the same people round after round. So a plan is stored once, and of its
+people only what changed since the last one, whole only every now and then; the list is stored
+without the columns that it has from the people. What is read is what was stored, to the last bit.
+"""
 
 import dataclasses
 import json
@@ -7,18 +12,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, StorageError
 from prefermab.programme.planning.plan import Summary
 from prefermab.programme.planning.printed import write_list
-from prefermab.programme.store.changes import PlanReader
+from prefermab.programme.store.frames import pack, unpack
 from prefermab.programme.store.rows import fetch, select, timestamp
 from prefermab.programme.store.schema import PLANS
 
 RECORDED, SUPERSEDED = "recorded", "superseded"
+
+LONGEST_CHAIN = 12
+"""After so many changes in a row people are stored whole again: reading has to go through all."""
+
+Stored = tuple[int, int, str | None, bytes, bytes]
+"""Round, attempt, layout, people and list of a plan, as they stand in the database."""
+
+STORED = select(PLANS, "round", "attempt", "layout", "inputs", "output")
+READ_ERRORS = (pl.exceptions.PolarsError, OSError, ValueError, KeyError, IndexError)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -130,3 +145,140 @@ def close_round(sql: Connection, plan: Planned) -> None:
     """Closes the round of a plan; the next one becomes current."""
     which = (PLANS.c.round == plan.round) & (PLANS.c.attempt == plan.attempt)
     sql.execute(sa.update(PLANS).where(which).values(status=RECORDED, closed=timestamp()))
+
+
+class PlanReader:
+    """Reads people and lists of plans. The people it read last are kept: the next plan's are most
+    likely changes against them."""
+
+    def __init__(self, sql: Connection):
+        self.sql = sql
+        self.last: tuple[tuple[int, int], pl.DataFrame] | None = None
+
+    def frames(self, stored: Stored) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The people and the list of a plan."""
+        round, _, layout, _, output = stored
+        people = self.people(stored)
+        try:
+            own, names = unpack(output), None if layout is None else json.loads(layout)["list"]
+            if names is not None:
+                own = own.with_columns(people[name] for name in names if name not in own.columns)
+                own = own.select(names)
+        except READ_ERRORS:
+            raise damaged(round) from None
+        return people, own
+
+    def people(self, stored: Stored) -> pl.DataFrame:
+        """The people of a plan."""
+        round, attempt, layout, inputs, _ = stored
+        if self.last is not None and self.last[0] == (round, attempt):
+            return self.last[1]
+        base = None if layout is None else json.loads(layout)["base"]
+        before = None
+        if base is not None:
+            last, people = self.last or (None, None)
+            before = people if last == tuple(base) else self.people(self.stored(*base))
+        try:
+            found = unpack(inputs) if before is None else unpack_changes(inputs, before)
+        except READ_ERRORS:
+            raise damaged(round) from None
+        self.last = (round, attempt), found
+        return found
+
+    def stored(self, round: int, attempt: int) -> Stored:
+        """A plan as it stands in the database."""
+        which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
+        found = self.sql.execute(STORED.where(which)).first()
+        if found is None:
+            raise damaged(round)
+        return tuple(found)
+
+    def newest(self) -> Stored | None:
+        """The plan that was stored last."""
+        last = STORED.order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc()).limit(1)
+        found = self.sql.execute(last).first()
+        return None if found is None else tuple(found)
+
+
+def damaged(round: int) -> StorageError:
+    """The error for a plan that cannot be read."""
+    return StorageError(f"the plan of round {round} is damaged and cannot be read.")
+
+
+def store_frames(sql: Connection, people: pl.DataFrame, made: pl.DataFrame) -> tuple[Any, ...]:
+    """Layout, people and list of a plan, as they go into the database."""
+    reader = PlanReader(sql)
+    before, data, base = reader.newest(), pack(people), None
+    chain = 0 if before is None else _chain(before)
+    if before is not None and chain < LONGEST_CHAIN:
+        changes = pack_changes(people, reader.people(before))
+        if len(changes) < len(data):
+            data, base = changes, [before[0], before[1]]
+    shared = [
+        name
+        for name in made.columns
+        if made.height == people.height and name in people.columns
+        and bool(_same_bits(made[name], people[name]).all())
+    ]  # fmt: skip
+    layout = {"base": base, "chain": 0 if base is None else chain + 1, "list": made.columns}
+    return json.dumps(layout), data, pack(made.drop(shared))
+
+
+def _chain(stored: Stored) -> int:
+    return 0 if stored[2] is None else json.loads(stored[2])["chain"]
+
+
+def pack_changes(new: pl.DataFrame, old: pl.DataFrame) -> bytes:
+    """The bytes of a frame beside an older one: where each row was, and the values that differ.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.store.plans import pack_changes, unpack_changes
+    >>> old = pl.DataFrame({"id": [1, 2, 3], "state": ["good", "bad", "bad"]})
+    >>> new = pl.DataFrame({"id": [1, 3, 4], "state": ["good", "good", "bad"]})
+    >>> unpack_changes(pack_changes(new, old), old).equals(new)
+    True
+    """
+    rows = pl.DataFrame({"id": old["id"], "place": np.arange(old.height, dtype=np.int64)})
+    at = new.select("id").join(rows, on="id", how="left", maintain_order="left")["place"]
+    stored = {"names": pl.Series(new.columns, dtype=pl.String), "place": _steps(at.fill_null(-1))}
+    for number, values in enumerate(new):
+        changed = pl.Series(np.ones(new.height, bool))
+        if values.name in old.columns and old[values.name].dtype == values.dtype:
+            before = old[values.name].gather(at)
+            changed = ~(_same_bits(before, values) & at.is_not_null())
+        stored[f"rows {number}"] = _steps(changed.arg_true().cast(pl.Int64))
+        stored[f"values {number}"] = values.filter(changed)
+    return pack(pl.DataFrame([values.implode().alias(name) for name, values in stored.items()]))
+
+
+def unpack_changes(data: bytes, old: pl.DataFrame) -> pl.DataFrame:
+    """The frame from the bytes of `pack_changes`, beside the same older frame."""
+    stored = {values.name: values[0] for values in unpack(data)}
+    at = stored["place"].cum_sum().to_numpy().copy()
+    found = []
+    for number, name in enumerate(stored["names"]):
+        rows = stored[f"rows {number}"].cum_sum().to_numpy()
+        values = stored[f"values {number}"]
+        before = old[name] if len(rows) < len(at) else values.clear()
+        # What was there and what is new, side by side: each row says where its value stands.
+        place = at.copy()
+        place[rows] = len(before) + np.arange(len(rows))
+        found.append(pl.concat([before, values]).gather(place).alias(name))
+    return pl.DataFrame(found)
+
+
+def _steps(numbers: pl.Series) -> pl.Series:
+    """The first number and the steps to the next ones, which compress to little."""
+    return numbers.diff().fill_null(numbers.first()) if len(numbers) else numbers
+
+
+def _same_bits(one: pl.Series, other: pl.Series) -> pl.Series:
+    """Where two columns are the same to the last bit: 0.0 is not -0.0, and nothing is nothing."""
+    if one.dtype != other.dtype:
+        return pl.Series(np.zeros(len(one), bool))
+    same = one.eq_missing(other)
+    if one.dtype.is_float():
+        bits = [values.fill_null(0.0).to_numpy() for values in (one, other)]
+        kind = f"i{bits[0].dtype.itemsize}"
+        same &= pl.Series(bits[0].view(kind) == bits[1].view(kind))
+    return same

@@ -15,15 +15,14 @@ from prefermab.programme.store.audit import (
     plan_digest,
     record_digest,
 )
-from prefermab.programme.store.changes import store_frames
 from prefermab.programme.store.frames import (
     as_ids,
     read_details,
     read_ids,
     split_last_action,
 )
-from prefermab.programme.store.opening import OpenProgramme
-from prefermab.programme.store.plans import Planned, put_plan
+from prefermab.programme.store.plans import Planned, put_plan, store_frames
+from prefermab.programme.store.reader import OpenProgramme
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.tables import as_frame
 
