@@ -32,8 +32,7 @@ from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.pages import table_as_markdown
 from prefermab.programme.store import Programme
 from prefermab.service import accounts
-from prefermab.service.database import Records
-from prefermab.service.tables import APPROVALS
+from prefermab.service.database import APPROVALS, Records
 from prefermab.storage import load
 
 PAGE = Path("docs/results/service.md")

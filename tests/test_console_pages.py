@@ -8,7 +8,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.programme.tables import Source, format_number
-from prefermab.service.charts import line_chart
+from prefermab.service.rendering import line_chart
 from prefermab.service.uploads import find_wrong
 from services import BUDGET, PASSWORD, Served, fast_passwords
 

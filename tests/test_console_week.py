@@ -7,8 +7,8 @@ import pytest
 
 import prefermab as pm
 from prefermab.service.access import ROLES, Account
-from prefermab.service.forms import read_pairs
-from prefermab.service.timeline import chart_of, timeline_of
+from prefermab.service.pages_people import chart_of, timeline_of
+from prefermab.service.planning import read_pairs
 from prefermab.service.week import Change, change_list
 from prefermab.service.worker import work
 from services import BUDGET, Served, fast_passwords, people

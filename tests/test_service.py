@@ -19,8 +19,7 @@ from prefermab.cli import dispatch
 from prefermab.programme.store.frames import difference
 from prefermab.service import accounts, exchange, jobs
 from prefermab.service import late as lateness
-from prefermab.service.database import Records
-from prefermab.service.tables import JOBS, METADATA
+from prefermab.service.database import JOBS, METADATA, Records
 from prefermab.service.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords, people
 

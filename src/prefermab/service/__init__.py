@@ -6,7 +6,7 @@ everything, and nothing but `cli` imports it.
 | file | what |
 |---|---|
 | `settings.py` | what a server is told when it starts |
-| `tables.py`, `database.py` | tables of users, sessions, tokens, jobs, marks; transactions |
+| `database.py` | tables of users, sessions, tokens, jobs, marks; transactions |
 | `accounts.py`, `signing.py` | users, links to set a password, tokens; sign-in and sessions |
 | `access.py` | who may call which route: one table, `RULES` |
 | `guards.py` | hosts, origins, sizes and headers of every request |
@@ -16,10 +16,11 @@ everything, and nothing but `cli` imports it.
 | `jobs.py`, `worker.py` | long work in a process of its own |
 | `exchange.py`, `problems.py` | tables and errors on their way out and in |
 | `api.py`, `api_people.py`, `api_work.py` | routes under /api/v1 |
-| `pages.py`, `rendering.py`, `templates/`, `static/` | pages for people |
-| `week.py`, `forms.py`, `pages_week.py` | this week: list, form, changes by hand, approval |
+| `pages.py`, `rendering.py`, `templates/`, `static/` | pages for people, charts |
+| `planning.py` | the form for a plan, and plans as requests ask for them |
+| `week.py`, `pages_week.py` | this week: list, changes by hand, approval |
 | `pages_record.py`, `static/record.js`, `static/sw.js` | the record, also without a connection |
-| `timeline.py`, `pages_people.py` | people, and one person round by round |
+| `pages_people.py` | people, and one person round by round |
 | `app.py` | puts all of it together |
 | `several.py` | several programmes on one server, and the page that lists them |
 

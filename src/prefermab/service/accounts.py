@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError, list_names, unknown
 from prefermab.service.access import OWN, RIGHTS, ROLES, Account
-from prefermab.service.tables import LINKS, SESSIONS, TOKENS, USERS
+from prefermab.service.database import LINKS, SESSIONS, TOKENS, USERS
 
 HASHER = argon2.PasswordHasher()
 SHORTEST, LONGEST = 10, 200

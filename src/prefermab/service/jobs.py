@@ -22,9 +22,8 @@ import polars as pl
 import sqlalchemy as sa
 
 from prefermab.errors import InputError, brief
-from prefermab.service.database import Records
+from prefermab.service.database import JOBS, Records
 from prefermab.service.settings import Clock, Settings, to_environment
-from prefermab.service.tables import JOBS
 
 KINDS = ("plan", "replay", "what-if", "learn")
 OPEN = ("waiting", "running")

@@ -19,10 +19,10 @@ from prefermab.programme.store.schema import PLANS
 from prefermab.programme.tables import format_people
 from prefermab.service import marks as marking
 from prefermab.service.access import Account
+from prefermab.service.database import LATE, MARKS
 from prefermab.service.desk import Desk
 from prefermab.service.exchange import quiet
 from prefermab.service.marks import in_words
-from prefermab.service.tables import LATE, MARKS
 
 Recorded = dict[str, tuple[str, bool]]
 """Who was acted on in a round, by id as text: the action, and whether it reached the person."""

@@ -11,11 +11,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.responses import Response
 
 from prefermab.service.access import Guarded
+from prefermab.service.database import JOBS, SESSIONS
 from prefermab.service.desk import Desk, desk_of
 from prefermab.service.guards import Count
 from prefermab.service.jobs import KINDS
 from prefermab.service.settings import Settings
-from prefermab.service.tables import JOBS, SESSIONS
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable that names the folder in which worker processes add up their counts."""

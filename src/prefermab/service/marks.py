@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError, brief, unknown
 from prefermab.programme.store import Planned
-from prefermab.service.tables import MARKS
+from prefermab.service.database import MARKS
 
 LONGEST = 500
 """Characters of a reason."""

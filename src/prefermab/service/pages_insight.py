@@ -16,9 +16,8 @@ from prefermab.programme.store import Planned
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.store.schema import ACTIONS
 from prefermab.service.access import Guarded
-from prefermab.service.charts import line_chart
 from prefermab.service.desk import Desk, desk_of
-from prefermab.service.rendering import page
+from prefermab.service.rendering import line_chart, page
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 POINTS = 20

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from prefermab.errors import InputError, StorageError, brief, unknown
 from prefermab.programme.store import queries
-from prefermab.programme.store.opening import MODEL_PLACE
+from prefermab.programme.store.reader import MODEL_PLACE
 from prefermab.programme.store.schema import MODELS
 from prefermab.service import accounts
 from prefermab.service.access import RIGHTS, ROLES, Guarded, account_of

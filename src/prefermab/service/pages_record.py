@@ -19,11 +19,11 @@ from prefermab.programme.store import Planned
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
+from prefermab.service.database import MARKS
 from prefermab.service.desk import Desk, Head, as_id, desk_of
 from prefermab.service.pages_week import columns_of
 from prefermab.service.problems import is_for_programs
 from prefermab.service.rendering import STATIC, page, redirect
-from prefermab.service.tables import MARKS
 from prefermab.service.week import Columns, Filter, approvals, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)

@@ -19,9 +19,8 @@ from prefermab.programme.store.schema import COLUMNS, PLANS
 from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.exchange import KINDS, quiet
-from prefermab.service.forms import PlanForm
 from prefermab.service.late import all_late
-from prefermab.service.planning import make_plan, rules_of
+from prefermab.service.planning import PlanForm, make_plan, rules_of
 from prefermab.service.rendering import page, redirect
 from prefermab.service.week import (
     Change,

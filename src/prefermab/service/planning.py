@@ -1,10 +1,16 @@
-"""Plans as requests ask for them: the same calls, whoever makes them."""
+"""Plans as requests ask for them, and the form for a plan: texts as people type them, read as the
+arguments of a plan.
+"""
 
+import dataclasses
+import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Planned, Programme
@@ -52,3 +58,100 @@ def facts_of(plan: Planned) -> dict[str, Any]:
     """A plan without its people, as plain values."""
     names = ("round", "attempt", "status", "model", "asked", "facts", "versions")
     return {name: getattr(plan, name) for name in names}
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanForm:
+    """A plan's form, every field as text.
+
+    >>> from prefermab.service.planning import PlanForm
+    >>> form = PlanForm("12", cooldown="2", group_column="region", min_share="north 30%")
+    >>> form.asked()["rules"]["min_share"]
+    {'north': 0.3}
+    """
+
+    budget: str = ""
+    waiting: str = "20"
+    cooldown: str = "0"
+    exclude_column: str = ""
+    lock_column: str = ""
+    group_column: str = ""
+    min_share: str = ""
+    max_share: str = ""
+    worker_column: str = ""
+    budgets: str = ""
+    explore: str = ""
+    by_hand: int = 0
+    """How many people are on or off the list by hand."""
+
+    @classmethod
+    def from_asked(cls, stored: str | None) -> "PlanForm":
+        """The form as a stored plan was asked for; an empty one if there is none."""
+        if stored is None:
+            return cls()
+        asked = json.loads(stored)
+        rules = rules_of(asked) or Rules()
+        explore = asked.get("explore")
+        return cls(
+            budget=f"{asked['budget']:g}", waiting=str(asked["waiting"]),
+            cooldown=str(rules.cooldown), exclude_column=rules.exclude_column or "",
+            lock_column=rules.lock_column or "", group_column=rules.group_column or "",
+            min_share=_shares_text(rules.min_share), max_share=_shares_text(rules.max_share),
+            worker_column=rules.worker_column or "",
+            budgets=", ".join(f"{name} {value:g}" for name, value in rules.budgets.items()),
+            explore=f"{100 * explore:g}%" if explore else "",
+            by_hand=len(rules.exclude_ids) + len(rules.lock_ids),
+        )  # fmt: skip
+
+    def asked(self) -> dict[str, Any]:
+        """The arguments of a plan; raises if a field cannot be read."""
+        rules = Rules(
+            exclude_column=self.exclude_column or None,
+            lock_column=self.lock_column or None,
+            cooldown=count(self.cooldown or 0, "cooldown", at_least=0),
+            group_column=self.group_column or None,
+            min_share=read_pairs(self.min_share, "least shares"),
+            max_share=read_pairs(self.max_share, "largest shares"),
+            worker_column=self.worker_column or None,
+            budgets=read_pairs(self.budgets, "budgets of workers"),
+        )
+        explore = read_number(self.explore, "share dealt by lot") if self.explore.strip() else 0.0
+        plain = rules == Rules()
+        return {
+            "budget": number(self.budget, "budget"),
+            "waiting": count(self.waiting or 0, "waiting", at_least=0),
+            "rules": None if plain else dataclasses.asdict(rules),
+            **({"explore": explore} if explore else {}),
+        }
+
+
+def read_pairs(text: str, what: str) -> dict[str, float]:
+    """Names with numbers, divided by commas or lines.
+
+    >>> from prefermab.service.planning import read_pairs
+    >>> read_pairs("Ana 5, Bea=3", "budgets of workers")
+    {'Ana': 5.0, 'Bea': 3.0}
+    """
+    found = {}
+    for pair in re.split(r"[,;\n]", text):
+        if not pair.strip():
+            continue
+        parts = re.fullmatch(r"\s*(.*?\S)\s*[=:\s]\s*(\S+)\s*", pair)
+        if parts is None:
+            raise InputError(
+                f"{what}: expected a name and a number, such as north 30%, not '{pair.strip()}'."
+            )
+        found[parts[1]] = read_number(parts[2], f"{what}: {parts[1]}")
+    return found
+
+
+def read_number(text: str, what: str) -> float:
+    """A number; 30% is 0.3."""
+    text = text.strip()
+    if text.endswith("%"):
+        return number(text[:-1], what) / 100
+    return number(text, what)
+
+
+def _shares_text(shares: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {100 * value:g}%" for name, value in shares.items())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prefermab.errors import InputError
-from prefermab.programme.store.place import parse_place
+from prefermab.programme.store.engines import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"
 """Environment variable with which `prefermab serve` hands its settings to worker processes."""

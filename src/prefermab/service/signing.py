@@ -14,9 +14,8 @@ from fastapi import Request, Response
 from prefermab.errors import PrefermabError
 from prefermab.service import accounts
 from prefermab.service.access import ROLES, Account
-from prefermab.service.database import Records
+from prefermab.service.database import ATTEMPTS, SESSIONS, USERS, Records
 from prefermab.service.settings import Clock, Settings
-from prefermab.service.tables import ATTEMPTS, SESSIONS, USERS
 
 WINDOW = 900.0
 """Seconds over which failed sign-ins are counted."""

@@ -23,8 +23,8 @@ from prefermab.programme.store.frames import (
 )
 from prefermab.programme.tables import Source
 from prefermab.service.accounts import digest, new_secret
+from prefermab.service.database import UPLOADS
 from prefermab.service.exchange import read_sent
-from prefermab.service.tables import UPLOADS
 
 KINDS = {"join": "People who join", "states": "States seen this week"}
 ENDINGS = {".csv": ".csv", ".tsv": ".csv", ".txt": ".csv", ".xlsx": ".xlsx",

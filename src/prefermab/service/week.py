@@ -23,9 +23,9 @@ from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import AUDIT, PLANS
 from prefermab.programme.tables import format_number, format_people
 from prefermab.service.access import Account
+from prefermab.service.database import APPROVALS
 from prefermab.service.desk import Desk
 from prefermab.service.planning import make_plan, rules_of
-from prefermab.service.tables import APPROVALS
 
 NAMES = ("name", "full_name", "fullname")
 PHONES = ("phone", "telephone", "mobile", "tel", "phone_number")

@@ -17,11 +17,10 @@ from prefermab.errors import PrefermabError
 from prefermab.files import use_compilation_cache
 from prefermab.programme.store import Programme
 from prefermab.service import jobs
-from prefermab.service.database import Records
+from prefermab.service.database import JOBS, Records
 from prefermab.service.exchange import quiet
 from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
 from prefermab.service.settings import Clock, Settings, from_environment
-from prefermab.service.tables import JOBS
 
 Say = Callable[[float, str], None]
 NICE = 10
