@@ -9,7 +9,7 @@ import prefermab as pm
 from prefermab.service.access import ROLES, Account
 from prefermab.service.pages_people import chart_of, timeline_of
 from prefermab.service.planning import read_pairs
-from prefermab.service.week import Change, change_list
+from prefermab.service.week import ListChange, change_list
 from prefermab.service.worker import work
 from services import BUDGET, Served, fast_passwords, people
 
@@ -119,7 +119,7 @@ def test_a_change_is_put_on_top_of_those_that_others_made_meanwhile(served, monk
     paul.post("/week/change", data={"id": str(first), "kind": "off", "why": "moved"})
     with monkeypatch.context() as patch:
         patch.setattr(desk, "head", lambda: before)
-        made = change_list(desk, PAUL, Change(second, "off", "ill"))
+        made = change_list(desk, PAUL, ListChange(second, "off", "ill"))
     assert made.asked["rules"]["exclude_ids"] == [first, second]
     assert made.attempt == 4
 
@@ -307,7 +307,7 @@ def test_beliefs_stand_where_no_state_was_seen(tmp_path):
 
 
 def test_the_list_of_a_large_programme_is_made_by_a_job(served, model, monkeypatch):
-    monkeypatch.setattr("prefermab.service.desk.MOST_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
     monkeypatch.setattr("prefermab.service.jobs.start_worker", id)
     paul = served.client("Paul")
     place = paul.post("/week/plan", data={"budget": str(BUDGET)}).headers["location"]

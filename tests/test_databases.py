@@ -22,7 +22,7 @@ from prefermab.programme.store import migrating, rows
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.engines import parse_place
-from prefermab.programme.store.frames import difference
+from prefermab.programme.store.frames import first_difference
 from prefermab.programme.store.plans import find_plan
 from prefermab.programme.store.schema import METADATA, decode_id, encode_id
 from programmes import FirstCome
@@ -101,7 +101,7 @@ def test_both_databases_give_the_same_bits(places, ids):
     file, other = (story(places(kind), ids) for kind in KINDS)
     assert len(file) == len(other) == 22
     for one, two in zip(file, other, strict=True):
-        assert difference(one, two) is None
+        assert first_difference(one, two) is None
 
 
 TEXTS = ["", " ", "a,b", 'say "x"', "\\.", "\\N", "a\nb\r\n", "'; --", "É\t", "NULL", None, "0"]
@@ -125,7 +125,7 @@ NUMBERS = [
 def test_many_rows_are_written_as_few_are(places, monkeypatch):
     found = []
     for many in (1, 10**9):
-        monkeypatch.setattr(rows, "MANY", many)
+        monkeypatch.setattr(rows, "FEWEST_ROWS_TO_COPY", many)
         place = places("postgresql")
         story(place, ["1", "02", "-3", "0", "é"])
         with pm.Programme(place, FirstCome()) as programme:
@@ -144,7 +144,7 @@ def test_many_rows_are_written_as_few_are(places, monkeypatch):
 
 
 def test_rows_that_copy_refuses_are_told_in_a_sentence(places, monkeypatch):
-    monkeypatch.setattr(rows, "MANY", 1)
+    monkeypatch.setattr(rows, "FEWEST_ROWS_TO_COPY", 1)
     with pm.Programme(places("postgresql"), FirstCome()) as programme:
         for who, said in (("\0", "invalid byte sequence"), ("nobody", "foreign key")):
             given = {"id": [who], "round": [1], "state": [0.5]}
@@ -170,7 +170,7 @@ def test_tables_are_those_that_the_migrations_make(place):
         look = sa.inspect(sql)
         for table in METADATA.sorted_tables:
             assert {one["name"] for one in look.get_columns(table.name)} == set(table.c.keys())
-        assert migrating.version_of(sql, migrating.VERSION_TABLE) == migrating.HEAD
+        assert migrating.version_of(sql, migrating.VERSION_TABLE) == migrating.NEWEST_VERSION
     database.close()
 
 
@@ -208,8 +208,8 @@ def test_a_plan_is_the_same_beside_any_plan_that_is_known(tmp_path):
             for near in plans:
                 with programme.database.reading() as sql:
                     found = find_plan(sql, 1, plan.attempt, near)
-                assert difference(found.inputs, plan.inputs) is None
-                assert difference(found.frame, plan.frame) is None
+                assert first_difference(found.inputs, plan.inputs) is None
+                assert first_difference(found.frame, plan.frame) is None
 
 
 def test_a_file_is_whole_between_two_calls_also_while_it_is_open(tmp_path):
@@ -219,7 +219,7 @@ def test_a_file_is_whole_between_two_calls_also_while_it_is_open(tmp_path):
         programme.plan(2)
         shutil.copy(file, copy)
         with pm.Programme.open(copy, FirstCome()) as other:
-            assert difference(other.planned().frame, programme.planned().frame) is None
+            assert first_difference(other.planned().frame, programme.planned().frame) is None
             assert other.verify_audit() == programme.verify_audit()
     assert sorted(one.name for one in tmp_path.iterdir()) == ["calls.db", "copy.db"]
 

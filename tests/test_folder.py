@@ -324,7 +324,7 @@ def test_what_was_interrupted_goes_on(tmp_path, table):
     arms = in_parts(table, tmp_path / "arms", [6_250])
     asked = {"budget": 500, "rows": 3_125, "reasons": False}
     plan_folder("armman", arms, tmp_path / "at-once", **asked)
-    for where in ("sampled", "judge", "answer", "write"):
+    for where in ("sampled", "judge", "answer_question", "write"):
         with pytest.raises(KeyboardInterrupt):
             plan_folder("armman", arms, tmp_path / "out", engine=Interrupted(where), **asked)
     out = tmp_path / "out"

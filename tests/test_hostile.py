@@ -182,7 +182,7 @@ def test_a_header_of_many_columns_is_read_whole(tmp_path):
 
 
 def test_a_cell_that_swallowed_the_file_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(address, "LONGEST", 1000)
+    monkeypatch.setattr(address, "LONGEST_CELL", 1000)
     (tmp_path / "a.csv").write_text('id,state\n1,"0\n' + "2,1\n" * 1000 + '"')
     with pytest.raises(pm.InputError, match=r"row 2 .* a quotation mark may be missing"):
         read_table(tmp_path / "a.csv")

@@ -18,7 +18,7 @@ from prefermab.programme.logs.reading import read_log
 from prefermab.programme.store.frames import (
     as_ids,
     column_kinds,
-    difference,
+    first_difference,
     from_json,
     pack,
     read_details,
@@ -149,7 +149,7 @@ def test_what_is_known_of_people_comes_out_as_it_went_in(rows):
     ids = pl.Series(range(len(rows)))
     details = read_details(FirstCome(), went_in, ids, "join")
     came_out = from_json(to_json(details, len(rows)), column_kinds(details, {}, "join"))
-    assert difference(went_in, came_out) is None
+    assert first_difference(went_in, came_out) is None
 
 
 def test_frames_may_come_from_pandas_and_ids_may_be_text(file):
@@ -622,13 +622,13 @@ def test_a_plan_that_does_not_come_out_again_is_told(programme, file):
 
 def test_frames_differ_where_a_bit_does():
     one = frame(id=[1, 2], x=[float("nan"), 0.0], y=["a", None])
-    assert difference(one, unpack(pack(one))) is None
-    assert difference(one, one[:1]) == "one has 2 rows and the other 1"
-    assert difference(one, one.drop("y")) == "the column 'y' is in only one"
-    assert difference(one, one.select("id", "y", "x")) == "the order of columns differs"
-    assert "'y' of 2 is None" in str(difference(one, one.with_columns(y=pl.lit("a"))))
+    assert first_difference(one, unpack(pack(one))) is None
+    assert first_difference(one, one[:1]) == "one has 2 rows and the other 1"
+    assert first_difference(one, one.drop("y")) == "the column 'y' is in only one"
+    assert first_difference(one, one.select("id", "y", "x")) == "the order of columns differs"
+    assert "'y' of 2 is None" in str(first_difference(one, one.with_columns(y=pl.lit("a"))))
     other = one.with_columns(pl.col("x").cast(pl.Float32))
-    assert difference(one, other) == "'x' is Float64 in one and Float32 in the other"
+    assert first_difference(one, other) == "'x' is Float64 in one and Float32 in the other"
 
 
 def test_a_model_plans_for_a_programme_and_its_plans_can_be_replayed(file):
@@ -788,7 +788,7 @@ def tables(draw):
 def test_changes_of_a_table_give_it_back_to_the_last_bit(old, new):
     found = unpack_changes(pack_changes(new, old), old)
     assert found.schema == new.schema
-    assert difference(found, new) is None
+    assert first_difference(found, new) is None
 
 
 def test_a_plan_is_stored_once_and_then_what_changed(file):
@@ -806,7 +806,7 @@ def test_a_plan_is_stored_once_and_then_what_changed(file):
         for round in range(1, rounds + 1):
             programme.replay(round)
         assert len(programme.history().log.filter(time=rounds)) == people - rounds + 1
-        assert difference(programme.plan(5, round=rounds).frame, made.frame) is None
+        assert first_difference(programme.plan(5, round=rounds).frame, made.frame) is None
     sizes = [
         size
         for (size,) in sqlite3.connect(file).execute("SELECT length(inputs) FROM plans ORDER BY 1")

@@ -16,10 +16,10 @@ import sqlalchemy
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.programme.store.frames import difference
+from prefermab.programme.store.frames import first_difference
 from prefermab.service import accounts, exchange, jobs
 from prefermab.service import late as lateness
-from prefermab.service.database import JOBS, METADATA, Records
+from prefermab.service.database import JOBS, SERVICE_METADATA, Records
 from prefermab.service.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords, people
 
@@ -132,7 +132,7 @@ def test_the_same_plan_from_command_line_python_api_and_console(tmp_path, model,
         assert found.status_code == 200, found.text
         kind = {"accept": "application/vnd.apache.parquet"}
         sent = served.token("Vera", "read").get("/api/v1/plans/1/list", headers=kind)
-        assert difference(as_frame(sent), served.desk.programme().planned(1).frame) is None
+        assert first_difference(as_frame(sent), served.desk.programme().planned(1).frame) is None
 
     def by_console(served):  # the form makes the list, a change by hand locks somebody in
         paul = served.client("Paul")
@@ -147,8 +147,8 @@ def test_the_same_plan_from_command_line_python_api_and_console(tmp_path, model,
         served.desk.close()
     expected = plans[by_python]
     for way, plan in plans.items():
-        assert difference(plan.frame, expected.frame) is None, way
-        assert difference(plan.inputs, expected.inputs) is None, way
+        assert first_difference(plan.frame, expected.frame) is None, way
+        assert first_difference(plan.inputs, expected.inputs) is None, way
         assert (plan.facts, plan.model) == (expected.facts, expected.model), way
 
 
@@ -450,7 +450,7 @@ def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     served, program = fresh
     started = []
     monkeypatch.setattr(jobs, "start_worker", started.append)
-    monkeypatch.setattr("prefermab.service.desk.MOST_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
     asked = program.post("/api/v1/plans", json={"budget": BUDGET})
     assert (asked.status_code, asked.headers["location"]) == (202, "/api/v1/jobs/1")
     assert len(started) == 1
@@ -586,7 +586,7 @@ def test_another_model_takes_over_in_every_thread(fresh):
 def test_tables_are_those_that_the_migration_makes(served):
     with served.desk.records.reading() as sql:
         seen = sqlalchemy.inspect(sql)
-        for table in METADATA.sorted_tables:
+        for table in SERVICE_METADATA.sorted_tables:
             made = {column["name"] for column in seen.get_columns(table.name)} - {"number"}
             assert made == {column.name for column in table.columns} - {"number"}
 

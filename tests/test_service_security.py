@@ -9,9 +9,9 @@ import pytest
 
 import prefermab as pm
 from prefermab.service import accounts, several
-from prefermab.service.access import EVERYBODY, OWN, RULES, Guarded
+from prefermab.service.access import EVERYBODY, OWN_PEOPLE, RULES, Guarded
 from prefermab.service.access import ROLES as RIGHTS
-from prefermab.service.app import PARTS
+from prefermab.service.app import ROUTE_MODULES
 from prefermab.service.guards import HEADERS
 from prefermab.service.signing import LIMITS, WINDOW
 from services import BUDGET, PASSWORD, ROLES, SAME, Served, fast_passwords, people
@@ -43,7 +43,7 @@ def browsers(served):
 def routes(app):
     """Every route: method, path with something for its parameters, and name."""
     assert {type(one).__name__ for one in app.router.routes} <= {"Guarded", "_IncludedRouter"}
-    for route in [route for part in PARTS for route in part.router.routes]:
+    for route in [route for part in ROUTE_MODULES for route in part.router.routes]:
         assert isinstance(route, Guarded), f"{route} is not guarded"
         path = re.sub(r"\{[^}]+\}", "2", route.path)  # one of Ana's people
         for method in sorted(set(route.methods or ()) - {"HEAD"}):
@@ -119,7 +119,7 @@ def test_field_workers_see_nobody_elses_people(browsers):
     assert {row["id"] for row in ana.get("/api/v1/plans/current/list").json()} == set(mine)
     assert [ana.get(f"/api/v1/people/{one}").status_code for one in (theirs[0], 999)] == [403, 403]
     assert ana.get(f"/api/v1/people/{mine[0]}").status_code == 200
-    assert OWN not in RULES["history"]
+    assert OWN_PEOPLE not in RULES["history"]
 
 
 def test_csrf(served, browsers):

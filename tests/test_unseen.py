@@ -10,7 +10,7 @@ import prefermab as pm
 from prefermab.domains.sightings import Sightings
 from prefermab.oracles.dynamic_programming import Sparse, backward_induction, value_iteration
 from prefermab.policies.base import Problem
-from prefermab.programme.bulk.chunks import needed
+from prefermab.programme.bulk.chunks import needed_columns
 from prefermab.programme.planning.roster import place_texts, read_places
 from prefermab.programme.planning.rules import unused_columns
 from prefermab.rollout import Moves
@@ -341,6 +341,6 @@ def test_a_programme_plans_for_people_never_seen(model, people, tmp_path):
 def test_columns_of_sightings_count_as_used(model, people, tmp_path):
     people.write_parquet(tmp_path / "part.parquet")
     assert unused_columns(model, pm.Rules(), people.columns) == []
-    assert set(needed(model, pm.Rules(), str(tmp_path / "part.parquet")) or []) == set(
+    assert set(needed_columns(model, pm.Rules(), str(tmp_path / "part.parquet")) or []) == set(
         people.columns
     )

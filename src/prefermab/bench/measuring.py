@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-ENOUGH, MOST = 1.0, 7
+ENOUGH_SECONDS, MOST_REPEATS = 1.0, 7
 """Seconds of repeats that are enough, if there are at least three of them; the most repeats."""
 
 
@@ -60,7 +60,7 @@ def time_case(case: Case, machine: Machine) -> Measured:
     """Runs a case once, then repeatedly, and times each run."""
     first = seconds_of(case.run)
     took: list[float] = []
-    while len(took) < 3 or (sum(took) < ENOUGH and len(took) < MOST):
+    while len(took) < 3 or (sum(took) < ENOUGH_SECONDS and len(took) < MOST_REPEATS):
         took.append(seconds_of(case.run))
     median = float(np.median(took))
     least = max((case.flops or 0.0) / machine.multiplications, (case.moved or 0.0) / machine.memory)

@@ -29,7 +29,7 @@ class Command(Protocol):
         """Runs the command."""
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is, and what the list of commands says of it."""
 
     module: str
@@ -39,34 +39,56 @@ class Entry(NamedTuple):
     """First line of that dataclass's docstring."""
 
 
-GROUPS = {
+COMMAND_GROUPS = {
     "to try it": {
-        "demo": Entry("demo", "DemoCommand", "See it work on a health programme, in a minute."),
-        "models": Entry("evaluate", "ModelsCommand", "List the trained models, or describe one."),
-        "example": Entry("learn", "ExampleCommand", "Write example tables: people and a log."),
+        "demo": CommandEntry(
+            "demo", "DemoCommand", "See it work on a health programme, in a minute."
+        ),
+        "models": CommandEntry(
+            "evaluate", "ModelsCommand", "List the trained models, or describe one."
+        ),
+        "example": CommandEntry(
+            "learn", "ExampleCommand", "Write example tables: people and a log."
+        ),
     },
     "for your programme": {
-        "events": Entry("events", "EventsCommand", "Make a log of visits, calls or forms."),
-        "learn": Entry("learn", "LearnCommand", "Learn a model from a log of past actions."),
-        "plan": Entry("plan", "PlanCommand", "Choose whom to act on in this round, from a table."),
-        "what-if": Entry("plan", "WhatIfCommand", "Compare what different budgets would achieve."),
-        "programme": Entry("programme", "ProgrammeCommand", "Run a programme round after round."),
-        "serve": Entry(
+        "events": CommandEntry("events", "EventsCommand", "Make a log of visits, calls or forms."),
+        "learn": CommandEntry("learn", "LearnCommand", "Learn a model from a log of past actions."),
+        "plan": CommandEntry(
+            "plan", "PlanCommand", "Choose whom to act on in this round, from a table."
+        ),
+        "what-if": CommandEntry(
+            "plan", "WhatIfCommand", "Compare what different budgets would achieve."
+        ),
+        "programme": CommandEntry(
+            "programme", "ProgrammeCommand", "Run a programme round after round."
+        ),
+        "serve": CommandEntry(
             "serve", "ServeCommand", "Serve a programme to several people, or several programmes."
         ),
-        "audit": Entry("audit", "AuditCommand", "Show or prove who changed what in a programme."),
-        "trial": Entry("trial", "TrialCommand", "Plan, randomise and analyse a trial."),
-        "simulate": Entry("simulate", "SimulateCommand", "Simulate a programme over many rounds."),
+        "audit": CommandEntry(
+            "audit", "AuditCommand", "Show or prove who changed what in a programme."
+        ),
+        "trial": CommandEntry("trial", "TrialCommand", "Plan, randomise and analyse a trial."),
+        "simulate": CommandEntry(
+            "simulate", "SimulateCommand", "Simulate a programme over many rounds."
+        ),
     },
     "for research": {
-        "pretrain": Entry("train", "PretrainCommand", "Train a model on a domain."),
-        "finetune": Entry("train", "FinetuneCommand", "Train a model further on given arms."),
-        "evaluate": Entry("evaluate", "EvaluateCommand", "Compare a model with other policies."),
-        "reproduce": Entry("reproduce", "ReproduceCommand", "Reproduce the paper's results."),
-        "bench": Entry("bench", "BenchCommand", "Measure the speed of this machine."),
+        "pretrain": CommandEntry("train", "PretrainCommand", "Train a model on a domain."),
+        "finetune": CommandEntry(
+            "train", "FinetuneCommand", "Train a model further on given arms."
+        ),
+        "evaluate": CommandEntry(
+            "evaluate", "EvaluateCommand", "Compare a model with other policies."
+        ),
+        "reproduce": CommandEntry(
+            "reproduce", "ReproduceCommand", "Reproduce the paper's results."
+        ),
+        "bench": CommandEntry("bench", "BenchCommand", "Measure the speed of this machine."),
     },
 }
-COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
+COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
 
 
 def main() -> None:
@@ -147,7 +169,7 @@ def help_text() -> str:
         "",
         "Give a limited resource, round after round, to some of many.",
     ]
-    for heading, group in GROUPS.items():
+    for heading, group in COMMAND_GROUPS.items():
         lines += ["", f"{heading}:"]
         lines += [f"  {name:<11}{entry.summary}" for name, entry in group.items()]
     return "\n".join(

@@ -33,7 +33,7 @@ from tyro.conf import Positional
 
 from prefermab.cli.options import option
 
-MANY_STATES, FEWEST = 64, 20
+MANY_STATES, FEWEST_BOUND_TRIALS = 64, 20
 """Above how many states (or grid points) the bound of a trial takes long, and the fewest trials
 that it is computed for."""
 
@@ -199,7 +199,7 @@ def bounded_trials(options: EvaluateCommand, domain: "Domain") -> int:
     trials = options.trials if options.bound else 0
     if domain.n_cells <= MANY_STATES or "lagrangian" in options.against:
         return trials
-    return min(trials, max(FEWEST, trials // 5))
+    return min(trials, max(FEWEST_BOUND_TRIALS, trials // 5))
 
 
 def policies_for(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":

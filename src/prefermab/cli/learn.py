@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from prefermab.cli.options import Amount, JsonFlag, Whole, option, parse_numbers
+from prefermab.cli.options import Amount, JsonFlag, Whole, option, parse_named_numbers
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -177,4 +177,4 @@ def _by_name(pairs: tuple[str, ...], option: str) -> dict[str, float] | None:
                 f"{option} takes name=number with spaces between them, such as call=1 visit=4, not "
                 f"'{pair}'."
             )
-    return parse_numbers(pairs, option) or None
+    return parse_named_numbers(pairs, option) or None

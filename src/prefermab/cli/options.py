@@ -132,10 +132,10 @@ class RuleOptions:
             cooldown=self.cooldown,
             last_column=self.last,
             group_column=self.group,
-            min_share=parse_numbers(self.min_share, "--min-share"),
-            max_share=parse_numbers(self.max_share, "--max-share"),
+            min_share=parse_named_numbers(self.min_share, "--min-share"),
+            max_share=parse_named_numbers(self.max_share, "--max-share"),
             worker_column=self.worker,
-            budgets=parse_numbers(self.budgets, "--worker-budgets"),
+            budgets=parse_named_numbers(self.budgets, "--worker-budgets"),
         )
 
 
@@ -158,11 +158,11 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
-def parse_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
+def parse_named_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]:
     """Numbers from name=number; a name may itself contain an equals sign.
 
-    >>> from prefermab.cli.options import parse_numbers
-    >>> parse_numbers(("north=0.3", "call=1"), "--costs")
+    >>> from prefermab.cli.options import parse_named_numbers
+    >>> parse_named_numbers(("north=0.3", "call=1"), "--costs")
     {'north': 0.3, 'call': 1.0}
     """
     found = {}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from prefermab.model import Model
     from prefermab.programme.planning.rules import Rules
 
-MOST_BUDGETS, MOST_COLUMNS = 1000, 1000
+MOST_BUDGETS, MOST_COLUMNS_CHECKED = 1000, 1000
 NO_CONTACT = re.compile(
     r"opt(ed)?.?out|do.?not|dont|dnc|consent|unsubscri|withdr|refus|exclu", re.IGNORECASE
 )
@@ -250,7 +250,7 @@ def warn_of_unused(model: "Model", rules: "Rules", columns: Sequence[str]) -> No
     from prefermab.programme.planning.rules import unused_columns
 
     unused = unused_columns(model, rules, columns)
-    for name in filter(NO_CONTACT.search, unused[:MOST_COLUMNS]):
+    for name in filter(NO_CONTACT.search, unused[:MOST_COLUMNS_CHECKED]):
         shown = visible(brief(name))
         print(
             f"prefermab: the column '{shown}' is not used: if it says who must not be acted on, "

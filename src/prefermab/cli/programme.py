@@ -32,7 +32,7 @@ from prefermab.cli.status import (
     planned_rounds,
     print_skipped,
     programme_key,
-    read_people,
+    read_programme_table,
 )
 from prefermab.errors import InputError
 
@@ -92,7 +92,7 @@ class JoinCommand:
         from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
-            table = read_people(programme, self.people, self.pseudonymise, self.keep_text)
+            table = read_programme_table(programme, self.people, self.pseudonymise, self.keep_text)
             joined = programme.join(table, why=self.why, where=source_of(self.people))
             print(f"{format_people(joined)} joined; {programme.roster().height:,} take part")
 
@@ -138,11 +138,12 @@ class ObserveCommand:
 
     def run(self) -> None:
         """Stores states; columns that the programme counts by itself are not used."""
-        from prefermab.programme.store.frames import SINCE_ACTION, SINCE_SEEN, match_names
+        from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
+        from prefermab.programme.store.frames import match_names
         from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
-            table = read_people(programme, self.seen, self.pseudonymise, self.keep_text)
+            table = read_programme_table(programme, self.seen, self.pseudonymise, self.keep_text)
             where = source_of(self.seen)
             names = match_names(table, (), where)
             own = [
@@ -191,7 +192,7 @@ class PlanRoundCommand:
         from prefermab.files import use_compilation_cache
         from prefermab.model import Model
         from prefermab.programme.planning.printed import write_list
-        from prefermab.programme.store.frames import SINCE_SEEN
+        from prefermab.programme.planning.roster import SINCE_SEEN
         from prefermab.programme.tables import check_table_path, format_people
 
         check_table_path(self.out)
@@ -256,7 +257,7 @@ class RecordCommand:
         with open_programme(self.file) as programme:
             table, where = None, "record"
             if self.done is not None:
-                table = read_people(programme, self.done, self.pseudonymise, None)
+                table = read_programme_table(programme, self.done, self.pseudonymise, None)
                 where = source_of(self.done)
             recorded = programme.record(
                 table,

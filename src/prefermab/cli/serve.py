@@ -11,7 +11,7 @@ from prefermab.errors import InputError
 if TYPE_CHECKING:
     from prefermab.service.settings import Settings
 
-ANYWHERE = ("0.0.0.0", "::")
+ALL_INTERFACES = ("0.0.0.0", "::")
 """Addresses that stand for every network that the machine is in."""
 
 DEMO = (("Ada", "admin"), ("Paul", "planner"), ("Ana", "field worker"), ("Vera", "viewer"))
@@ -76,14 +76,19 @@ class ServeCommand:
         try:
             import uvicorn
 
-            from prefermab.service.settings import Settings, check_names, name_of, to_environment
+            from prefermab.service.settings import (
+                Settings,
+                check_programme_names,
+                name_of,
+                to_environment,
+            )
         except ModuleNotFoundError as error:
             raise missing(error) from None
         import os
         import signal
         import tempfile
 
-        named = () if self.host in ANYWHERE else (self.host,)
+        named = () if self.host in ALL_INTERFACES else (self.host,)
         settings = [
             Settings(
                 place, hosts=(*self.allow_host, *named), https=self.https,
@@ -91,8 +96,8 @@ class ServeCommand:
             )
             for place in places
         ]  # fmt: skip
-        check_names(settings)
-        address = f"http://{'localhost' if self.host in ANYWHERE else self.host}:{self.port}"
+        check_programme_names(settings)
+        address = f"http://{'localhost' if self.host in ALL_INTERFACES else self.host}:{self.port}"
         print(f"{address}  (Ctrl-C ends it)")
         for one in settings:
             self.show_links(one, address + one.root)

@@ -22,7 +22,7 @@ ProgrammeFile = Annotated[
     Positional[str],
     arg(metavar="FILE", help="The programme's file, such as calls.db, or address."),
 ]
-COUNTED = ("changed", "corrected")
+COUNT_COLUMNS = ("changed", "corrected")
 """People who were not treated as planned, and corrections of the record; None where unknown."""
 
 
@@ -70,7 +70,7 @@ def open_programme(file: str) -> "Programme":
     return Programme.open(file)
 
 
-def read_people(
+def read_programme_table(
     programme: "Programme", path: str, keyfile: Path | None, keep_text: Sequence[str] | None
 ) -> "pl.DataFrame":
     """A table whose ids are text if the programme's are, or pseudonyms: then free text is left
@@ -128,7 +128,7 @@ def planned_rounds(programme: "Programme") -> "pl.DataFrame":
 
 def count_unseen(roster: "pl.DataFrame") -> int:
     """Number of participants without a state in this round."""
-    from prefermab.programme.store.frames import SINCE_SEEN
+    from prefermab.programme.planning.roster import SINCE_SEEN
 
     return int((roster[SINCE_SEEN] > 0).fill_null(True).sum())
 
@@ -144,7 +144,8 @@ def print_past(past: "pl.DataFrame") -> None:
     for row in past.iter_rows(named=True):
         table.add_row(
             str(row["round"]), format_number(row["budget"]), format_number(row["spent"]),
-            f"{row['acted_on']:,}", *("?" if row[n] is None else f"{row[n]:,}" for n in COUNTED),
+            f"{row['acted_on']:,}",
+            *("?" if row[name] is None else f"{row[name]:,}" for name in COUNT_COLUMNS),
             row["closed"],
         )  # fmt: skip
     Console().print(table)
@@ -157,7 +158,7 @@ def print_past(past: "pl.DataFrame") -> None:
 
 def old_states(people: "pl.DataFrame") -> dict[str, int]:
     """How many people have a state of an earlier round, and how many rounds ago the oldest is."""
-    from prefermab.programme.store.frames import SINCE_SEEN
+    from prefermab.programme.planning.roster import SINCE_SEEN
 
     since = people[SINCE_SEEN].drop_nulls()
     oldest = int(since.max() or 0)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from rich.text import Text
 from prefermab.errors import visible
 from prefermab.evaluation import Progress as Report
 
-SECONDS = 10
+SECONDS_BETWEEN_LINES = 10
 """Between two lines of progress, where standard error is not a terminal."""
 
 BAR = 24
@@ -105,7 +105,7 @@ def lines_of_progress(clock: Callable[[], float]) -> Report:
 
     def report(done: float, what: str) -> None:
         nonlocal last
-        if clock() - last >= SECONDS:
+        if clock() - last >= SECONDS_BETWEEN_LINES:
             last = clock()
             with contextlib.suppress(OSError):
                 print(f"{done:4.0%}  {what}", file=sys.stderr, flush=True)

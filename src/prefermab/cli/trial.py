@@ -16,7 +16,7 @@ from prefermab.cli.options import (
     RuleOptions,
     option,
 )
-from prefermab.cli.options import parse_numbers as parse_pairs
+from prefermab.cli.options import parse_named_numbers as parse_pairs
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ DesignName = Annotated[
     option("NAME", "individual, stratified, cluster, switchback or stepped-wedge."),
 ]
 TrialFolder = Annotated[Positional[Path], arg(metavar="FOLDER")]
-Rewards = Annotated[
+RewardsOption = Annotated[
     tuple[str, ...], option("STATE=REWARD ...", "The reward of each state, as for `learn`.")
 ]
 Control = Annotated[
@@ -65,7 +65,7 @@ class LogOptions:
     """Log that the model was learned from. Default: the model's own domain, if it ships."""
     time: str = "time"
     """Column of the log that says when."""
-    rewards: Rewards = ()
+    rewards: RewardsOption = ()
     passive: Annotated[str, option("ACTION")] = "none"
     """The action that means doing nothing."""
 
@@ -184,7 +184,7 @@ class RandomiseCommand:
     cluster: ColumnName = None
     """Column of the clusters."""
     control: Control = "none"
-    rewards: Rewards = ()
+    rewards: RewardsOption = ()
     seed: Annotated[int | None, option("N", "Seed of the lots. Default: a new one.")] = None
     design: Annotated[DesignOptions, arg(name="")] = dataclasses.field(
         default_factory=DesignOptions
@@ -265,7 +265,7 @@ class AnalyseCommand:
     """Folder for the report."""
     model: Annotated[str | None, option("MODEL")] = None
     """The model that was tried, for the index of everyone. Default: the column `index`, if any."""
-    rewards: Rewards = ()
+    rewards: RewardsOption = ()
     passive: Annotated[str, option("ACTION")] = "none"
     """The action that means doing nothing."""
     json: JsonFlag = False

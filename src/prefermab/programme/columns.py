@@ -22,7 +22,7 @@ FALSE = (
 LONGEST_ID = 1000
 """Characters of the longest id."""
 
-LARGEST = 1e30
+LARGEST_NUMBER = 1e30
 """Numbers beyond it are mistakes, and single precision does not hold all of them."""
 
 
@@ -100,12 +100,12 @@ def as_numbers(values: pl.Series, where: str) -> pl.Series:
 def as_measures(values: pl.Series, where: str) -> pl.Series:
     """Numbers that a model can compute with, null where the value is unknown."""
     numbers = as_numbers(values, where)
-    large = (numbers.abs() > LARGEST).fill_null(False)
+    large = (numbers.abs() > LARGEST_NUMBER).fill_null(False)
     if large.any():
         row = first_row(large)
         raise InputError(
-            f"{where}: the column '{values.name}' must hold numbers of at most {LARGEST:g}, but "
-            f"{row_in(where, row)} holds {brief(values[row])}."
+            f"{where}: the column '{values.name}' must hold numbers of at most {LARGEST_NUMBER:g}, "
+            f"but {row_in(where, row)} holds {brief(values[row])}."
         )
     return numbers
 

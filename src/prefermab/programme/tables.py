@@ -11,7 +11,7 @@ from prefermab.files import check_file, write_atomically
 from prefermab.programme.sources.address import (
     Address,
     check_cells,
-    check_names,
+    check_column_names,
     clean,
     parse_address,
 )
@@ -93,7 +93,7 @@ def read_table(
 
 def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     frame = pl.read_parquet(address.path, glob=False)
-    check_names(frame.columns, address.shown)
+    check_column_names(frame.columns, address.shown)
     frame = clean(frame)
     return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
 

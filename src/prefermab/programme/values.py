@@ -16,11 +16,11 @@ import polars as pl
 
 from prefermab.errors import InputError, brief
 
-GROUPS = "[ \u00a0\u2009\u202f'’]"
+THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
 """Marks between thousands that mean nothing else."""
 
 NUMBER = (
-    rf"^[+\-−]?(?:[0-9]+|[0-9]{{1,3}}(?:(?:{GROUPS}|[.,])[0-9]{{3}})+)?(?:[.,][0-9]+|[.,])?"
+    rf"^[+\-−]?(?:[0-9]+|[0-9]{{1,3}}(?:(?:{THOUSANDS_MARKS}|[.,])[0-9]{{3}})+)?(?:[.,][0-9]+|[.,])?"
     r"(?:[eE][+-]?[0-9]+)?\s?%?$"
 )
 AMBIGUOUS = r"^[+-]?[1-9][0-9]{0,2}%s[0-9]{3}$"
@@ -134,7 +134,7 @@ def parse_numbers(
 def _bare(values: pl.Series) -> pl.Series:
     """Without percent signs and blanks, with an ordinary minus."""
     text = values.str.strip_chars("% \u00a0\t").str.replace("−", "-", literal=True)
-    return text.str.replace_all(GROUPS, "")
+    return text.str.replace_all(THOUSANDS_MARKS, "")
 
 
 def _proofs(text: pl.Series) -> tuple[pl.Series, pl.Series]:

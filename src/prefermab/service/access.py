@@ -14,12 +14,12 @@ RIGHTS = ("read", "record", "plan", "admin")
 """Rights that a token can have: see everything, say what was done, plan and change the roster,
 and manage users."""
 
-OWN = "own"
+OWN_PEOPLE = "own"
 """The right of field workers: see their own people, and say what was done with them."""
 
 ROLES: Mapping[str, frozenset[str]] = {
     "viewer": frozenset({"read"}),
-    "field worker": frozenset({OWN}),
+    "field worker": frozenset({OWN_PEOPLE}),
     "planner": frozenset({"read", "record", "plan"}),
     "admin": frozenset(RIGHTS),
 }
@@ -27,11 +27,11 @@ ROLES: Mapping[str, frozenset[str]] = {
 EVERYBODY: frozenset[str] = frozenset()
 """Routes that answer without signing in."""
 
-SIGNED_IN = frozenset((*RIGHTS, OWN))
+SIGNED_IN = frozenset((*RIGHTS, OWN_PEOPLE))
 READ = frozenset({"read"})
-READ_OWN = frozenset({"read", OWN})
+READ_OWN = frozenset({"read", OWN_PEOPLE})
 RECORD = frozenset({"record"})
-RECORD_OWN = frozenset({"record", OWN})
+RECORD_OWN = frozenset({"record", OWN_PEOPLE})
 PLAN = frozenset({"plan"})
 ADMIN = frozenset({"admin"})
 

@@ -11,15 +11,15 @@ import polars as pl
 import sqlalchemy as sa
 
 from prefermab.errors import InputError, list_names, unknown
-from prefermab.service.access import OWN, RIGHTS, ROLES, Account
+from prefermab.service.access import OWN_PEOPLE, RIGHTS, ROLES, Account
 from prefermab.service.database import LINKS, SESSIONS, TOKENS, USERS
 
 HASHER = argon2.PasswordHasher()
-SHORTEST, LONGEST = 10, 200
+SHORTEST_PASSWORD, LONGEST_PASSWORD = 10, 200
 """Characters of a password."""
 
 LINK_LASTS = 3 * 24 * 3600.0
-NAME = re.compile(r"[^\x00-\x1f\x7f<>\"'`\\/]{1,80}")
+USER_NAME = re.compile(r"[^\x00-\x1f\x7f<>\"'`\\/]{1,80}")
 
 
 def new_secret() -> str:
@@ -27,7 +27,7 @@ def new_secret() -> str:
     return secrets.token_urlsafe(32)
 
 
-def digest(secret: str) -> str:
+def hash_secret(secret: str) -> str:
     """What is stored of a secret."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -35,15 +35,17 @@ def digest(secret: str) -> str:
 def check_name(name: str) -> str:
     """The name of a user, without outer blanks."""
     name = name.strip()
-    if not NAME.fullmatch(name):
+    if not USER_NAME.fullmatch(name):
         raise InputError("a user's name must have 1 to 80 characters, without quotes or < > / \\.")
     return name
 
 
 def check_password(password: str) -> str:
     """Raises unless a password is long enough."""
-    if not SHORTEST <= len(password) <= LONGEST:
-        raise InputError(f"a password must have {SHORTEST} to {LONGEST} characters.")
+    if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        raise InputError(
+            f"a password must have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters."
+        )
     return password
 
 
@@ -132,7 +134,7 @@ def end_sessions(sql: sa.Connection, name: str) -> int:
 
 def find_link(sql: sa.Connection, secret: str, now: float) -> Any:
     """The row of a link that is still valid; raises if it is not."""
-    rows = sa.select(LINKS).where(LINKS.c.secret == digest(secret), LINKS.c.ends > now)
+    rows = sa.select(LINKS).where(LINKS.c.secret == hash_secret(secret), LINKS.c.ends > now)
     link = sql.execute(rows).one_or_none()
     if link is None or (link.name is None and has_users(sql)):
         raise InputError("this link is not valid any more: ask an admin for another one.")
@@ -165,7 +167,7 @@ def add_token(
 ) -> str:
     """A new token of a user. Only its hash is stored: it is shown this once."""
     user, wanted = known_user(sql, name), sorted(set(scopes))
-    allowed = ROLES[user.role] - {OWN}
+    allowed = ROLES[user.role] - {OWN_PEOPLE}
     for scope in wanted:
         if scope not in RIGHTS:
             raise unknown("scope", scope, RIGHTS)
@@ -180,7 +182,7 @@ def add_token(
     last = sql.execute(sa.select(sa.func.max(TOKENS.c.number))).scalar() or 0
     sql.execute(
         TOKENS.insert().values(
-            secret=digest(secret), number=last + 1, label=label.strip()[:80], name=name,
+            secret=hash_secret(secret), number=last + 1, label=label.strip()[:80], name=name,
             scopes=" ".join(wanted), made=now, ends=None if days is None else now + 86400 * days,
         )
     )  # fmt: skip
@@ -207,7 +209,9 @@ def drop_token(sql: sa.Connection, number: int, name: str | None = None) -> None
 def by_token(sql: sa.Connection, secret: str, now: float) -> Account | None:
     """Who sends a token; it never has rights that its user's role does not have any more."""
     rows = sa.select(TOKENS.c.scopes, TOKENS.c.ends, USERS).where(USERS.c.name == TOKENS.c.name)
-    found = sql.execute(rows.where(TOKENS.c.secret == digest(secret), USERS.c.active)).one_or_none()
+    found = sql.execute(
+        rows.where(TOKENS.c.secret == hash_secret(secret), USERS.c.active)
+    ).one_or_none()
     if found is None or (found.ends is not None and found.ends <= now):
         return None
     rights = ROLES[found.role] & frozenset(found.scopes.split())
@@ -218,6 +222,8 @@ def _put_link(sql: sa.Connection, name: str | None, role: str, now: float) -> st
     secret = new_secret()
     sql.execute(LINKS.delete().where(LINKS.c.ends <= now))
     sql.execute(
-        LINKS.insert().values(secret=digest(secret), name=name, role=role, ends=now + LINK_LASTS)
+        LINKS.insert().values(
+            secret=hash_secret(secret), name=name, role=role, ends=now + LINK_LASTS
+        )
     )
     return secret

@@ -16,15 +16,17 @@ from prefermab.programme.columns import column
 from prefermab.programme.store import Programme
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
-from prefermab.service.exchange import KINDS, quiet, read_sent, send_table, stored
+from prefermab.service.exchange import MEDIA_TYPES, quiet, read_sent, send_table, stored
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["programme"])
 
-Why = Annotated[str | None, Query(description="The reason, for the audit log.", max_length=2000)]
-TABLE: dict[int | str, dict[str, Any]] = {
-    200: {"content": {media: {} for media in KINDS}, "description": "A table."}
+WhyQuery = Annotated[
+    str | None, Query(description="The reason, for the audit log.", max_length=2000)
+]
+TABLE_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"content": {media: {} for media in MEDIA_TYPES}, "description": "A table."}
 }
-SENT: dict[str, Any] = {"requestBody": {"content": {media: {} for media in KINDS}}}
+TABLE_BODY: dict[str, Any] = {"requestBody": {"content": {media: {} for media in MEDIA_TYPES}}}
 """What OpenAPI says of tables that are sent out and in."""
 
 
@@ -55,14 +57,14 @@ class NewModel(Asked):
 
 
 @router.get("/me", name="me")
-def me(request: Request) -> dict[str, Any]:
+def get_me(request: Request) -> dict[str, Any]:
     """Who sends this request, and what they may do."""
     account = account_of(request)
     return {"name": account.name, "role": account.role, "rights": sorted(account.rights)}
 
 
 @router.get("/programme", name="programme")
-def programme(request: Request) -> dict[str, Any]:
+def get_programme(request: Request) -> dict[str, Any]:
     """Where the programme stands."""
     desk = desk_of(request)
     head, open = desk.head(), desk.programme()
@@ -76,7 +78,7 @@ def programme(request: Request) -> dict[str, Any]:
 
 
 @router.put("/programme/last-round", name="set_last_round")
-def set_last_round(request: Request, asked: Ending) -> dict[str, Any]:
+def put_last_round(request: Request, asked: Ending) -> dict[str, Any]:
     """Says with which round the programme ends."""
     programme = desk_of(request).programme(account_of(request))
     programme.last_round = asked.last_round
@@ -84,22 +86,22 @@ def set_last_round(request: Request, asked: Ending) -> dict[str, Any]:
 
 
 @router.put("/programme/model", name="set_model")
-def set_model(request: Request, asked: NewModel) -> dict[str, Any]:
+def put_model(request: Request, asked: NewModel) -> dict[str, Any]:
     """Lets another model run the programme."""
     desk = desk_of(request)
     desk.change_model(asked.model, account_of(request), asked.why)
     return {"model": desk.programme().hash}
 
 
-@router.get("/people", name="people", responses=TABLE)
-def people(request: Request) -> Response:
+@router.get("/people", name="people", responses=TABLE_RESPONSE)
+def get_people(request: Request) -> Response:
     """Everyone who takes part, as a plan made now would see them."""
     desk = desk_of(request)
     return send_table(request, desk.own(desk.roster(), account_of(request)), "people")
 
 
 @router.get("/people/{person}", name="person")
-def person(request: Request, person: Annotated[str, InPath(max_length=200)]) -> dict[str, Any]:
+def get_person(request: Request, person: Annotated[str, InPath(max_length=200)]) -> dict[str, Any]:
     """What is known of a person, round by round."""
     desk = desk_of(request)
     who = as_id(person, desk.programme().ids)
@@ -107,8 +109,8 @@ def person(request: Request, person: Annotated[str, InPath(max_length=200)]) -> 
     return desk.timeline(who)
 
 
-@router.post("/people", name="join", openapi_extra=SENT)
-async def join(request: Request, why: Why = None) -> dict[str, Any]:
+@router.post("/people", name="join", openapi_extra=TABLE_BODY)
+async def post_people(request: Request, why: WhyQuery = None) -> dict[str, Any]:
     """Adds the people of a table."""
 
     def work(programme: Programme, frame: pl.DataFrame, where: str) -> dict[str, Any]:
@@ -118,15 +120,17 @@ async def join(request: Request, why: Why = None) -> dict[str, Any]:
 
 
 @router.post("/people/leave", name="leave")
-def leave(request: Request, asked: Leaving) -> dict[str, Any]:
+def post_leaving(request: Request, asked: Leaving) -> dict[str, Any]:
     """Removes people from this round on; they may join again."""
     programme = desk_of(request).programme(account_of(request))
     ids = [as_id(str(one), programme.ids) for one in asked.ids]
     return {"left": programme.leave(ids, why=asked.why)}
 
 
-@router.post("/states", name="observe", openapi_extra=SENT)
-async def observe(request: Request, skip_unknown: bool = False, why: Why = None) -> dict[str, Any]:
+@router.post("/states", name="observe", openapi_extra=TABLE_BODY)
+async def post_states(
+    request: Request, skip_unknown: bool = False, why: WhyQuery = None
+) -> dict[str, Any]:
     """Stores the states of a table as seen in this round."""
 
     def work(programme: Programme, frame: pl.DataFrame, where: str) -> dict[str, Any]:
@@ -136,15 +140,15 @@ async def observe(request: Request, skip_unknown: bool = False, why: Why = None)
     return await with_table(request, work)
 
 
-@router.post("/records", name="record", openapi_extra=SENT)
-async def record(
+@router.post("/records", name="record", openapi_extra=TABLE_BODY)
+async def post_record(
     request: Request,
     round: int | None = None,
     correct: bool = False,
     partial: bool = False,
     yes: bool = False,
     over_budget: bool = False,
-    why: Why = None,
+    why: WhyQuery = None,
 ) -> dict[str, Any]:
     """Stores what was done in a round and closes it; without a table, all as planned."""
 
@@ -186,20 +190,20 @@ def ids_as_text(programme: Programme, frame: pl.DataFrame, where: str) -> pl.Dat
     return frame.with_columns(ids.cast(pl.String)) if as_text else frame
 
 
-@router.get("/plans", name="plans", responses=TABLE)
-def plans(request: Request) -> Response:
+@router.get("/plans", name="plans", responses=TABLE_RESPONSE)
+def get_plans(request: Request) -> Response:
     """Every plan with its budget and what was spent."""
     return send_table(request, desk_of(request).programme().plans(), "plans")
 
 
-@router.get("/deviations", name="deviations", responses=TABLE)
-def deviations(request: Request, round: int | None = None) -> Response:
+@router.get("/deviations", name="deviations", responses=TABLE_RESPONSE)
+def get_deviations(request: Request, round: int | None = None) -> Response:
     """Who was not treated as planned."""
     return send_table(request, desk_of(request).programme().deviations(round), "deviations")
 
 
-@router.get("/history/{part}", name="history", responses=TABLE)
-def history(
+@router.get("/history/{part}", name="history", responses=TABLE_RESPONSE)
+def get_history(
     request: Request,
     part: Literal["people", "states", "plans", "actions", "corrections", "log"],
 ) -> Response:
@@ -207,20 +211,20 @@ def history(
     return send_table(request, getattr(desk_of(request).programme().history(), part), part)
 
 
-@router.get("/audit", name="audit", responses=TABLE)
-def audit(request: Request) -> Response:
+@router.get("/audit", name="audit", responses=TABLE_RESPONSE)
+def get_audit(request: Request) -> Response:
     """Every change: who, when, what and why."""
     return send_table(request, desk_of(request).programme().audit(), "audit")
 
 
 @router.post("/audit/verify", name="verify_audit")
-def verify_audit(request: Request, head: str | None = None) -> dict[str, Any]:
+def post_audit_check(request: Request, head: str | None = None) -> dict[str, Any]:
     """Checks that nothing in the audit log was changed, removed or put in later."""
     return dataclasses.asdict(desk_of(request).programme().verify_audit(head))
 
 
 @router.get("/openapi.json", name="openapi", include_in_schema=False)
-def openapi(request: Request) -> Response:
+def get_openapi(request: Request) -> Response:
     """What OpenAPI says of this API."""
     root = desk_of(request).settings.root
     told = request.app.openapi()

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from prefermab.service import accounts
 from prefermab.service.access import Guarded, RefusedError, account_of
-from prefermab.service.api import TABLE, Asked
+from prefermab.service.api import TABLE_RESPONSE, Asked
 from prefermab.service.desk import desk_of
 from prefermab.service.exchange import send_table
 
@@ -37,15 +37,15 @@ class NewToken(Asked):
     days: float | None = Field(default=None, gt=0, le=3660)
 
 
-@router.get("/users", name="users", responses=TABLE)
-def users(request: Request) -> Response:
+@router.get("/users", name="users", responses=TABLE_RESPONSE)
+def get_users(request: Request) -> Response:
     """Every user."""
     with desk_of(request).records.reading() as sql:
         return send_table(request, accounts.all_users(sql), "users")
 
 
 @router.post("/users", name="add_user", status_code=201)
-def add_user(request: Request, asked: NewUser) -> dict[str, Any]:
+def post_user(request: Request, asked: NewUser) -> dict[str, Any]:
     """Adds a user; the answer has the one-time link with which they set their password."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
@@ -55,7 +55,7 @@ def add_user(request: Request, asked: NewUser) -> dict[str, Any]:
 
 
 @router.patch("/users/{name}", name="change_user")
-def change_user(request: Request, name: str, asked: Change) -> dict[str, Any]:
+def patch_user(request: Request, name: str, asked: Change) -> dict[str, Any]:
     """Gives a user another role, or lets them sign in no longer; their sessions end."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
@@ -67,7 +67,7 @@ def change_user(request: Request, name: str, asked: Change) -> dict[str, Any]:
 
 
 @router.post("/users/{name}/link", name="user_link", status_code=201)
-def user_link(request: Request, name: str) -> dict[str, Any]:
+def post_user_link(request: Request, name: str) -> dict[str, Any]:
     """A one-time link for a user who has forgotten their password."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
@@ -76,8 +76,8 @@ def user_link(request: Request, name: str) -> dict[str, Any]:
     return {"name": name, "link": f"{desk.settings.root}/welcome/{secret}"}
 
 
-@router.get("/tokens", name="tokens", responses=TABLE)
-def tokens(request: Request) -> Response:
+@router.get("/tokens", name="tokens", responses=TABLE_RESPONSE)
+def get_tokens(request: Request) -> Response:
     """Your tokens without their secrets; those of everybody for admins."""
     account = account_of(request)
     with desk_of(request).records.reading() as sql:
@@ -87,7 +87,7 @@ def tokens(request: Request) -> Response:
 
 
 @router.post("/tokens", name="add_token", status_code=201)
-def add_token(request: Request, asked: NewToken) -> dict[str, Any]:
+def post_token(request: Request, asked: NewToken) -> dict[str, Any]:
     """Makes a token of yours; its secret is in this answer and nowhere else. A token cannot make
     another one: somebody has to be signed in."""
     desk, account = desk_of(request), account_of(request)
@@ -103,7 +103,7 @@ def add_token(request: Request, asked: NewToken) -> dict[str, Any]:
 
 
 @router.delete("/tokens/{number}", name="drop_token")
-def drop_token(request: Request, number: int) -> dict[str, Any]:
+def delete_token(request: Request, number: int) -> dict[str, Any]:
     """Makes a token invalid: one of yours, or anybody's for admins."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:

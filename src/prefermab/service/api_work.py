@@ -11,10 +11,10 @@ from prefermab.errors import BusyError, InputError
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
-from prefermab.service.api import TABLE, Asked
+from prefermab.service.api import TABLE_RESPONSE, Asked
 from prefermab.service.desk import Desk, Head, desk_of
 from prefermab.service.exchange import quiet, send_table
-from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
+from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
 
@@ -95,30 +95,32 @@ class Decision(Asked):
     seen: float | None = Field(default=None, description="None of them may have come later.")
 
 
-def plain(asked: Asked) -> dict[str, Any]:
+def as_plain_values(asked: Asked) -> dict[str, Any]:
     """A request as plain values, without what was left out."""
     return asked.model_dump(exclude_none=True)
 
 
 @router.post("/plans", name="plan")
-def plan(request: Request, asked: AskedPlan) -> Any:
+def post_plan(request: Request, asked: AskedPlan) -> Any:
     """Plans the current round. A large programme is planned by a job: then the status is 202, and
     Location says where to look."""
     desk, account = desk_of(request), account_of(request)
     if desk.is_large():
-        return accepted(desk, desk.jobs.ask("plan", plain(asked), account.name))
+        return accepted(desk, desk.jobs.ask("plan", as_plain_values(asked), account.name))
     with quiet():
-        return facts_of(make_plan(desk.programme(account), plain(asked)))
+        return facts_of(make_plan(desk.programme(account), as_plain_values(asked)))
 
 
 @router.get("/plans/{round}", name="planned")
-def planned(request: Request, round: int | Literal["current"], attempt: int | None = None) -> Any:
+def get_planned(
+    request: Request, round: int | Literal["current"], attempt: int | None = None
+) -> Any:
     """A plan: what was asked, its summary, and the software that made it."""
-    return facts_of(find(desk_of(request), round, attempt))
+    return facts_of(find_planned(desk_of(request), round, attempt))
 
 
-@router.get("/plans/{round}/list", name="planned_list", responses=TABLE)
-def planned_list(
+@router.get("/plans/{round}/list", name="planned_list", responses=TABLE_RESPONSE)
+def get_planned_list(
     request: Request,
     round: int | Literal["current"],
     attempt: int | None = None,
@@ -126,24 +128,24 @@ def planned_list(
 ) -> Response:
     """The list of a plan: everybody, or those who are chosen, or the waiting list."""
     desk = desk_of(request)
-    plan = find(desk, round, attempt)
+    plan = find_planned(desk, round, attempt)
     frame = desk.own(plan.frame, account_of(request))
     if only is not None:
         frame = frame.filter(pl.col("list") == only).sort("rank")
     return send_table(request, frame, f"round-{plan.round}")
 
 
-@router.get("/plans/{round}/people", name="planned_people", responses=TABLE)
-def planned_people(
+@router.get("/plans/{round}/people", name="planned_people", responses=TABLE_RESPONSE)
+def get_planned_people(
     request: Request, round: int | Literal["current"], attempt: int | None = None
 ) -> Response:
     """The people of a plan as the model saw them."""
-    plan = find(desk_of(request), round, attempt)
+    plan = find_planned(desk_of(request), round, attempt)
     return send_table(request, plan.inputs, f"round-{plan.round}-people")
 
 
 @router.post("/plans/{round}/replay", name="replay")
-def replay(request: Request, round: int, attempt: int | None = None) -> Any:
+def post_replay(request: Request, round: int, attempt: int | None = None) -> Any:
     """Makes a plan again from what is stored; an error unless every bit of it is the same."""
     desk, account = desk_of(request), account_of(request)
     if desk.is_large():
@@ -153,19 +155,19 @@ def replay(request: Request, round: int, attempt: int | None = None) -> Any:
         return facts_of(desk.programme().replay(round, attempt))
 
 
-@router.post("/what-if", name="what_if", responses=TABLE)
-def what_if_budgets(request: Request, asked: AskedBudgets) -> Any:
+@router.post("/what-if", name="what_if", responses=TABLE_RESPONSE)
+def post_what_if(request: Request, asked: AskedBudgets) -> Any:
     """What each of several budgets would do. For a large programme it is a job."""
-    desk, given = desk_of(request), plain(asked)
+    desk, given = desk_of(request), as_plain_values(asked)
     if desk.is_large():
         return accepted(desk, desk.jobs.ask("what-if", given, account_of(request).name))
     with quiet():
-        found = what_if(desk.programme(), given["budgets"], rules_of(given))
+        found = compare_budgets(desk.programme(), given["budgets"], rules_of(given))
     return send_table(request, found, "what-if")
 
 
-@router.get("/marks", name="marks", responses=TABLE)
-def marks(request: Request) -> Response:
+@router.get("/marks", name="marks", responses=TABLE_RESPONSE)
+def get_mark_table(request: Request) -> Response:
     """What was done so far in the current round."""
     desk, account = desk_of(request), account_of(request)
     head, frame = desk.week(account)
@@ -178,7 +180,7 @@ def marks(request: Request) -> Response:
 
 
 @router.post("/marks", name="mark")
-def mark(request: Request, asked: AskedMarks) -> dict[str, Any]:
+def post_marks(request: Request, asked: AskedMarks) -> dict[str, Any]:
     """Says what was done with people in the current round, before it is recorded as a whole. Marks
     of a round that is closed already are not lost: they wait for a decision (`late`)."""
     desk, account = desk_of(request), account_of(request)
@@ -188,8 +190,8 @@ def mark(request: Request, asked: AskedMarks) -> dict[str, Any]:
     return {"stored": store_marks(desk, account, asked.round, given), "late": 0}
 
 
-@router.get("/marks/late", name="late_marks", responses=TABLE)
-def late_marks(request: Request) -> Response:
+@router.get("/marks/late", name="late_marks", responses=TABLE_RESPONSE)
+def get_late_marks(request: Request) -> Response:
     """Marks that came after their round was closed and wait for a decision; field workers get their
     own."""
     desk, account = desk_of(request), account_of(request)
@@ -197,11 +199,11 @@ def late_marks(request: Request) -> Response:
 
 
 @router.post("/marks/late", name="decide_marks")
-def decide_marks(request: Request, asked: Decision) -> dict[str, Any]:
+def post_late_decision(request: Request, asked: Decision) -> dict[str, Any]:
     """Corrects the record of a closed round by marks that came late, for these people and nobody
     else; or leaves it as it is."""
     desk, account = desk_of(request), account_of(request)
-    decided = lateness.decide(
+    decided = lateness.decide_late_marks(
         desk, account, asked.round, {str(one) for one in asked.ids},
         accept=asked.accept, why=asked.why, over_budget=asked.over_budget, seen=asked.seen,
     )  # fmt: skip
@@ -233,7 +235,7 @@ def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, 
 
 
 @router.post("/marks/record", name="record_marks")
-def record_marks(
+def post_marks_record(
     request: Request,
     round: int,
     rest: Literal["planned", "nothing"] = "planned",
@@ -249,26 +251,26 @@ def record_marks(
 
 
 @router.post("/jobs/learn", name="learn", status_code=202)
-def learn(request: Request, asked: AskedLearning) -> Any:
+def post_learning(request: Request, asked: AskedLearning) -> Any:
     """Learns a model from the programme's own log, as a job."""
     desk = desk_of(request)
-    return accepted(desk, desk.jobs.ask("learn", plain(asked), account_of(request).name))
+    return accepted(desk, desk.jobs.ask("learn", as_plain_values(asked), account_of(request).name))
 
 
-@router.get("/jobs", name="jobs", responses=TABLE)
-def jobs(request: Request) -> Response:
+@router.get("/jobs", name="jobs", responses=TABLE_RESPONSE)
+def get_jobs(request: Request) -> Response:
     """The last jobs, the newest first."""
     return send_table(request, desk_of(request).jobs.all(), "jobs")
 
 
 @router.get("/jobs/{number}", name="job")
-def job(request: Request, number: int) -> dict[str, Any]:
+def get_job(request: Request, number: int) -> dict[str, Any]:
     """How far a job has come, and its answer once it is done."""
     return desk_of(request).jobs.look(number)
 
 
 @router.delete("/jobs/{number}", name="cancel")
-def cancel(request: Request, number: int) -> dict[str, Any]:
+def delete_job(request: Request, number: int) -> dict[str, Any]:
     """Ends a job; what it has stored by then stays."""
     return desk_of(request).jobs.cancel(number)
 
@@ -279,7 +281,7 @@ def accepted(desk: Desk, job: dict[str, Any]) -> Response:
     return JSONResponse(job, 202, {"location": place})
 
 
-def find(desk: Desk, round: int | str, attempt: int | None) -> Any:
+def find_planned(desk: Desk, round: int | str, attempt: int | None) -> Any:
     """A plan by its round, or that of the current round."""
     head = desk.head()
     if round in ("current", head.round) and attempt is None:

@@ -29,7 +29,7 @@ from prefermab.service.guards import Guards
 from prefermab.service.problems import HANDLERS
 from prefermab.service.settings import Clock, Settings
 
-PARTS = (
+ROUTE_MODULES = (
     pages,
     pages_week,
     pages_record,
@@ -72,7 +72,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = Non
         docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False,
         exception_handlers=HANDLERS,
     )  # fmt: skip
-    for part in PARTS:
+    for part in ROUTE_MODULES:
         app.include_router(part.router)
     app.state.desk = Desk(settings, Records(settings.place, settings.wait), clock, model)
     app.state.identify = app.state.desk.sign_ins.identify

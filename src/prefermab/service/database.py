@@ -29,13 +29,13 @@ from sqlalchemy.types import TypeEngine
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.migrating import upgrade, version_of
 
-METADATA = MetaData()
+SERVICE_METADATA = MetaData()
 
 
 def _table(name: str, key: str, /, **types: type[TypeEngine[Any]]) -> Table:
     keys = key.split()
     columns = [Column(one, kind, primary_key=one in keys) for one, kind in types.items()]
-    return Table(name, METADATA, *columns)
+    return Table(name, SERVICE_METADATA, *columns)
 
 
 USERS = _table("users", "name", name=Text, role=Text, password=Text, active=Boolean, made=Double)
@@ -50,7 +50,7 @@ TOKENS = _table(
 ATTEMPTS = _table("attempts", "", who=Text, at=Double)
 """Sign-ins that failed, or are under way: one row for each thing that is limited."""
 
-MARKS = _table(
+ROUND_MARKS = _table(
     "marks", "round person",
     round=BigInteger, person=Text, action=Text, reached=Boolean, why=Text, name=Text, at=Double,
 )  # fmt: skip
@@ -80,8 +80,8 @@ UPLOADS = _table(
 """Tables that somebody looks at before they are imported."""
 
 
-SCRIPTS = Path(__file__).parent / "migrations"
-VERSION_TABLE, HEAD = "service_version", "s003"
+SERVICE_SCRIPTS = Path(__file__).parent / "migrations"
+SERVICE_VERSION_TABLE, NEWEST_SERVICE_VERSION = "service_version", "s003"
 
 
 class Kept:
@@ -105,10 +105,10 @@ class Records:
     def __init__(self, place: str, wait: float):
         self.place, self.wait, self.local = place, wait, threading.local()
         with self.reading() as sql:
-            ready = version_of(sql, VERSION_TABLE) == HEAD
+            ready = version_of(sql, SERVICE_VERSION_TABLE) == NEWEST_SERVICE_VERSION
         if not ready:
             with self.writing() as sql:
-                upgrade(sql, SCRIPTS, VERSION_TABLE, self._database().shown)
+                upgrade(sql, SERVICE_SCRIPTS, SERVICE_VERSION_TABLE, self._database().shown)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:

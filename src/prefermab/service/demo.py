@@ -12,29 +12,29 @@ from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Programme
 from prefermab.storage import load
 
-MODEL = Path(__file__).parent / "clinic"
+DEMO_MODEL = Path(__file__).parent / "clinic"
 """What the README's `prefermab learn` makes of the README's `prefermab example`."""
 
-PEOPLE, BUDGET, WEEK = 400, 40, 5
+DEMO_PEOPLE, DEMO_BUDGET, DEMO_WEEK = 400, 40, 5
 WORKERS = ("Ana", "Bo", "Chi", "Dita", "Eli")
-FIRST = (
+FIRST_NAMES = (
     "Amina", "Bea", "Chandra", "Devi", "Esi", "Farida", "Gita", "Hana", "Indira", "Jaya",
     "Kavita", "Lakshmi", "Meena", "Nadia", "Oma", "Pooja", "Rani", "Sita", "Tara", "Usha",
 )  # fmt: skip
-LAST = (
+LAST_NAMES = (
     "Adeyemi", "Bhatt", "Chavan", "Das", "Eze", "Fernandes", "Gupta", "Hegde", "Iyer", "Joshi",
     "Kale", "Lobo", "Mehta", "Nair", "Okafor", "Patil", "Rao", "Shinde", "Thomas", "Verma",
 )  # fmt: skip
-MISSED = ("number does not work", "travelling this week", "asked to be called next week")
-EXTRA = ("asked for a call", "nurse was in the village", "neighbour reported that she is ill")
-RULES = Rules(
+WHY_MISSED = ("number does not work", "travelling this week", "asked to be called next week")
+WHY_EXTRA = ("asked for a call", "nurse was in the village", "neighbour reported that she is ill")
+DEMO_RULES = Rules(
     exclude_column="do_not_call", cooldown=2, group_column="region", min_share={"north": 0.3},
     worker_column="worker", budgets={"Eli": 5},
 )  # fmt: skip
 """Nobody is called again within two weeks, and the north is not forgotten."""
 
 
-def make_demo(place: str | Path, people: int = PEOPLE, budget: float = BUDGET) -> Model:
+def make_demo(place: str | Path, people: int = DEMO_PEOPLE, budget: float = DEMO_BUDGET) -> Model:
     """Makes the programme of the demo in a new file.
 
     Args:
@@ -54,13 +54,13 @@ def make_demo(place: str | Path, people: int = PEOPLE, budget: float = BUDGET) -
     ...     programme.round, programme.plans().height
     (5, 5)
     """
-    model, village = load(MODEL), Village(people)
+    model, village = load(DEMO_MODEL), Village(people)
     with Programme(place, model, who="Paul") as programme:
-        programme.keep_place(str(MODEL))
-        for week in range(1, WEEK + 1):
+        programme.keep_place(str(DEMO_MODEL))
+        for week in range(1, DEMO_WEEK + 1):
             village.begin(programme, week)
-            programme.plan(budget, RULES)
-            if week < WEEK:
+            programme.plan(budget, DEMO_RULES)
+            if week < DEMO_WEEK:
                 programme.record(village.end(programme))
             if week == 3:
                 correct(programme, 2)
@@ -74,7 +74,7 @@ class Village:
         self.rng = np.random.default_rng(5)
         self.people = describe(self.rng, size)
         self.state = self.rng.integers(0, len(STATES), size)
-        joins = np.where(self.rng.random(size) < 0.9, 1, self.rng.integers(2, WEEK + 1, size))
+        joins = np.where(self.rng.random(size) < 0.9, 1, self.rng.integers(2, DEMO_WEEK + 1, size))
         self.joins = pl.Series(joins)
 
     def seen(self) -> pl.Series:
@@ -115,7 +115,9 @@ def describe(rng: np.random.Generator, size: int) -> pl.DataFrame:
     worker = np.where(rng.random(size) < 0.5, region, 2 + region)
     order = rng.permutation(max(size, 400))[:size]
     return people.with_columns(
-        pl.Series("name", [f"{FIRST[k % 20]} {LAST[(k // 20 + k) % 20]}" for k in order]),
+        pl.Series(
+            "name", [f"{FIRST_NAMES[k % 20]} {LAST_NAMES[(k // 20 + k) % 20]}" for k in order]
+        ),
         pl.Series("worker", np.array(WORKERS)[worker]),
         pl.Series("do_not_call", np.where(rng.random(size) < 0.02, "yes", "no")),
     )
@@ -123,8 +125,8 @@ def describe(rng: np.random.Generator, size: int) -> pl.DataFrame:
 
 def swap(missed: str, instead: str, number: int) -> list[tuple[Any, ...]]:
     """Somebody on the list who was not called, and whoever was called instead."""
-    which = number % len(MISSED)
-    return [(missed, "none", None, MISSED[which]), (instead, "call", True, EXTRA[which])]
+    which = number % len(WHY_MISSED)
+    return [(missed, "none", None, WHY_MISSED[which]), (instead, "call", True, WHY_EXTRA[which])]
 
 
 def correct(programme: Programme, week: int) -> None:

@@ -20,7 +20,7 @@ from prefermab.programme.store.schema import (
     MODELS,
     PEOPLE,
     PLANS,
-    STATES,
+    SEEN_STATES,
     STAYS,
 )
 from prefermab.service.access import Account, RefusedError
@@ -30,7 +30,7 @@ from prefermab.service.settings import Clock, Settings
 from prefermab.service.signing import SignIns
 from prefermab.storage import load, shipped_models
 
-KEPT = 4
+MOST_LISTS_KEPT = 4
 """Lists that a process keeps in memory."""
 
 MOST_MINE = 500
@@ -39,7 +39,7 @@ MOST_MINE = 500
 ABOUT_PEOPLE = ("begin", "migrate", "join", "leave", "observe", "record", "correct", "model")
 """Changes in the audit log after which the roster is another one."""
 
-MOST_AT_ONCE = 5_000
+MOST_PLANNED_AT_ONCE = 5_000
 """People in a programme whose plan is made while the request waits; above, it is a job."""
 
 
@@ -112,7 +112,7 @@ class Desk:
 
     def is_large(self) -> bool:
         """Whether plans are made by a job."""
-        return self.count_people() > MOST_AT_ONCE
+        return self.count_people() > MOST_PLANNED_AT_ONCE
 
     def planned(self, round: int, attempt: int) -> Planned:
         """A plan; those that were asked for last are kept, since its list never changes."""
@@ -126,7 +126,7 @@ class Desk:
                 near = self.lists[max(self.lists)] if self.lists else None
                 with self.programme().database.reading() as sql:
                     found = find_plan(sql, round, attempt, near)
-                while len(self.lists) >= KEPT:
+                while len(self.lists) >= MOST_LISTS_KEPT:
                     self.lists.pop(next(iter(self.lists)))
                 self.lists[key] = found
         return found
@@ -194,7 +194,7 @@ class Desk:
             stays = sa.select(STAYS.c.joined, STAYS.c.gone).where(STAYS.c.id == person)
             rounds: dict[int, dict[str, Any]] = {}
             names = self.states
-            for row in sql.execute(sa.select(STATES).where(STATES.c.id == person)):
+            for row in sql.execute(sa.select(SEEN_STATES).where(SEEN_STATES.c.id == person)):
                 place = row.state
                 name = names[int(place)] if len(names) else place
                 rounds.setdefault(row.round, {})["state"] = name

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from prefermab.errors import InputError, PrefermabError
 from prefermab.programme.tables import Source, read_table, write_table
 
-KINDS = {
+MEDIA_TYPES = {
     "application/json": ".json",
     "text/csv": ".csv",
     "application/vnd.apache.parquet": ".parquet",
@@ -24,7 +24,7 @@ KINDS = {
 }
 """Kinds of tables and how their files end; the first is what is sent to whoever does not say."""
 
-MOST_ROWS, MOST_CELLS = 5_000_000, 100_000_000
+MOST_ROWS_SENT, MOST_CELLS_SENT = 5_000_000, 100_000_000
 """Of a table that is sent in; a small Parquet file can hold as many as its writer likes."""
 
 MOST_UNPACKED = 1 << 30
@@ -42,7 +42,7 @@ def kind_of(header: str) -> str | None:
     >>> kind_of("text/csv; charset=utf-8"), kind_of("image/png")
     ('.csv', None)
     """
-    return KINDS.get(header.partition(";")[0].strip().lower())
+    return MEDIA_TYPES.get(header.partition(";")[0].strip().lower())
 
 
 def send_table(request: Request, frame: pl.DataFrame, name: str) -> Response:
@@ -50,15 +50,15 @@ def send_table(request: Request, frame: pl.DataFrame, name: str) -> Response:
     asked = request.query_params.get("format")
     if asked is not None:
         kind = f".{asked}"
-        if kind not in KINDS.values():
+        if kind not in MEDIA_TYPES.values():
             raise KindError(f"format must be json, csv, parquet or xlsx, not '{asked[:40]}'.")
     else:
         kind = wanted(request.headers.get("accept", ""))
-    media = next(media for media, ending in KINDS.items() if ending == kind)
+    media = next(media for media, ending in MEDIA_TYPES.items() if ending == kind)
     headers = {"vary": "accept"}
     if kind != ".json":
         headers["content-disposition"] = f'attachment; filename="{name}{kind}"'
-    return Response(table_bytes(frame, kind), media_type=media, headers=headers)
+    return Response(table_as_bytes(frame, kind), media_type=media, headers=headers)
 
 
 def wanted(accept: str) -> str:
@@ -70,14 +70,14 @@ def wanted(accept: str) -> str:
             weight = float(rest.partition("q=")[2] or 1)
             ranked.append((-weight, place, media.strip().lower()))
     for _, _, media in sorted(ranked):
-        if media in KINDS:
-            return KINDS[media]
+        if media in MEDIA_TYPES:
+            return MEDIA_TYPES[media]
         if media in ("*/*", "application/*", "text/html", ""):
             return ".json"
-    raise KindError(f"tables are sent as {', '.join(KINDS)}.")
+    raise KindError(f"tables are sent as {', '.join(MEDIA_TYPES)}.")
 
 
-def table_bytes(frame: pl.DataFrame, kind: str) -> bytes:
+def table_as_bytes(frame: pl.DataFrame, kind: str) -> bytes:
     """A table as the bytes of a file that ends so."""
     if kind == ".json":
         data = io.BytesIO()
@@ -101,7 +101,7 @@ async def stored(request: Request) -> AsyncIterator[Path | None]:
                 length += len(piece)
                 out.write(piece)
         if length and kind is None:
-            raise KindError(f"tables are sent as {', '.join(KINDS)}, named by Content-Type.")
+            raise KindError(f"tables are sent as {', '.join(MEDIA_TYPES)}, named by Content-Type.")
         yield file if length else None
 
 
@@ -137,10 +137,10 @@ def _check_parquet(file: Path) -> None:
         height = int(scanned.select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, OSError):
         raise InputError(f"{file}: it is not a Parquet file that can be read.") from None
-    if height > MOST_ROWS or height * width > MOST_CELLS:
+    if height > MOST_ROWS_SENT or height * width > MOST_CELLS_SENT:
         raise InputError(
             f"{file}: the table has {height:,} rows and {width:,} columns; at most "
-            f"{MOST_ROWS:,} rows and {MOST_CELLS:,} cells are read."
+            f"{MOST_ROWS_SENT:,} rows and {MOST_CELLS_SENT:,} cells are read."
         )
 
 

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from prefermab.service.problems import Problem, problem_response
+from prefermab.service.problems import ProblemDetails, problem_response
 from prefermab.service.settings import Settings
 
 POLICY = "; ".join(
@@ -72,15 +72,17 @@ class Guards:
             route = getattr(scope.get("route"), "name", "none")
             self.count(route, answer.status or 500, time.perf_counter() - begun)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> ProblemDetails | None:
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self.settings.allows(hosts[0]):
-            return Problem(421, "this server does not answer to that host name (see --allow-host).")
+            return ProblemDetails(
+                421, "this server does not answer to that host name (see --allow-host)."
+            )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.settings.most_bytes:
             return too_long(self.settings)
         if scope["method"] not in SAFE and not is_same_site(headers, hosts[0]):
-            return Problem(403, "this change was asked for by another site, and is refused.")
+            return ProblemDetails(403, "this change was asked for by another site, and is refused.")
         return None
 
     def _send(self, send: Send) -> Send:
@@ -133,9 +135,9 @@ class Answer:
         await self.send(message)
 
 
-def too_long(settings: Settings) -> Problem:
+def too_long(settings: Settings) -> ProblemDetails:
     """The answer to a request that is too long."""
-    return Problem(413, f"a request may have at most {settings.most_bytes >> 20} MB.")
+    return ProblemDetails(413, f"a request may have at most {settings.most_bytes >> 20} MB.")
 
 
 def is_same_site(headers: Headers, host: str) -> bool:

@@ -25,13 +25,13 @@ from prefermab.errors import InputError, brief
 from prefermab.service.database import JOBS, Records
 from prefermab.service.settings import Clock, Settings, to_environment
 
-KINDS = ("plan", "replay", "what-if", "learn")
-OPEN = ("waiting", "running")
+JOB_KINDS = ("plan", "replay", "what-if", "learn")
+UNFINISHED = ("waiting", "running")
 MOST_WAITING = 20
 SILENT = 120.0
 """Seconds without a word after which a job of another machine counts as lost."""
 
-SHOWN = {
+JOB_COLUMNS = {
     "number": pl.Int64, "kind": pl.String, "name": pl.String, "status": pl.String,
     "share": pl.Float64, "doing": pl.String, "made": pl.Float64, "ended": pl.Float64,
 }  # fmt: skip
@@ -49,7 +49,9 @@ class Jobs:
         now = self.clock()
         with self.records.writing() as sql:
             self._find_lost(sql)
-            rows = sql.execute(sa.select(JOBS.c.status).where(JOBS.c.status.in_(OPEN))).scalars()
+            rows = sql.execute(
+                sa.select(JOBS.c.status).where(JOBS.c.status.in_(UNFINISHED))
+            ).scalars()
             statuses = list(rows)
             if statuses.count("waiting") >= MOST_WAITING:
                 raise InputError(f"{MOST_WAITING} jobs are waiting already: cancel some first.")
@@ -72,22 +74,22 @@ class Jobs:
             with self.records.writing() as sql:
                 self._find_lost(sql)
                 row = find_job(sql, number)
-        found = {name: getattr(row, name) for name in SHOWN}
+        found = {name: getattr(row, name) for name in JOB_COLUMNS}
         asked, answer = json.loads(row.asked), row.answer and json.loads(row.answer)
         return {**found, "asked": asked, "answer": answer}
 
     def all(self) -> pl.DataFrame:
         """Every job, the newest first."""
         with self.records.reading() as sql:
-            columns = [JOBS.c[name] for name in SHOWN]
+            columns = [JOBS.c[name] for name in JOB_COLUMNS]
             rows = sql.execute(sa.select(*columns).order_by(JOBS.c.number.desc()).limit(200))
-            return pl.DataFrame([tuple(row) for row in rows], schema=SHOWN, orient="row")
+            return pl.DataFrame([tuple(row) for row in rows], schema=JOB_COLUMNS, orient="row")
 
     def cancel(self, number: int) -> dict[str, Any]:
         """Ends a job, by killing its process if it runs. What it has stored by then stays."""
         with self.records.reading() as sql:
             row = find_job(sql, number)
-        if row.status not in OPEN:
+        if row.status not in UNFINISHED:
             raise InputError(f"job {number} is {row.status} already.")
         if row.status == "running":
             host, pid, _ = row.process.split()
@@ -97,7 +99,7 @@ class Jobs:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(int(pid), signal.SIGKILL)
         with self.records.writing() as sql:
-            mine = (JOBS.c.number == number) & JOBS.c.status.in_(OPEN)
+            mine = (JOBS.c.number == number) & JOBS.c.status.in_(UNFINISHED)
             given = {"status": "cancelled", "doing": "cancelled", "ended": self.clock()}
             sql.execute(JOBS.update().where(mine).values(given))
             waiting = sql.execute(sa.select(JOBS.c.number).where(JOBS.c.status == "waiting"))

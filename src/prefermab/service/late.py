@@ -19,10 +19,10 @@ from prefermab.programme.store.schema import PLANS
 from prefermab.programme.tables import format_people
 from prefermab.service import marks as marking
 from prefermab.service.access import Account
-from prefermab.service.database import LATE, MARKS
+from prefermab.service.database import LATE, ROUND_MARKS
 from prefermab.service.desk import Desk
 from prefermab.service.exchange import quiet
-from prefermab.service.marks import in_words
+from prefermab.service.marks import mark_in_words
 
 Recorded = dict[str, tuple[str, bool]]
 """Who was acted on in a round, by id as text: the action, and whether it reached the person."""
@@ -89,7 +89,9 @@ def get_left(sql: sa.Connection, passive: str) -> pl.DataFrame:
     """The marks of closed rounds that differ from the record. There are some where a round was
     closed by a table, in the command line too, and after it nobody has ticked yet."""
     now, found = current_round(sql), []
-    for round in sql.execute(sa.select(MARKS.c.round).where(MARKS.c.round < now).distinct()):
+    for round in sql.execute(
+        sa.select(ROUND_MARKS.c.round).where(ROUND_MARKS.c.round < now).distinct()
+    ):
         done = recorded(sql, round[0])
         found += [
             row for row in marking.get_marks(sql, round[0]).iter_rows(named=True)
@@ -176,7 +178,7 @@ def put_late(
         if waiting is None or waiting.name != name:  # What somebody else ticked still waits.
             return None
         sql.execute(LATE.delete().where(here))
-        return False, f"{name} takes back: {in_words(waiting.action, waiting.reached)}"
+        return False, f"{name} takes back: {mark_in_words(waiting.action, waiting.reached)}"
     sql.execute(LATE.delete().where(here))
     sql.execute(
         LATE.insert().values(
@@ -184,10 +186,10 @@ def put_late(
             why=(mark["why"] or "").strip() or None, name=name, at=at, came=now,
         )
     )  # fmt: skip
-    new = f"{name}: {in_words(mark['action'], reached, mark['why'])}"
+    new = f"{name}: {mark_in_words(mark['action'], reached, mark['why'])}"
     if waiting is None:
         return True, new
-    return True, f"{new}; before, {waiting.name}: {in_words(waiting.action, waiting.reached)}"
+    return True, f"{new}; before, {waiting.name}: {mark_in_words(waiting.action, waiting.reached)}"
 
 
 def settle_marks(desk: Desk, sql: sa.Connection, passive: str) -> None:
@@ -201,10 +203,10 @@ def settle_marks(desk: Desk, sql: sa.Connection, passive: str) -> None:
         if put is not None:
             told = {"round": round, "ticks": {mark["id"]: put[1]}}
             desk.note(sql, "the service", "late mark", told)
-    sql.execute(MARKS.delete().where(MARKS.c.round < current_round(sql)))
+    sql.execute(ROUND_MARKS.delete().where(ROUND_MARKS.c.round < current_round(sql)))
 
 
-def decide(
+def decide_late_marks(
     desk: Desk,
     account: Account,
     round: int,
@@ -252,7 +254,9 @@ def decide(
         sql.execute(LATE.delete().where(decided))
         what = "accept late marks" if accept else "dismiss late marks"
         ticks = chosen.select("id", "who", "action", "reached").rows()
-        told = {id: f"{who}: {in_words(action, reached)}" for id, who, action, reached in ticks}
+        told = {
+            id: f"{who}: {mark_in_words(action, reached)}" for id, who, action, reached in ticks
+        }
         desk.note(sql, account.name, what, {"round": round, "ticks": told}, why.strip())
     return chosen.height
 

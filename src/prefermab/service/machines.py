@@ -14,7 +14,7 @@ from prefermab.service.access import Guarded
 from prefermab.service.database import JOBS, SESSIONS
 from prefermab.service.desk import Desk, desk_of
 from prefermab.service.guards import Count
-from prefermab.service.jobs import KINDS
+from prefermab.service.jobs import JOB_KINDS
 from prefermab.service.settings import Settings
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
@@ -24,7 +24,7 @@ router = APIRouter(route_class=Guarded, tags=["health"])
 REQUESTS = prometheus.Counter(
     "prefermab_requests", "Requests by route and status.", ["route", "status"], registry=None
 )
-SECONDS = prometheus.Histogram(
+REQUEST_SECONDS = prometheus.Histogram(
     "prefermab_request_seconds", "How long requests took.", ["route"], registry=None,
     buckets=(0.01, 0.025, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60),
 )  # fmt: skip
@@ -36,7 +36,7 @@ def counter_of(settings: Settings) -> Count:
     def count(route: str, status: int, seconds: float) -> None:
         named = f"{settings.root}/{route}"
         REQUESTS.labels(named, str(status)).inc()
-        SECONDS.labels(named).observe(seconds)
+        REQUEST_SECONDS.labels(named).observe(seconds)
 
     return count
 
@@ -81,7 +81,7 @@ class FromDatabase:
         yield GaugeMetricFamily("prefermab_people", "People who take part.", people)
         yield GaugeMetricFamily("prefermab_sessions", "Sessions that may go on.", sessions)
         family = GaugeMetricFamily("prefermab_jobs", "Jobs.", labels=["kind", "status"])
-        for kind in KINDS:
+        for kind in JOB_KINDS:
             for status in ("waiting", "running", "done", "failed", "cancelled", "lost"):
                 family.add_metric([kind, status], jobs.get((kind, status), 0))
         yield family
@@ -107,7 +107,7 @@ def metrics(request: Request) -> Response:
         multiprocess.MultiProcessCollector(counted)
     else:
         counted.register(REQUESTS)
-        counted.register(SECONDS)
+        counted.register(REQUEST_SECONDS)
     desk = desk_of(request)
     registry.register(OfProgramme(counted, desk.settings))
     registry.register(FromDatabase(desk))

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError, brief, unknown
 from prefermab.programme.store import Planned
-from prefermab.service.database import MARKS
+from prefermab.service.database import ROUND_MARKS
 
-LONGEST = 500
+LONGEST_MARK_REASON = 500
 """Characters of a reason."""
 
 SCHEMA = {"round": pl.Int64, "id": pl.String, "action": pl.String, "reached": pl.Boolean,
@@ -49,8 +49,12 @@ def check_marks(
             raise InputError(f"{brief(who)}: '{action}' cannot have missed anybody.")
         if mark["at"] is not None and not 0 <= mark["at"] < math.inf:
             raise InputError(f"{brief(who)}: at must be seconds since 1970.")
-        if len(why) > LONGEST or any(ord(sign) < 32 and sign not in "\t\n\r" for sign in why):
-            raise InputError(f"{brief(who)}: why must be a text of at most {LONGEST} characters.")
+        if len(why) > LONGEST_MARK_REASON or any(
+            ord(sign) < 32 and sign not in "\t\n\r" for sign in why
+        ):
+            raise InputError(
+                f"{brief(who)}: why must be a text of at most {LONGEST_MARK_REASON} characters."
+            )
 
 
 def put_marks(
@@ -65,16 +69,16 @@ def put_marks(
     for mark in marks:
         at = min(now if mark["at"] is None else float(mark["at"]), now)
         reached, who = mark["reached"] is not False, str(mark["id"])
-        here = (MARKS.c.round == round) & (MARKS.c.person == who)
-        known = sql.execute(sa.select(MARKS.c.at).where(here)).scalar()
+        here = (ROUND_MARKS.c.round == round) & (ROUND_MARKS.c.person == who)
+        known = sql.execute(sa.select(ROUND_MARKS.c.at).where(here)).scalar()
         if known is not None and known >= at and mark["at"] is not None:
             continue
-        sql.execute(MARKS.delete().where(here))
+        sql.execute(ROUND_MARKS.delete().where(here))
         new[who] = "taken back"
         if mark["action"] is not None:
-            new[who] = in_words(mark["action"], reached, mark["why"])
+            new[who] = mark_in_words(mark["action"], reached, mark["why"])
             sql.execute(
-                MARKS.insert().values(
+                ROUND_MARKS.insert().values(
                     round=round, person=who, action=mark["action"], reached=reached,
                     why=(mark["why"] or "").strip() or None, name=name, at=at,
                 )
@@ -84,8 +88,10 @@ def put_marks(
 
 def get_marks(sql: sa.Connection, round: int) -> pl.DataFrame:
     """The marks of a round."""
-    columns = MARKS.c["round", "person", "action", "reached", "why", "name", "at"]
-    rows = sql.execute(sa.select(*columns).where(MARKS.c.round == round).order_by(MARKS.c.person))
+    columns = ROUND_MARKS.c["round", "person", "action", "reached", "why", "name", "at"]
+    rows = sql.execute(
+        sa.select(*columns).where(ROUND_MARKS.c.round == round).order_by(ROUND_MARKS.c.person)
+    )
     return pl.DataFrame([tuple(row) for row in rows], schema=SCHEMA, orient="row")
 
 
@@ -114,11 +120,11 @@ def as_record(
     return rows.select("id", action=action, reached=reached, why="why")
 
 
-def in_words(action: str, reached: bool, why: str | None = None) -> str:
+def mark_in_words(action: str, reached: bool, why: str | None = None) -> str:
     """An action as people say it.
 
-    >>> from prefermab.service.marks import in_words
-    >>> in_words("call", reached=False)
+    >>> from prefermab.service.marks import mark_in_words
+    >>> mark_in_words("call", reached=False)
     'call, not reached'
     """
     return action + ("" if reached else ", not reached") + (f" ({why.strip()})" if why else "")

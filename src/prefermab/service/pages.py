@@ -1,8 +1,6 @@
 """Pages: signing in and out, setting a password, and this week's list."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -10,10 +8,9 @@ from prefermab.errors import InputError
 from prefermab.service import accounts
 from prefermab.service.access import Guarded
 from prefermab.service.desk import desk_of
-from prefermab.service.rendering import STATIC, local, page, redirect
+from prefermab.service.rendering import STATIC, FormText, local, page, redirect
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-Text = Annotated[str, Form()]
 
 
 @router.get("/static/{name}", name="static")
@@ -38,7 +35,7 @@ def sign_in_page(request: Request, next: str = "/") -> Response:
 
 
 @router.post("/sign-in", name="sign_in")
-def sign_in(request: Request, name: Text, password: Text, next: Text = "/") -> Response:
+def sign_in(request: Request, name: FormText, password: FormText, next: FormText = "/") -> Response:
     """Begins a session; a session that the browser had before is ended."""
     desk = desk_of(request)
     address = request.client.host if request.client else ""
@@ -69,12 +66,12 @@ def welcome_page(request: Request, secret: str) -> Response:
     desk = desk_of(request)
     with desk.records.reading() as sql:
         link = accounts.find_link(sql, secret, desk.clock())
-    return page(request, "welcome.html", link=link, shortest=accounts.SHORTEST)
+    return page(request, "welcome.html", link=link, shortest=accounts.SHORTEST_PASSWORD)
 
 
 @router.post("/welcome/{secret}", name="welcome")
 def welcome(
-    request: Request, secret: str, password: Text, again: Text, name: Text = ""
+    request: Request, secret: str, password: FormText, again: FormText, name: FormText = ""
 ) -> Response:
     """Sets a password and signs in."""
     desk = desk_of(request)

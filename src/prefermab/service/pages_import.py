@@ -12,10 +12,10 @@ from prefermab.programme.columns import source_columns
 from prefermab.programme.tables import format_people
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import desk_of
-from prefermab.service.rendering import page
+from prefermab.service.rendering import FormText, page
 from prefermab.service.uploads import (
-    KINDS,
     LASTS,
+    UPLOAD_KINDS,
     check_upload,
     drop_upload,
     keep_upload,
@@ -23,10 +23,8 @@ from prefermab.service.uploads import (
 )
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-SHOWN = 8
+PREVIEW_ROWS = 8
 """Rows of a table that its preview shows."""
-
-Text = Annotated[str, Form()]
 
 
 @router.get("/import", name="import_page")
@@ -40,12 +38,17 @@ def choose_file(request: Request, done: str | None = None) -> Response:
     model = desk_of(request).programme().model
     features = list(dict.fromkeys(source_columns(model.feature_names)))
     return page(
-        request, "import.html", kinds=KINDS, states=model.state_names, features=features, done=done
+        request,
+        "import.html",
+        kinds=UPLOAD_KINDS,
+        states=model.state_names,
+        features=features,
+        done=done,
     )
 
 
 @router.post("/import", name="preview_import")
-def preview_import(request: Request, file: Annotated[Any, File()], kind: Text) -> Response:
+def preview_import(request: Request, file: Annotated[Any, File()], kind: FormText) -> Response:
     """What would be imported, and which rows are wrong. Nothing is written to the programme."""
     desk, account = desk_of(request), account_of(request)
     if not isinstance(file, UploadFile):
@@ -56,14 +59,15 @@ def preview_import(request: Request, file: Annotated[Any, File()], kind: Text) -
     checked = check_upload(desk.programme(), kind, name, data)
     right = checked.right.height
     return page(
-        request, "import_preview.html", kind=kind, what=KINDS[kind], checked=checked, right=right,
-        secret=secret, shown=cells(checked.frame.head(SHOWN)), minutes=LASTS / 60,
+        request, "import_preview.html", kind=kind, what=UPLOAD_KINDS[kind], checked=checked,
+        right=right, secret=secret, shown=cells_as_text(checked.frame.head(PREVIEW_ROWS)),
+        minutes=LASTS / 60,
     )  # fmt: skip
 
 
 @router.post("/import/confirm", name="confirm_import")
 def confirm_import(
-    request: Request, secret: Text, rows: Annotated[int, Form()], why: Text = ""
+    request: Request, secret: FormText, rows: Annotated[int, Form()], why: FormText = ""
 ) -> Response:
     """Imports the rows that were right, if they are still as many as the preview said."""
     desk, account = desk_of(request), account_of(request)
@@ -86,6 +90,6 @@ def confirm_import(
     return choose_file(request, f"{done}{left_out}.")
 
 
-def cells(frame: pl.DataFrame) -> list[list[str]]:
+def cells_as_text(frame: pl.DataFrame) -> list[list[str]]:
     """The cells of a table as text."""
     return [["" if cell is None else str(cell) for cell in row] for row in frame.rows()]

@@ -26,7 +26,7 @@ POINTS = 20
 KNOWN: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
 """Points that were worked out before, by programme and plan."""
 
-MOST_GROUPS, ROUNDS = 12, 8
+MOST_GROUPS_IN_COLUMN, ROUNDS_SHOWN = 12, 8
 """A column with more values than that is not one of groups; rounds that are shown."""
 
 
@@ -106,7 +106,7 @@ def groups_page(request: Request, by: str | None = None) -> Response:
     by = by or next((name for name in columns if name == "region"), columns[0])
     if by not in columns:
         raise unknown("column of groups", by, columns)
-    rounds = list(range(max(1, plan.round - ROUNDS + 1), plan.round + 1))
+    rounds = list(range(max(1, plan.round - ROUNDS_SHOWN + 1), plan.round + 1))
     lines = group_lines(desk, by, rounds, plan)
     chart = line_chart(
         rounds, {line.name: line.rates for line in lines[:4]}, percent=True, whole=True
@@ -123,7 +123,7 @@ def group_columns(people: pl.DataFrame) -> list[str]:
         values.name
         for values in people
         if values.dtype in (pl.String, pl.Boolean) and values.name not in ("id", "name")
-        and 1 < values.n_unique() <= MOST_GROUPS
+        and 1 < values.n_unique() <= MOST_GROUPS_IN_COLUMN
     ]  # fmt: skip
 
 

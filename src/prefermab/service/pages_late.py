@@ -9,15 +9,14 @@ from starlette.responses import Response
 from prefermab.service import late as lateness
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, desk_of
-from prefermab.service.marks import in_words
+from prefermab.service.marks import mark_in_words
 from prefermab.service.pages_record import told
 from prefermab.service.pages_week import columns_of
-from prefermab.service.rendering import page, redirect
+from prefermab.service.rendering import FormText, page, redirect
 from prefermab.service.week import lines
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-Text = Annotated[str, Form()]
-SAID = {"corrected": "The record is corrected.", "left": "The record stays as it was."}
+LATE_MESSAGES = {"corrected": "The record is corrected.", "left": "The record stays as it was."}
 
 
 @router.get("/record/late", name="late_page")
@@ -28,13 +27,13 @@ def late_page(request: Request, said: str = "") -> Response:
     with desk.records.reading() as sql:
         done = {round: lateness.recorded(sql, round) for round in waiting["round"].unique()}
     rounds = {
-        round: rows_of(desk, round, waiting.filter(round=round), done[round])
+        round: late_rows(desk, round, waiting.filter(round=round), done[round])
         for round in sorted(done)
     }
-    return page(request, "late.html", rounds=rounds, said=SAID.get(said), seen=seen)
+    return page(request, "late.html", rounds=rounds, said=LATE_MESSAGES.get(said), seen=seen)
 
 
-def rows_of(
+def late_rows(
     desk: Desk, round: int, waiting: pl.DataFrame, done: lateness.Recorded
 ) -> list[dict[str, Any]]:
     """A line for each tick of a round: who it is about, what was planned, recorded and ticked."""
@@ -47,8 +46,8 @@ def rows_of(
     for row in rows:
         tick = ticks[str(row["id"])]
         action, reached = done.get(str(row["id"]), (passive, True))
-        row["recorded"] = in_words(action, reached)
-        row["ticked"] = in_words(tick["action"], tick["reached"])
+        row["recorded"] = mark_in_words(action, reached)
+        row["ticked"] = mark_in_words(tick["action"], tick["reached"])
         row["mark"] = told(tick, row["action"], passive)
     return rows
 
@@ -58,13 +57,13 @@ def decide_late(
     request: Request,
     round: Annotated[int, Form()],
     ids: Annotated[list[str], Form()] = [],  # noqa: B006  # read by FastAPI, never changed
-    accept: Text = "",
-    why: Text = "",
-    over_budget: Text = "",
+    accept: FormText = "",
+    why: FormText = "",
+    over_budget: FormText = "",
     seen: Annotated[float | None, Form()] = None,
 ) -> Response:
     """Corrects the record by the ticks that were chosen, or leaves it as it is."""
-    lateness.decide(
+    lateness.decide_late_marks(
         desk_of(request), account_of(request), round, set(ids),
         accept=accept == "yes", why=why, over_budget=bool(over_budget), seen=seen,
     )  # fmt: skip

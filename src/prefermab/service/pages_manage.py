@@ -18,14 +18,13 @@ from prefermab.programme.store.schema import MODELS
 from prefermab.service import accounts
 from prefermab.service.access import RIGHTS, ROLES, Guarded, account_of
 from prefermab.service.desk import desk_of
-from prefermab.service.rendering import page
+from prefermab.service.rendering import FormText, page
 from prefermab.storage import shipped_models
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-ROWS = 50
+AUDIT_ROWS_PER_PAGE = 50
 """Rows of the audit log that one page shows."""
 
-Text = Annotated[str, Form()]
 MARKDOWN = MarkdownIt("js-default").disable("image")
 """Cards are text of whoever made the model: no HTML in it is kept."""
 
@@ -92,7 +91,7 @@ def audit_page(
 
 
 @router.post("/audit", name="audit_verify")
-def audit_verify(request: Request, head: Text = "") -> Response:
+def audit_verify(request: Request, head: FormText = "") -> Response:
     """Checks the chain of hashes, and plans and records against it."""
     try:
         proof = desk_of(request).programme().verify_audit(head.strip() or None)
@@ -101,16 +100,16 @@ def audit_verify(request: Request, head: Text = "") -> Response:
     return show_audit(request, proof=proof)
 
 
-def in_words(details: Any) -> str:
+def details_in_words(details: Any) -> str:
     """Details of the audit log as people read them.
 
-    >>> from prefermab.service.pages_manage import in_words
-    >>> in_words({"round": 3, "ticks": {"7": "call, not reached"}})
+    >>> from prefermab.service.pages_manage import details_in_words
+    >>> details_in_words({"round": 3, "ticks": {"7": "call, not reached"}})
     'round: 3; ticks: 7: call, not reached'
     """
     if not isinstance(details, dict):
         return str(details)
-    return "; ".join(f"{key}: {in_words(value)}" for key, value in details.items())
+    return "; ".join(f"{key}: {details_in_words(value)}" for key, value in details.items())
 
 
 def show_audit(
@@ -124,11 +123,11 @@ def show_audit(
     if words.strip():
         text = pl.concat_str("why", "details", separator=" ", ignore_nulls=True)
         log = log.filter(text.str.to_lowercase().str.contains(words.strip().lower(), literal=True))
-    pages = max(1, -(-log.height // ROWS))
+    pages = max(1, -(-log.height // AUDIT_ROWS_PER_PAGE))
     at = min(max(at, 1), pages)
-    rows = log.reverse().slice((at - 1) * ROWS, ROWS).to_dicts()
+    rows = log.reverse().slice((at - 1) * AUDIT_ROWS_PER_PAGE, AUDIT_ROWS_PER_PAGE).to_dicts()
     for row in rows:
-        row["details"] = brief(in_words(json.loads(row["details"])), 300)
+        row["details"] = brief(details_in_words(json.loads(row["details"])), 300)
     return page(
         request, "audit.html", rows=rows, names=names, who=who, what=what, words=words, at=at,
         pages=pages, total=log.height, **{"proof": None, "broken": None} | checked,
@@ -142,7 +141,7 @@ def users_page(request: Request) -> Response:
 
 
 @router.post("/users", name="users_invite")
-def users_invite(request: Request, name: Text, role: Text) -> Response:
+def users_invite(request: Request, name: FormText, role: FormText) -> Response:
     """Adds a user, and shows the link with which they set a password."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
@@ -152,7 +151,7 @@ def users_invite(request: Request, name: Text, role: Text) -> Response:
 
 
 @router.post("/users/change", name="users_change")
-def users_change(request: Request, name: Text, do: Text, role: Text = "") -> Response:
+def users_change(request: Request, name: FormText, do: FormText, role: FormText = "") -> Response:
     """Another role, an end of sessions, a new link, or no signing in any more."""
     desk, account, link = desk_of(request), account_of(request), None
     with desk.records.writing() as sql:
@@ -176,10 +175,10 @@ def users_change(request: Request, name: Text, do: Text, role: Text = "") -> Res
 @router.post("/users/tokens", name="token_add")
 def token_add(
     request: Request,
-    name: Text,
-    label: Text,
+    name: FormText,
+    label: FormText,
     scope: Annotated[list[str] | None, Form()] = None,
-    days: Text = "",
+    days: FormText = "",
 ) -> Response:
     """Makes a token, and shows it this once."""
     desk, account = desk_of(request), account_of(request)

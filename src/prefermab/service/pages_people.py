@@ -24,7 +24,7 @@ from prefermab.service.rendering import page
 from prefermab.service.week import NAMES, PHONES, Columns, Filter, is_phone, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-ON_A_PAGE = 50
+PEOPLE_PER_PAGE = 50
 """People that one page shows."""
 
 RECENT = 2
@@ -48,12 +48,13 @@ def people_page(
     columns = Columns.of(everyone, desk.settings.worker_column, form.group_column or None)
     wanted = Filter(worker, group, find)
     found = wanted.apply(everyone, columns)
-    pages = max(1, -(-found.height // ON_A_PAGE))
+    pages = max(1, -(-found.height // PEOPLE_PER_PAGE))
     at = min(max(at, 1), pages)
+    here = found.slice((at - 1) * PEOPLE_PER_PAGE, PEOPLE_PER_PAGE)
     return page(
-        request, "people.html", rows=lines(found.slice((at - 1) * ON_A_PAGE, ON_A_PAGE), columns),
-        found=found.height, total=everyone.height, at=at, pages=pages, wanted=wanted,
-        columns=columns, groups=values_of(everyone, columns.group),
+        request, "people.html", rows=lines(here, columns), found=found.height,
+        total=everyone.height, at=at, pages=pages, wanted=wanted, columns=columns,
+        groups=values_of(everyone, columns.group),
         workers=[] if account.own_only else values_of(everyone, columns.worker),
         query=urlencode({name: value for name, value in vars(wanted).items() if value}),
     )  # fmt: skip

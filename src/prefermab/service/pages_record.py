@@ -19,22 +19,21 @@ from prefermab.programme.store import Planned
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
-from prefermab.service.database import MARKS
+from prefermab.service.database import ROUND_MARKS
 from prefermab.service.desk import Desk, Head, as_id, desk_of
 from prefermab.service.pages_week import columns_of
 from prefermab.service.problems import is_for_programs
-from prefermab.service.rendering import STATIC, page, redirect
+from prefermab.service.rendering import STATIC, FormText, page, redirect
 from prefermab.service.week import Columns, Filter, approvals, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-ON_A_PAGE = 200
+RECORD_ROWS_PER_PAGE = 200
 """People on one page; a field worker's list of a week should fit."""
 
 MOST_OTHERS = 2_000
 """People who are not on the list and can be chosen in the form below it."""
 
-DONE, MISSED, OTHER, OPEN = "done", "not reached", "other", "open"
-Text = Annotated[str, Form()]
+MARK_DONE, MARK_MISSED, MARK_OTHER, MARK_OPEN = "done", "not reached", "other", "open"
 
 
 def what_of(mark: dict[str, Any], planned: str, passive: str) -> str:
@@ -45,8 +44,8 @@ def what_of(mark: dict[str, Any], planned: str, passive: str) -> str:
     'not reached'
     """
     if planned == passive or mark["action"] != planned:
-        return OTHER
-    return DONE if mark["reached"] else MISSED
+        return MARK_OTHER
+    return MARK_DONE if mark["reached"] else MARK_MISSED
 
 
 def told(mark: dict[str, Any], planned: str, passive: str) -> dict[str, Any]:
@@ -85,9 +84,9 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
     marked = pl.col("id").cast(pl.String).is_in(list(marks))
     chosen = pl.col("list") == "chosen"
     due = wanted.apply(frame, columns).filter(chosen | marked).sort("rank", nulls_last=True)
-    pages = max(1, -(-due.height // ON_A_PAGE))
+    pages = max(1, -(-due.height // RECORD_ROWS_PER_PAGE))
     at = min(max(at, 1), pages)
-    rows = lines(due.slice((at - 1) * ON_A_PAGE, ON_A_PAGE), columns)
+    rows = lines(due.slice((at - 1) * RECORD_ROWS_PER_PAGE, RECORD_ROWS_PER_PAGE), columns)
     for row in rows:
         mark = marks.get(str(row["id"]))
         row["mark"] = mark and told(mark, row["action"], actions[0])
@@ -127,13 +126,13 @@ class Conflict(Exception):  # noqa: N818  # not an error: two people were at wor
 @router.post("/record/mark", name="mark_page")
 def mark_page(
     request: Request,
-    id: Text,
+    id: FormText,
     round: Annotated[int, Form()],
-    what: Text,
-    action: Text = "",
-    why: Text = "",
-    seen: Text = "",
-    at: Text = "",
+    what: FormText,
+    action: FormText = "",
+    why: FormText = "",
+    seen: FormText = "",
+    at: FormText = "",
 ) -> Response:
     """Keeps what was done with a person. `seen` is the time of the mark that was shown, `at` the
     time of this one, if a script sends it later."""
@@ -207,18 +206,18 @@ def read_mark(
     id: str, what: str, action: str, why: str, at: str, planned: str, actions: Any
 ) -> dict[str, Any]:
     """A mark from the fields of a form."""
-    if what not in (DONE, MISSED, OTHER, OPEN):
+    if what not in (MARK_DONE, MARK_MISSED, MARK_OTHER, MARK_OPEN):
         raise InputError("choose what was done: done, not reached or something else.")
-    if what in (DONE, MISSED) and planned == actions[0]:
+    if what in (MARK_DONE, MARK_MISSED) and planned == actions[0]:
         raise InputError(f"{id} is not on the list: say what was done instead, and why.")
-    if what == OTHER and (not action or not why.strip()):
+    if what == MARK_OTHER and (not action or not why.strip()):
         raise InputError("if something else was done, say what, and why.")
     try:
         when = float(at) if at else None
     except ValueError:
         raise InputError(f"at must be seconds since 1970, not '{at[:40]}'.") from None
-    chosen = {DONE: planned, MISSED: planned, OTHER: action, OPEN: None}[what]
-    return {"id": id, "action": chosen, "reached": what != MISSED, "why": why, "at": when}
+    chosen = {MARK_DONE: planned, MARK_MISSED: planned, MARK_OTHER: action, MARK_OPEN: None}[what]
+    return {"id": id, "action": chosen, "reached": what != MARK_MISSED, "why": why, "at": when}
 
 
 def store(
@@ -245,9 +244,11 @@ def store(
 
 def get_mark(sql: sa.Connection, round: int, person: str) -> dict[str, Any] | None:
     """The mark of a person, if there is one."""
-    columns = MARKS.c["action", "reached", "why", "at"]
-    rows = sa.select(MARKS.c.person.label("id"), MARKS.c.name.label("who"), *columns)
-    found = sql.execute(rows.where(MARKS.c.round == round, MARKS.c.person == person)).one_or_none()
+    columns = ROUND_MARKS.c["action", "reached", "why", "at"]
+    rows = sa.select(ROUND_MARKS.c.person.label("id"), ROUND_MARKS.c.name.label("who"), *columns)
+    found = sql.execute(
+        rows.where(ROUND_MARKS.c.round == round, ROUND_MARKS.c.person == person)
+    ).one_or_none()
     return None if found is None else dict(found._mapping)
 
 
@@ -270,7 +271,7 @@ def close_page(request: Request) -> Response:
     desk = desk_of(request)
     head, plan, columns = _current(desk)
     actions, marks = desk.programme().model.action_names, marks_of(desk, head.round)
-    counts = dict.fromkeys((DONE, MISSED, OTHER), 0)
+    counts = dict.fromkeys((MARK_DONE, MARK_MISSED, MARK_OTHER), 0)
     rows = plan.frame.filter(
         (pl.col("list") == "chosen") | pl.col("id").cast(pl.String).is_in(list(marks))
     ).sort("rank", nulls_last=True)
@@ -282,7 +283,7 @@ def close_page(request: Request) -> Response:
             continue
         line["mark"] = told(mark, line["action"], actions[0])
         counts[line["mark"]["what"]] += 1
-        if line["mark"]["what"] == OTHER:
+        if line["mark"]["what"] == MARK_OTHER:
             otherwise.append(line)
     return page(
         request, "close.html", head=head, counts=counts, otherwise=otherwise, left=left[:50],
@@ -305,12 +306,12 @@ def _current(desk: Desk) -> tuple[Head, Planned, Columns]:
 
 
 @router.post("/record/close", name="close_round")
-def close_round(
+def record_close(
     request: Request,
     round: Annotated[int, Form()],
-    rest: Text = "",
-    over_budget: Text = "",
-    why: Text = "",
+    rest: FormText = "",
+    over_budget: FormText = "",
+    why: FormText = "",
 ) -> Response:
     """Records the round from its marks, and closes it."""
     desk, account = desk_of(request), account_of(request)

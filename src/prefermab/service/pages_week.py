@@ -18,14 +18,14 @@ from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import COLUMNS, PLANS
 from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
-from prefermab.service.exchange import KINDS, quiet
+from prefermab.service.exchange import MEDIA_TYPES, quiet
 from prefermab.service.late import all_late
 from prefermab.service.planning import PlanForm, make_plan, rules_of
-from prefermab.service.rendering import page, redirect
+from prefermab.service.rendering import FormText, page, redirect
 from prefermab.service.week import (
-    Change,
     Columns,
     Filter,
+    ListChange,
     approve,
     asked_with,
     attempts,
@@ -38,12 +38,11 @@ from prefermab.service.week import (
 )
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-ON_A_PAGE = 100
+LIST_ROWS_PER_PAGE = 100
 """Rows of a list that one page shows."""
 
-Text = Annotated[str, Form()]
 
-SAID = {
+WEEK_MESSAGES = {
     "planned": "The list is made. Look through it, change it if you must, then approve it.",
     "changed": "The list is changed, and has to be approved again.",
     "same": "Nothing differs: the list is as it was.",
@@ -63,18 +62,19 @@ def week_page(
     if head.attempt is None or frame is None:
         return page(
             request, "week_open.html", head=head, people=desk.count_people(),
-            said=SAID.get(said), late=all_late(desk, account).height,
+            said=WEEK_MESSAGES.get(said), late=all_late(desk, account).height,
         )  # fmt: skip
     plan = desk.planned(head.round, head.attempt)
     columns, wanted = columns_of(desk, plan), Filter(worker, group, find)
     listed = wanted.apply(frame, columns)
     chosen = listed.filter(pl.col("list") == "chosen").sort("rank")
-    pages = max(1, -(-chosen.height // ON_A_PAGE))
+    pages = max(1, -(-chosen.height // LIST_ROWS_PER_PAGE))
     at = min(max(at, 1), pages)
+    here = chosen.slice((at - 1) * LIST_ROWS_PER_PAGE, LIST_ROWS_PER_PAGE)
     tries = attempts(desk, head.round)
     return page(
-        request, "week.html", head=head, plan=plan, facts=plan.facts, said=SAID.get(said),
-        rows=lines(chosen.slice((at - 1) * ON_A_PAGE, ON_A_PAGE), columns), found=chosen.height,
+        request, "week.html", head=head, plan=plan, facts=plan.facts, said=WEEK_MESSAGES.get(said),
+        rows=lines(here, columns), found=chosen.height,
         waiting=lines(listed.filter(pl.col("list") == "waiting").sort("rank"), columns),
         columns=columns, wanted=wanted, at=at, pages=pages,
         query=urlencode({name: value for name, value in vars(wanted).items() if value}),
@@ -115,7 +115,7 @@ def week_file(request: Request, ending: Literal["csv", "xlsx", "parquet"]) -> Re
         file = Path(folder) / f"list.{ending}"
         dataclasses.replace(plan, frame=frame.sort("rank", nulls_last=True)).write(file)
         data = file.read_bytes()
-    kind = next(media for media, known in KINDS.items() if known == f".{ending}")
+    kind = next(media for media, known in MEDIA_TYPES.items() if known == f".{ending}")
     name = f'attachment; filename="round-{head.round}.{ending}"'
     return Response(data, media_type=kind, headers={"content-disposition": name})
 
@@ -142,19 +142,19 @@ def plan_page(request: Request) -> Response:
 @router.post("/week/plan", name="make_plan")
 def plan_week(
     request: Request,
-    budget: Text,
-    waiting: Text = "20",
-    cooldown: Text = "0",
-    exclude_column: Text = "",
-    lock_column: Text = "",
-    group_column: Text = "",
-    min_share: Text = "",
-    max_share: Text = "",
-    worker_column: Text = "",
-    budgets: Text = "",
-    explore: Text = "",
-    keep: Text = "",
-    why: Text = "",
+    budget: FormText,
+    waiting: FormText = "20",
+    cooldown: FormText = "0",
+    exclude_column: FormText = "",
+    lock_column: FormText = "",
+    group_column: FormText = "",
+    min_share: FormText = "",
+    max_share: FormText = "",
+    worker_column: FormText = "",
+    budgets: FormText = "",
+    explore: FormText = "",
+    keep: FormText = "",
+    why: FormText = "",
 ) -> Response:
     """Makes this week's list."""
     desk, account = desk_of(request), account_of(request)
@@ -229,13 +229,13 @@ def change_page(request: Request, id: str) -> Response:
 
 @router.post("/week/change", name="change_week")
 def change_week(
-    request: Request, id: Text, kind: Text, why: Text = "", instead: Text = ""
+    request: Request, id: FormText, kind: FormText, why: FormText = "", instead: FormText = ""
 ) -> Response:
     """Changes the list by hand: a new attempt of the plan, with who and why."""
     desk, account = desk_of(request), account_of(request)
     ids = desk.programme().ids
     other = as_id(instead, ids) if instead else None
-    change = Change(as_id(id, ids), kind, why, other)
+    change = ListChange(as_id(id, ids), kind, why, other)
     if desk.is_large():
         head = desk.head()
         if head.attempt is None:

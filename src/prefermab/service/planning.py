@@ -36,7 +36,9 @@ def make_plan(programme: Programme, asked: dict[str, Any]) -> Planned:
     return programme.plan(asked["budget"], rules_of(asked), **given)
 
 
-def what_if(programme: Programme, budgets: list[float], rules: Rules | None) -> pl.DataFrame:
+def compare_budgets(
+    programme: Programme, budgets: list[float], rules: Rules | None
+) -> pl.DataFrame:
     """What each of several budgets would do for everyone in the programme now.
 
     Args:

@@ -45,7 +45,7 @@ TITLES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class ProblemDetails:
     """An error as an answer: a status and one sentence."""
 
     status: int
@@ -69,26 +69,26 @@ class Problem:
                 "detail": self.detail}  # fmt: skip
 
 
-def problem_response(problem: Problem) -> Response:
+def problem_response(problem: ProblemDetails) -> Response:
     """The answer for programs."""
     return JSONResponse(
         problem.as_json(), problem.status, problem.headers, "application/problem+json"
     )
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> ProblemDetails:
     """The answer to an error of ours."""
     for kind, status in STATUS.items():
         if isinstance(error, kind):
-            return Problem(status, str(error))
-    return Problem(500, "something failed here; the server's log has more.")
+            return ProblemDetails(status, str(error))
+    return ProblemDetails(500, "something failed here; the server's log has more.")
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
     """Errors of ours, and those that nobody expected, which are written to the log."""
     if not isinstance(error, PrefermabError):
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return answer(request, problem_of(error))
+    return send_problem(request, problem_of(error))
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
@@ -98,17 +98,19 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
         f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the body'}: {one['msg']}"
         for one in error.errors()
     ]
-    return answer(request, Problem(422, f"{'; '.join(named)[:500]}."))
+    return send_problem(request, ProblemDetails(422, f"{'; '.join(named)[:500]}."))
 
 
 async def answer_http(request: Request, error: Exception) -> Response:
     """A path that is not there, a method that it does not have."""
     assert isinstance(error, HTTPException)
     known = {404: "there is no such page.", 405: "this page does not take that method."}
-    return answer(request, Problem(error.status_code, known.get(error.status_code, error.detail)))
+    return send_problem(
+        request, ProblemDetails(error.status_code, known.get(error.status_code, error.detail))
+    )
 
 
-def answer(request: Request, problem: Problem) -> Response:
+def send_problem(request: Request, problem: ProblemDetails) -> Response:
     """A page for people who read in a browser, problem+json under /api."""
     from prefermab.service.rendering import page, path_of, redirect
 

@@ -7,18 +7,21 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jinja2
-from fastapi import Request
+from fastapi import Form, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from prefermab.errors import visible
 from prefermab.programme.tables import format_number
 from prefermab.service.access import RULES, Account
 
+FormText = Annotated[str, Form()]
+"""A field of a form, as text."""
+
 HERE = Path(__file__).parent
-KINDS = {
+STATIC_MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
@@ -30,9 +33,13 @@ KINDS = {
 def _load_static() -> dict[str, tuple[bytes, str, str]]:
     found = {}
     for file in sorted((HERE / "static").iterdir()):
-        if file.suffix in KINDS:
+        if file.suffix in STATIC_MEDIA_TYPES:
             data = file.read_bytes()
-            found[file.name] = (data, KINDS[file.suffix], hashlib.sha256(data).hexdigest()[:12])
+            found[file.name] = (
+                data,
+                STATIC_MEDIA_TYPES[file.suffix],
+                hashlib.sha256(data).hexdigest()[:12],
+            )
     return found
 
 
@@ -57,7 +64,7 @@ TEMPLATES.globals["static"] = static
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class NavigationEntry:
     """A line of the navigation: shown to those whom `RULES` lets open the route."""
 
     path: str
@@ -68,20 +75,20 @@ class Entry:
 
 
 NAVIGATION = (
-    Entry("/week", "This week", "week_page", first=True),
-    Entry("/record", "Record", "record_page", first=True),
-    Entry("/people", "People", "people_page", first=True),
-    Entry("/what-if", "What if", "what_if_page"),
-    Entry("/groups", "Groups", "groups_page"),
-    Entry("/import", "Import", "import_page"),
-    Entry("/models", "Models", "models_page"),
-    Entry("/audit", "Audit", "audit_page"),
-    Entry("/users", "Users", "users_page"),
+    NavigationEntry("/week", "This week", "week_page", first=True),
+    NavigationEntry("/record", "Record", "record_page", first=True),
+    NavigationEntry("/people", "People", "people_page", first=True),
+    NavigationEntry("/what-if", "What if", "what_if_page"),
+    NavigationEntry("/groups", "Groups", "groups_page"),
+    NavigationEntry("/import", "Import", "import_page"),
+    NavigationEntry("/models", "Models", "models_page"),
+    NavigationEntry("/audit", "Audit", "audit_page"),
+    NavigationEntry("/users", "Users", "users_page"),
 )
 """Pages in the order of the navigation; one whose route has no rule yet is not shown."""
 
 
-def navigation(account: Account | None) -> list[Entry]:
+def navigation(account: Account | None) -> list[NavigationEntry]:
     """The pages that somebody may open."""
     rights = frozenset() if account is None else account.rights
     return [entry for entry in NAVIGATION if RULES.get(entry.route, frozenset()) & rights]

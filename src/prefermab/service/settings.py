@@ -96,7 +96,7 @@ def name_of(place: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or "programme"
 
 
-def check_names(settings: Sequence[Settings]) -> None:
+def check_programme_names(settings: Sequence[Settings]) -> None:
     """Raises unless the programmes of a server have different names."""
     names = [one.name for one in settings]
     if len({name.lower() for name in names}) < len(names):

@@ -10,10 +10,10 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import anyio.to_thread
-from fastapi import APIRouter, FastAPI, Form, Request
+from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
 import prefermab
@@ -25,14 +25,13 @@ from prefermab.service.app import THREADS, create_app
 from prefermab.service.desk import Desk
 from prefermab.service.guards import Guards
 from prefermab.service.problems import HANDLERS
-from prefermab.service.rendering import page
-from prefermab.service.settings import Clock, Settings, check_names, from_environment
+from prefermab.service.rendering import FormText, page
+from prefermab.service.settings import Clock, Settings, check_programme_names, from_environment
 from prefermab.service.signing import TooManyError, verify
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 router.add_api_route("/static/{name}", pages.static_file, name="static")
 router.add_api_route("/api/v1/health", machines.live, name="live")
-Text = Annotated[str, Form()]
 
 
 def create_several(
@@ -48,7 +47,7 @@ def create_several(
     Returns:
         An ASGI application; its `state.desks` has the desk of each programme by name.
     """
-    check_names(settings)
+    check_programme_names(settings)
     parts = {one.name: create_app(one, clock=clock, model=model) for one in settings}
     desks: dict[str, Desk] = {name: part.state.desk for name, part in parts.items()}
 
@@ -107,13 +106,13 @@ def row_of(desk: Desk, account: Account) -> dict[str, Any]:
 
 
 @router.get("/sign-in", name="sign_in_several_page")
-def sign_in_page(request: Request) -> Response:
+def sign_in_everywhere_page(request: Request) -> Response:
     """The form for name and password."""
     return page(request, "sign_in.html", next="/", wrong=False, name="")
 
 
 @router.post("/sign-in", name="sign_in_several")
-def sign_in(request: Request, name: Text, password: Text) -> Response:
+def sign_in_everywhere(request: Request, name: FormText, password: FormText) -> Response:
     """Begins a session in every programme that knows this name with this password."""
     address = request.client.host if request.client else ""
     begun = begin_sessions(desks_of(request), name, password, address)
@@ -160,7 +159,7 @@ def _knows(desk: Desk, name: str) -> bool:
 
 
 @router.post("/sign-out", name="sign_out_several")
-def sign_out(request: Request) -> Response:
+def sign_out_everywhere(request: Request) -> Response:
     """Ends the sessions of all programmes."""
     answer = RedirectResponse("/sign-in", 303)
     for desk in desks_of(request):

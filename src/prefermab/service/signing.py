@@ -60,7 +60,7 @@ class SignIns:
             with self.records.reading() as sql:
                 return accounts.by_token(sql, token.strip(), self.clock())
         secret = request.cookies.get(self.cookie)
-        return None if not secret else self._by_session(accounts.digest(secret))
+        return None if not secret else self._by_session(accounts.hash_secret(secret))
 
     def _by_session(self, hashed: str) -> Account | None:
         now, settings = self.clock(), self.settings
@@ -120,7 +120,9 @@ class SignIns:
         )
         sql.execute(SESSIONS.delete().where(over))
         sql.execute(
-            SESSIONS.insert().values(secret=accounts.digest(secret), name=name, begun=now, seen=now)
+            SESSIONS.insert().values(
+                secret=accounts.hash_secret(secret), name=name, begun=now, seen=now
+            )
         )
         return secret
 
@@ -129,7 +131,9 @@ class SignIns:
         secret = request.cookies.get(self.cookie)
         if secret:
             with self.records.writing() as sql:
-                sql.execute(SESSIONS.delete().where(SESSIONS.c.secret == accounts.digest(secret)))
+                sql.execute(
+                    SESSIONS.delete().where(SESSIONS.c.secret == accounts.hash_secret(secret))
+                )
 
     def give_cookie(self, response: Response, secret: str) -> None:
         """Puts a session into the browser: no script can read it, no other site sends it."""
@@ -148,6 +152,6 @@ class SignIns:
 def verify(stored: str, password: str) -> bool:
     """Whether a password is the one whose hash is stored."""
     try:
-        return accounts.HASHER.verify(stored, password[: accounts.LONGEST + 1])
+        return accounts.HASHER.verify(stored, password[: accounts.LONGEST_PASSWORD + 1])
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
         return False

@@ -11,10 +11,9 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError, unknown
 from prefermab.programme.columns import column, source_columns, state_numbers
+from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store import Programme, queries
 from prefermab.programme.store.frames import (
-    SINCE_ACTION,
-    SINCE_SEEN,
     column_kinds,
     match_names,
     read_details,
@@ -22,11 +21,11 @@ from prefermab.programme.store.frames import (
     split_last_action,
 )
 from prefermab.programme.tables import Source
-from prefermab.service.accounts import digest, new_secret
+from prefermab.service.accounts import hash_secret, new_secret
 from prefermab.service.database import UPLOADS
 from prefermab.service.exchange import read_sent
 
-KINDS = {"join": "People who join", "states": "States seen this week"}
+UPLOAD_KINDS = {"join": "People who join", "states": "States seen this week"}
 ENDINGS = {".csv": ".csv", ".tsv": ".csv", ".txt": ".csv", ".xlsx": ".xlsx",
            ".parquet": ".parquet", ".pq": ".parquet"}  # fmt: skip
 """How files may end, and what they are read as."""
@@ -72,18 +71,18 @@ def keep_upload(
 ) -> str:
     """Stores a table for its confirmation, and returns the secret that names it. A table that the
     same user sent before is forgotten, and so are old ones."""
-    if kind not in KINDS:
-        raise unknown("kind of table", kind, KINDS)
+    if kind not in UPLOAD_KINDS:
+        raise unknown("kind of table", kind, UPLOAD_KINDS)
     secret = new_secret()
     sql.execute(UPLOADS.delete().where((UPLOADS.c.at < now - LASTS) | (UPLOADS.c.name == user)))
-    row = {"secret": digest(secret), "name": user, "kind": kind, "file": file, "data": data}
+    row = {"secret": hash_secret(secret), "name": user, "kind": kind, "file": file, "data": data}
     sql.execute(UPLOADS.insert().values(at=now, **row))
     return secret
 
 
 def take_upload(sql: sa.Connection, secret: str, user: str, now: float) -> tuple[str, str, bytes]:
     """The kind, the name and the bytes of a table of this user; raises if it is not there."""
-    mine = (UPLOADS.c.secret == digest(secret)) & (UPLOADS.c.name == user)
+    mine = (UPLOADS.c.secret == hash_secret(secret)) & (UPLOADS.c.name == user)
     found = sql.execute(sa.select(UPLOADS).where(mine, UPLOADS.c.at >= now - LASTS)).one_or_none()
     if found is None:
         raise InputError("this table is not kept any more: choose the file again.")
@@ -174,7 +173,7 @@ def find_wrong(
             check(part, name)
         except InputError as error:
             if end - begin == 1:
-                found[begin] = plain(str(error), where, begin)
+                found[begin] = without_place(str(error), where, begin)
                 return
             middle, before = (begin + end) // 2, len(found)
             look(begin, middle)
@@ -208,7 +207,7 @@ def known_wrong(
     return {row: text for row, text in found.items() if row not in others and ids[row] is not None}
 
 
-def plain(sentence: str, where: Source, row: int) -> str:
+def without_place(sentence: str, where: Source, row: int) -> str:
     """An error about one row, without the file and the row, which stand beside it."""
     for start in (f"{where}: ", f"row {row + where.first_row}, ", f"row {row + where.first_row}: "):
         sentence = sentence.removeprefix(start)

@@ -15,10 +15,10 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError
 from prefermab.programme.planning.printed import PLANNED
+from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.summary import Summary
 from prefermab.programme.store import Planned
-from prefermab.programme.store.frames import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import AUDIT, PLANS
 from prefermab.programme.tables import format_number, format_people
@@ -205,7 +205,7 @@ def _told_shares(shares: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Change:
+class ListChange:
     """A change of the list by hand.
 
     Args:
@@ -229,7 +229,7 @@ class Change:
     def rules(self, before: Rules) -> Rules:
         """The rules with this change."""
         off, on = list(before.exclude_ids), list(before.lock_ids)
-        for person, kind in ((self.person, self.kind), (self.instead, OTHER[self.kind])):
+        for person, kind in ((self.person, self.kind), (self.instead, OPPOSITE[self.kind])):
             if person is None or kind is None:
                 continue
             off = [one for one in off if str(one) != str(person)]
@@ -239,16 +239,16 @@ class Change:
         return dataclasses.replace(before, exclude_ids=tuple(off), lock_ids=tuple(on))
 
 
-OTHER = {"off": "on", "on": "off", "free": None}
+OPPOSITE = {"off": "on", "on": "off", "free": None}
 
 
-def asked_with(plan: Planned, change: Change) -> dict[str, Any]:
+def asked_with(plan: Planned, change: ListChange) -> dict[str, Any]:
     """What a plan was asked for, with a change by hand."""
     rules = dataclasses.asdict(change.rules(rules_of(plan.asked) or Rules()))
     return {**plan.asked, "rules": rules, "again": True, "why": change.why.strip()}
 
 
-def change_list(desk: Desk, account: Account, change: Change) -> Planned:
+def change_list(desk: Desk, account: Account, change: ListChange) -> Planned:
     """Plans the round again with a change by hand. If others changed the list meanwhile, the
     change is put on top of theirs."""
     head = desk.head()

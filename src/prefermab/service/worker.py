@@ -19,7 +19,7 @@ from prefermab.programme.store import Programme
 from prefermab.service import jobs
 from prefermab.service.database import JOBS, Records
 from prefermab.service.exchange import quiet
-from prefermab.service.planning import facts_of, make_plan, rules_of, what_if
+from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
 from prefermab.service.settings import Clock, Settings, from_environment
 
 Say = Callable[[float, str], None]
@@ -108,7 +108,7 @@ def replay_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -
 def what_if_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
     """What other budgets would do."""
     say(0.1, "planning")
-    return {"budgets": what_if(programme, asked["budgets"], rules_of(asked)).to_dicts()}
+    return {"budgets": compare_budgets(programme, asked["budgets"], rules_of(asked)).to_dicts()}
 
 
 def learn_job(
@@ -141,7 +141,7 @@ WORK: dict[str, Callable[[Programme, dict[str, Any], Say, Path], dict[str, Any]]
     "what-if": what_if_job,
     "learn": learn_job,
 }
-assert set(WORK) == set(jobs.KINDS)
+assert set(WORK) == set(jobs.JOB_KINDS)
 assert "number" in JOBS.c
 
 if __name__ == "__main__":

@@ -19,13 +19,12 @@ from prefermab.programme.columns import column, source_columns
 from prefermab.programme.planning.plan import to_the_end
 from prefermab.programme.planning.roster import sighting_columns
 from prefermab.programme.planning.rules import Rules
+from prefermab.programme.sources.address import PARQUET
 from prefermab.programme.tables import Source, row_in
 from prefermab.storage import load
 
-ROWS = 1 << 19
+MOST_ROWS_PER_CHUNK = 1 << 19
 """The most rows of a chunk."""
-
-PARQUET = (".parquet", ".pq")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +118,7 @@ def remember(name: str, model: Model) -> None:
     _models[name] = model
 
 
-def divide(folder: Path, rows: int = ROWS) -> list[Chunk]:
+def divide(folder: Path, rows: int = MOST_ROWS_PER_CHUNK) -> list[Chunk]:
     """The chunks of all parts of a folder, in the order of their names."""
     found: list[Chunk] = []
     start = 0
@@ -156,7 +155,7 @@ def height_of(file: Path) -> int:
         raise InputError(f"{file}: it is not a Parquet file that can be read.") from None
 
 
-def needed(model: Model, rules: Rules, file: str) -> list[str] | None:
+def needed_columns(model: Model, rules: Rules, file: str) -> list[str] | None:
     """The columns of a file that a choice depends on; None, for all, where one is missing, so that
     the message can name it."""
     must = {"id", "state"} | {

@@ -25,7 +25,7 @@ from prefermab.model import Model
 from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
 from prefermab.programme.bulk.chunks import (
-    ROWS,
+    MOST_ROWS_PER_CHUNK,
     Chunk,
     Job,
     divide,
@@ -43,7 +43,12 @@ from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.scoring import sample_price
 from prefermab.storage import find, fingerprint, load, shipped_models
 
-SHARES = {"finding the price": 0.25, "asking the model": 0.35, "choosing": 0.1, "writing": 0.3}
+SHARE_OF_TIME = {
+    "finding the price": 0.25,
+    "asking the model": 0.35,
+    "choosing": 0.1,
+    "writing": 0.3,
+}
 """About how much of the time each pass takes."""
 
 
@@ -60,7 +65,7 @@ def plan_folder(
     reasons: bool = True,
     rounds_left: int | None = None,
     progress: Progress | None = None,
-    rows: int = ROWS,
+    rows: int = MOST_ROWS_PER_CHUNK,
 ) -> Summary:
     """A round's plan for all people in a folder of Parquet files, written to the folder `out`.
 
@@ -211,11 +216,11 @@ class Driver:
     def each(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
         """Calls a function for every chunk, and reports progress."""
         found = []
-        begun = sum(list(SHARES.values())[: list(SHARES).index(what)])
+        begun = sum(list(SHARE_OF_TIME.values())[: list(SHARE_OF_TIME).index(what)])
         for result in self.engine.map(function, self.chunks):
             found.append(result)
             if self.progress is not None:
-                done = begun + SHARES[what] * len(found) / len(self.chunks)
+                done = begun + SHARE_OF_TIME[what] * len(found) / len(self.chunks)
                 self.progress(done, f"{what}, chunk {len(found)} of {len(self.chunks)}")
         return found
 
@@ -223,7 +228,7 @@ class Driver:
         self, question: Callable[..., Any], *about: Any, chunk: int | None = None
     ) -> list[Any]:
         """Asks one chunk, or every chunk; see `increments.Ask`."""
-        function = functools.partial(passes.answer, self.job, question, about)
+        function = functools.partial(passes.answer_question, self.job, question, about)
         if chunk is not None:
             return list(self.engine.map(function, [self.chunks[chunk]]))
         return self.each("choosing", function)

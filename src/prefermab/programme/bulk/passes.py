@@ -23,7 +23,7 @@ from prefermab.programme.bulk.chunks import (
     Chunk,
     Job,
     keep_ids,
-    needed,
+    needed_columns,
     planner,
     recoded,
     save_array,
@@ -81,7 +81,7 @@ def look(
     alone, and the ids of the rules that are found in it."""
     model, rules = planner(job), job.rules
     if frame is None:
-        frame = chunk.read(needed(model, rules, chunk.file))
+        frame = chunk.read(needed_columns(model, rules, chunk.file))
     roster = read_roster(model, frame, chunk.where)
     wanted = [*map(str, (*rules.exclude_ids, *rules.lock_ids))]
     here: set[str] = set()
@@ -101,7 +101,7 @@ def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
     """States, features, who may be acted on and costs, of those rows that find the price."""
     rows = sample(job.people)
     rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
-    table = chunk.read(needed(planner(job), job.rules, chunk.file))
+    table = chunk.read(needed_columns(planner(job), job.rules, chunk.file))
     try:
         roster, limits, _ = look(job, chunk, table[rows])
         rows = np.arange(rows.size)
@@ -154,7 +154,9 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
     return report
 
 
-def answer(job: Job, question: Callable[..., Any], about: tuple[Any, ...], chunk: Chunk) -> Any:
+def answer_question(
+    job: Job, question: Callable[..., Any], about: tuple[Any, ...], chunk: Chunk
+) -> Any:
     """What a method of a chunk's increments returns."""
     return question(increments_of(job, chunk, kept_of(job, chunk)), *about)
 

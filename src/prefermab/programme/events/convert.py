@@ -13,7 +13,7 @@ from prefermab.programme.columns import as_labels, check_plain, column
 from prefermab.programme.events.mapping import EventMap, named, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (
-    FLAGS,
+    LOG_FLAGS,
     PAIR,
     Rounds,
     event_columns,
@@ -22,7 +22,7 @@ from prefermab.programme.events.rounds import (
     sum_up,
 )
 
-MOST_ROWS = 50_000_000
+MOST_LOG_ROWS = 50_000_000
 """Rows of the largest log."""
 
 
@@ -171,7 +171,7 @@ def _assemble(
     else:
         log = _grid(found.select(PAIR), mapping, source)
         log = log.join(found, on=PAIR, how="left", maintain_order="left")
-    names = [name for name in (*FLAGS, *mapping.features) if name in log.columns]
+    names = [name for name in (*LOG_FLAGS, *mapping.features) if name in log.columns]
     return _fill(log, mapping).select(*PAIR, "state", "action", *names, "events"), unlabelled
 
 
@@ -183,10 +183,10 @@ def _grid(seen: pl.DataFrame, mapping: EventMap, source: str) -> pl.DataFrame:
     if mapping.rows == "all":
         people = people.with_columns(pl.col("first").min(), pl.col("last").max())
     rows = int((people["last"] - people["first"] + 1).sum())
-    if rows > MOST_ROWS:
+    if rows > MOST_LOG_ROWS:
         raise InputError(
-            f"{source}: the log would have {rows:,} rows, and at most {MOST_ROWS:,} are made; take "
-            "longer rounds, or a date that is far from all others may be wrong."
+            f"{source}: the log would have {rows:,} rows, and at most {MOST_LOG_ROWS:,} are made; "
+            "take longer rounds, or a date that is far from all others may be wrong."
         )
     ranges = people.select("person", round=pl.int_ranges("first", pl.col("last") + 1))
     return ranges.explode("round").sort(PAIR)
@@ -240,7 +240,7 @@ def _count(
     )
 
 
-PEOPLE, ROUNDS = 10, 8
+PREVIEW_PEOPLE, PREVIEW_ROUNDS = 10, 8
 """How many people a preview shows, and how many rounds of each."""
 
 
@@ -266,17 +266,17 @@ def preview_lines(made: EventLog, nothing: str) -> list[str]:
     """
     log = made.log
     ids = log["id"].unique(maintain_order=True)
-    chosen = ids.gather_every(max(len(ids) // PEOPLE, 1)).head(PEOPLE)
+    chosen = ids.gather_every(max(len(ids) // PREVIEW_PEOPLE, 1)).head(PREVIEW_PEOPLE)
     lines = []
     for (person,), rows in log.filter(pl.col("id").is_in(chosen.to_list())).group_by(
         ["id"], maintain_order=True
     ):
-        first = rows.head(ROUNDS)
+        first = rows.head(PREVIEW_ROUNDS)
         steps = [
             (state or "?") + ("" if action == nothing else f" + {action or '?'}")
             for state, action in first.select("state", "action").iter_rows()
         ]
-        more = f" → … ({rows.height - ROUNDS} more)" if rows.height > ROUNDS else ""
+        more = f" → … ({rows.height - PREVIEW_ROUNDS} more)" if rows.height > PREVIEW_ROUNDS else ""
         lines.append(f"{person}  from {first['time'][0]}: {' → '.join(steps)}{more}")
     return lines
 

@@ -21,7 +21,7 @@ from prefermab.programme.columns import column
 LARGEST_MAP = 1 << 20
 """Bytes of the largest map."""
 
-Text = Annotated[str, msgspec.Meta(min_length=1)]
+NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 Several = Literal["last", "first", "worst", "max", "min", "sum", "mean", "count", "any"]
 
 
@@ -32,7 +32,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class StateMap(Part):
     """How the state of a person in a round follows from the events in it."""
 
-    value: Text
+    value: NonEmptyText
     """What is looked at in each event: a column or an expression."""
     several: Several = "last"
     """What counts where a round has several events."""
@@ -52,7 +52,7 @@ class StateMap(Part):
 class ActionMap(Part):
     """What was done in a round."""
 
-    nothing: Text
+    nothing: NonEmptyText
     """The label of a round in which nothing was done."""
     labels: dict[str, str]
     """Labels with their conditions on an event; the first that holds for any event counts."""
@@ -76,7 +76,7 @@ class PeopleMap(Part):
 class JoinMap(Part):
     """Another table whose columns are put beside each event."""
 
-    table: Text
+    table: NonEmptyText
     """The table; its place is relative to the map."""
     on: dict[str, str]
     """Columns of the events, each with the column of the other table that must be equal to it."""
@@ -89,18 +89,18 @@ class WideMap(Part):
 
     by: list[str]
     """Columns that say which event a row belongs to."""
-    names: Text
+    names: NonEmptyText
     """The column with the name of the answer."""
-    values: Text
+    values: NonEmptyText
     """The column with the answer."""
 
 
 class EventMap(Part):
     """A whole map."""
 
-    who: Text
+    who: NonEmptyText
     """The column with the person, or an expression where several columns hold it."""
-    when: Text
+    when: NonEmptyText
     """The column with the date, or a whole number; or an expression."""
     round: str | int
     """The length of a round: 7d, 1w, 1m, 1q, 1y, or a whole number if `when` holds numbers."""
@@ -195,11 +195,11 @@ def named(frame: pl.DataFrame, text: str, source: str, where: str, name: str) ->
     ['d1', 's7']
     """
     if "(" in text and text not in frame.columns:
-        return evaluate(frame, text, where, name).alias(name)
+        return evaluate_expression(frame, text, where, name).alias(name)
     return column(frame, text, source)
 
 
-def evaluate(frame: pl.DataFrame, text: str, where: str, name: str) -> pl.Series:
+def evaluate_expression(frame: pl.DataFrame, text: str, where: str, name: str) -> pl.Series:
     """A column of the table, or what an expression makes of its columns.
 
     Args:

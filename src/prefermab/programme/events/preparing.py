@@ -7,19 +7,29 @@ import polars as pl
 
 from prefermab.errors import InputError, list_names
 from prefermab.programme.columns import as_labels, column
-from prefermab.programme.events.mapping import EventMap, JoinMap, WideMap, evaluate, named
+from prefermab.programme.events.mapping import (
+    EventMap,
+    JoinMap,
+    WideMap,
+    evaluate_expression,
+    named,
+)
 from prefermab.programme.events.rounds import read_flags
 from prefermab.programme.sources.address import parse_address, plain_numbers
 from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
 
-FIELD, KIND, CHOICES = (
+FIELD_NAME, FIELD_TYPE, FIELD_CHOICES = (
     "Variable / Field Name",
     "Field Type",
     "Choices, Calculations, OR Slider Labels",
 )
 """Columns of REDCap's data dictionary."""
 
-API_NAMES = {"field_name": FIELD, "field_type": KIND, "select_choices_or_calculations": CHOICES}
+API_NAMES = {
+    "field_name": FIELD_NAME,
+    "field_type": FIELD_TYPE,
+    "select_choices_or_calculations": FIELD_CHOICES,
+}
 """The same columns as REDCap's API calls them."""
 
 
@@ -123,7 +133,7 @@ def read_people(
             "expected one row for each person."
         )
     known = pl.DataFrame(
-        [who, *(evaluate(frame, text, where, f"people.features.{name}").alias(name)
+        [who, *(evaluate_expression(frame, text, where, f"people.features.{name}").alias(name)
                 for name, text in people.features.items())]
     )  # fmt: skip
     if people.keep is not None:
@@ -143,7 +153,7 @@ def use_labels(frame: pl.DataFrame, dictionary: pl.DataFrame, where: str) -> pl.
         The same rows with labels.
     """
     dictionary = dictionary.rename({k: v for k, v in API_NAMES.items() if k in dictionary.columns})
-    fields = (column(dictionary, name, where) for name in (FIELD, KIND, CHOICES))
+    fields = (column(dictionary, name, where) for name in (FIELD_NAME, FIELD_TYPE, FIELD_CHOICES))
     changes, names = [], {}
     for field, kind, choices in zip(*fields, strict=True):
         labels = _choices(kind, choices)

@@ -22,11 +22,11 @@ STATE = re.compile(r"state|status|result|outcome|score|level|second|duration|res
 MOST_LABELS = 12
 """Different values of a column that may name actions or states."""
 
-SAMPLE = 2000
+ROWS_TRIED_AS_DATES = 2000
 WEAK = 0.2
 """The score of a column whose name says nothing."""
 
-OWN = re.compile(r"^redcap_|_complete$|instance|latitude|longitude|version", re.I)
+TECHNICAL_COLUMNS = re.compile(r"^redcap_|_complete$|instance|latitude|longitude|version", re.I)
 """Columns that programs write for themselves."""
 
 
@@ -106,7 +106,7 @@ def _when(values: pl.Series) -> Guess:
     dates = values.dtype in (pl.Date, pl.Datetime)
     if not dates and values.dtype == pl.String and len(known):
         try:
-            dates = len(parse_dates(known.head(SAMPLE), "")) > 0
+            dates = len(parse_dates(known.head(ROWS_TRIED_AS_DATES), "")) > 0
         except InputError as error:
             dates = "which may be day" in str(error)
     score = (filled + _named(values.name, WHEN)) if dates else 0.0
@@ -132,7 +132,7 @@ def _labels(values: pl.Series, pattern: re.Pattern[str]) -> Guess:
     if values.dtype.is_nested() or values.dtype.is_float() or values.dtype.is_temporal():
         return Guess(values.name, 0, "")
     labels = as_labels(values).drop_nulls().n_unique()
-    possible = 1 <= labels <= MOST_LABELS and not OWN.search(values.name)
+    possible = 1 <= labels <= MOST_LABELS and not TECHNICAL_COLUMNS.search(values.name)
     # Words name things more often than numbers do.
     score = _named(values.name, pattern) + (0.1 if values.dtype.is_numeric() else WEAK)
     score = score if possible else 0.0

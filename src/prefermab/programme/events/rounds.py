@@ -8,10 +8,10 @@ import polars as pl
 
 from prefermab.errors import InputError, brief
 from prefermab.programme.columns import as_flags, as_labels, as_numbers
-from prefermab.programme.events.mapping import EventMap, StateMap, evaluate
+from prefermab.programme.events.mapping import EventMap, StateMap, evaluate_expression
 from prefermab.programme.values import parse_dates
 
-UNITS = {"d": ("days", 1), "w": ("days", 7), "m": ("months", 1), "q": ("months", 3),
+ROUND_UNITS = {"d": ("days", 1), "w": ("days", 7), "m": ("months", 1), "q": ("months", 3),
          "y": ("months", 12)}  # fmt: skip
 WEEKDAYS = {"monday": 0, "friday": 4, "saturday": 5, "sunday": 6}
 
@@ -88,7 +88,7 @@ class Rounds:
     """Rounds of one length: the number of each date, and the first day of each number."""
 
     def __init__(self, mapping: EventMap, when: pl.Series, where: str) -> None:
-        self.kind, self.length = round_length(mapping.round, where)
+        self.kind, self.length = parse_round_length(mapping.round, where)
         earliest: Any = mapping.first if mapping.first is not None else when.min()
         if isinstance(earliest, datetime.datetime):
             earliest = earliest.date()
@@ -127,12 +127,12 @@ class Rounds:
         return frame.select(pl.date("year", "month", 1)).to_series()
 
 
-def round_length(round: str | int, where: str) -> tuple[str, int]:
+def parse_round_length(round: str | int, where: str) -> tuple[str, int]:
     """Days, months or numbers, and how many of them.
 
-    >>> from prefermab.programme.events.rounds import round_length
-    >>> round_length("2w", "map.toml"), round_length("1q", "map.toml"), round_length(5, "map.toml")
-    (('days', 14), ('months', 3), ('numbers', 5))
+    >>> from prefermab.programme.events.rounds import parse_round_length
+    >>> [parse_round_length(length, "map.toml") for length in ("2w", "1q", 5)]
+    [('days', 14), ('months', 3), ('numbers', 5)]
     """
     if isinstance(round, int) and round >= 1:
         return "numbers", round
@@ -142,21 +142,23 @@ def round_length(round: str | int, where: str) -> tuple[str, int]:
             f"{where}: round must be a length such as 7d, 1w, 1m, 1q or 1y, or a whole number of "
             f"at least 1, not '{round}'."
         )
-    unit, size = UNITS[found[2]]
+    unit, size = ROUND_UNITS[found[2]]
     return unit, int(found[1]) * size
 
 
 PAIR = ["person", "round"]
 """What a row of a log is about."""
 
-FLAGS = ("available", "reached")
+LOG_FLAGS = ("available", "reached")
 
 
 def read_flags(
     frame: pl.DataFrame, text: str, where: str, name: str, *, unknown: bool = False
 ) -> pl.Series:
     """A condition as true and false; a column may write them as yes and no."""
-    return as_flags(evaluate(frame, text, where, name).alias(name), where, unknown=unknown)
+    return as_flags(
+        evaluate_expression(frame, text, where, name).alias(name), where, unknown=unknown
+    )
 
 
 def event_columns(
@@ -171,11 +173,11 @@ def event_columns(
     if mapping.action.unknown is not None:
         unknown = read_flags(frame, mapping.action.unknown, where, "action.unknown")
         columns.append(unknown.alias("unknown"))
-    for name in FLAGS:
+    for name in LOG_FLAGS:
         if (text := getattr(mapping, name)) is not None:
             columns.append(read_flags(frame, text, where, name))
     for name, text in mapping.features.items():
-        columns.append(evaluate(frame, text, where, f"features.{name}").alias(name))
+        columns.append(evaluate_expression(frame, text, where, f"features.{name}").alias(name))
     return columns
 
 
@@ -191,7 +193,7 @@ def sum_up(events: pl.DataFrame, mapping: EventMap, where: str) -> pl.DataFrame:
         "min": known.min(), "mean": known.mean(), "count": known.len(), "any": known.any(),
         "sum": pl.when(known.len() > 0).then(known.sum()),
     }  # fmt: skip
-    flags = [name for name in ("unknown", *FLAGS) if name in events.columns]
+    flags = [name for name in ("unknown", *LOG_FLAGS) if name in events.columns]
     found = events.group_by(PAIR).agg(
         pl.len().alias("events"),
         values[mapping.state.several].alias("value"),
@@ -206,7 +208,7 @@ def _values(
     frame: pl.DataFrame, rows: pl.Series, state: StateMap, source: str, where: str
 ) -> pl.Series:
     """What the state is made of, as `several` needs it."""
-    value = evaluate(frame, state.value, where, "state.value")
+    value = evaluate_expression(frame, state.value, where, "state.value")
     if state.several in ("max", "min", "sum", "mean", "any"):
         # Messages count the rows of the whole table, of which some may have been dropped.
         height = int(rows[-1]) + 1

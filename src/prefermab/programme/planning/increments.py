@@ -22,7 +22,8 @@ from prefermab.amounts import TOO_MUCH, DecimalUnits
 FILLING = 1000
 """Increments behind the first that does not fit that are tried for what is left of the budget."""
 
-GRID = 1 << 16
+GRID_CELLS = 1 << 16
+"""Cells of the grid of rates, and rates in a cell: half of the 32 bits of a rate say which."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Increments:
         """The rates in a cell, numbered from its lowest, and what the increments of each cost."""
         bits = _bits(self.rates)
         here = (bits >> 16 == cell) & (bits > 0)
-        return _sums(bits[here] & (GRID - 1), self.extras[here])
+        return _sums(bits[here] & (GRID_CELLS - 1), self.extras[here])
 
     def reach(self, rate: float, room: int) -> tuple[int, int, int]:
         """Row and stage of the first increment of a rate for which there is no room, and the room
@@ -203,7 +204,7 @@ def _filled(ask: Ask, cut: Cut, room: int, waiting: int) -> Cut:
 def _first_over(answers: Sequence[Any], room: int) -> tuple[int | None, int]:
     """The highest place at which what is spent from above no longer fits, None if all fits, and
     the room before it."""
-    total = np.zeros(GRID, np.int64)
+    total = np.zeros(GRID_CELLS, np.int64)
     for places, units in answers:
         total[places] = np.minimum(total[places] + units, TOO_MUCH)
     # Sums may overflow behind the first that is over, never before it: a room is below half of
@@ -213,7 +214,7 @@ def _first_over(answers: Sequence[Any], room: int) -> tuple[int | None, int]:
     if not over.any():
         return None, room
     place = int(np.argmax(over))
-    return GRID - 1 - place, room - (int(spent[place - 1]) if place else 0)
+    return GRID_CELLS - 1 - place, room - (int(spent[place - 1]) if place else 0)
 
 
 def _steepest(
@@ -243,7 +244,7 @@ def _bits(rates: np.ndarray) -> np.ndarray:
 
 def _sums(places: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The places that occur, and what stands at each together, at most `TOO_MUCH`."""
-    high, low = np.zeros((2, GRID), np.int64)
+    high, low = np.zeros((2, GRID_CELLS), np.int64)
     np.add.at(high, places, units >> 30)
     np.add.at(low, places, units & (2**30 - 1))
     high += low >> 30

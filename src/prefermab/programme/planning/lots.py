@@ -31,7 +31,7 @@ MOST_SEED = 2**63
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lots:
+class DealtLots:
     """What was dealt: everyone's action, the probabilities (person, action) of each, and who could
     get another action than the model's."""
 
@@ -71,7 +71,7 @@ def find_cells(costs: np.ndarray, limits: Limits, locked: np.ndarray) -> list[np
 
 def draw_lots(
     actions: np.ndarray, cells: list[np.ndarray], n_actions: int, explore: float, seed: int
-) -> Lots:
+) -> DealtLots:
     """Deals a share of the actions again within each cell.
 
     >>> import numpy as np
@@ -95,7 +95,7 @@ def draw_lots(
         pot_size = small if int(raw) / 2**64 < chance else large
         pot = cell[np.argsort(order[cell], kind="stable")[:pot_size]]
         found[pot] = actions[pot[np.argsort(dealing[pot], kind="stable")]]
-    return Lots(found, probabilities, dealt)
+    return DealtLots(found, probabilities, dealt)
 
 
 def pot_sizes(people: int, explore: float) -> list[tuple[int, float]]:

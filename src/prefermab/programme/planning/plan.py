@@ -17,7 +17,7 @@ from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut
-from prefermab.programme.planning.lots import Lots, check_lots, draw_lots, find_cells
+from prefermab.programme.planning.lots import DealtLots, check_lots, draw_lots, find_cells
 from prefermab.programme.planning.printed import write_list
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
@@ -258,7 +258,7 @@ def explain(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: Lots) -> pl.DataFrame:
+def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: DealtLots) -> pl.DataFrame:
     """The plan with everyone's probability; where the lot decided otherwise than the model's
     `actions`, the reason says so."""
     other = pl.Series(lots.actions != actions)
@@ -270,7 +270,7 @@ def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: Lots) -> pl.DataF
 
 
 def cost_of_lots(
-    draft: Draft, actions: np.ndarray, lots: Lots, gain: float | None
+    draft: Draft, actions: np.ndarray, lots: DealtLots, gain: float | None
 ) -> dict[str, float | None]:
     """What lots give up on average beside the model's `actions`, and what is still gained."""
     if gain is None:

@@ -29,6 +29,8 @@ from prefermab.programme.columns import (
 from prefermab.programme.tables import first_row, row_in
 
 SINCE_SEEN, ACTION_SEEN, SINCE_ACTION = "rounds_since_seen", "action_seen", "rounds_since_action"
+"""Columns of the table that say when a person was seen and acted on; a programme computes them."""
+
 LIKELY = 0.05
 """A change that is less likely than this is not told."""
 

@@ -22,8 +22,11 @@ WORKBOOK = (".xlsx", ".xlsm")
 PARQUET = (".parquet", ".pq")
 SQLITE = (".db", ".sqlite", ".sqlite3")
 URLS = ("sqlite", "postgresql", "postgres")
-KINDS = {"text": TEXT, "workbook": WORKBOOK, "parquet": PARQUET, "sqlite": SQLITE}
+ENDINGS_BY_KIND = {"text": TEXT, "workbook": WORKBOOK, "parquet": PARQUET, "sqlite": SQLITE}
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
+
+LARGEST_UNPACKED = 1 << 30
+"""Bytes that a compressed file, or the parts of a workbook, may unpack to."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,10 +60,10 @@ class Address:
             return "sqlite" if self.place.startswith("sqlite") else "postgresql"
         path = self.path
         ending = Path(path.stem).suffix if path.suffix.lower() == ".gz" else path.suffix
-        for kind, endings in KINDS.items():
+        for kind, endings in ENDINGS_BY_KIND.items():
             if ending.lower() in endings and (kind == "text" or path.suffix.lower() != ".gz"):
                 return kind
-        expected = ", ".join(ending for endings in KINDS.values() for ending in endings)
+        expected = ", ".join(ending for endings in ENDINGS_BY_KIND.values() for ending in endings)
         raise InputError(
             f"{self.shown}: expected a file that ends in {expected} or .csv.gz, or the URL of a "
             "database."
@@ -129,12 +132,12 @@ def _checked(address: Address) -> Address:
     return dataclasses.replace(address, separator=separator, decimal=decimal)
 
 
-LONGEST = 1 << 17
+LONGEST_CELL = 1 << 17
 """Characters of the longest cell: more come from a quote that was never closed."""
 
 TEXTS = pl.selectors.string()
 
-UNSEEN = "\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
+ZERO_WIDTH_SIGNS = "\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
 """Signs without width, which come along when text is copied: two ids that look alike would be two
 people."""
 
@@ -142,7 +145,7 @@ MOST_COLUMNS = 50_000
 """Columns of the widest table; Excel has 16,384."""
 
 PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
-DIGITS = r"^[+-]?[0-9]+$"
+WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 LONGEST_WHOLE = 18
 """Digits that a whole number can have; longer ones are codes."""
 
@@ -157,11 +160,13 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     >>> clean(pl.DataFrame({" id ": ["Jose\\u0301 ", "  "]})).to_dict(as_series=False)
     {'id': ['José', None]}
     """
-    blanks = f" \t\r\n\xa0{UNSEEN}"
+    blanks = f" \t\r\n\xa0{ZERO_WIDTH_SIGNS}"
     names = {name: unicodedata.normalize("NFC", name).strip(blanks) for name in frame.columns}
     # One query for all columns: a table may have very many.
     frame = frame.rename(names)
-    frame = frame.with_columns(TEXTS.str.strip_chars().str.strip_chars(UNSEEN).str.strip_chars())
+    frame = frame.with_columns(
+        TEXTS.str.strip_chars().str.strip_chars(ZERO_WIDTH_SIGNS).str.strip_chars()
+    )
     size = frame.select(TEXTS.str.len_bytes().sum())
     letters = frame.select(TEXTS.str.len_chars().sum())
     accents = [name for name in size.columns if size[name][0] != letters[name][0]]
@@ -176,7 +181,7 @@ def columns_where(frame: pl.DataFrame, condition: pl.Expr, *, all: bool = False)
     return [name for name in found.columns if found[name][0]]
 
 
-def check_names(names: Sequence[str], where: str) -> None:
+def check_column_names(names: Sequence[str], where: str) -> None:
     """Raises if two columns have the same name."""
     if len(names) > MOST_COLUMNS:
         raise InputError(
@@ -195,8 +200,8 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 def check_cells(frame: pl.DataFrame, where: str) -> None:
     """Raises if a cell is absurdly long."""
-    for name in columns_where(frame, TEXTS.str.len_bytes() > LONGEST):
-        row = int((frame[name].str.len_bytes() > LONGEST).arg_max() or 0)
+    for name in columns_where(frame, TEXTS.str.len_bytes() > LONGEST_CELL):
+        row = int((frame[name].str.len_bytes() > LONGEST_CELL).arg_max() or 0)
         number = row + getattr(where, "first_row", 2)
         raise InputError(
             f"{where}: row {number} of the column '{brief(name)}' holds a text of "
@@ -215,7 +220,7 @@ def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
     numbers = columns_where(texts, TEXTS.str.contains(PLAIN), all=True)
     texts = texts.select(numbers)
     codes = {*columns_where(texts, TEXTS.str.contains(ZEROS))}
-    whole = {*columns_where(texts, TEXTS.str.contains(DIGITS), all=True)}
+    whole = {*columns_where(texts, TEXTS.str.contains(WHOLE_NUMBER), all=True)}
     codes |= whole & {*columns_where(texts, TEXTS.str.len_bytes() > LONGEST_WHOLE)}
     numbers = [name for name in numbers if name not in codes]
     kinds: dict[Any, Any] = {name: pl.Int64 if name in whole else pl.Float64 for name in numbers}

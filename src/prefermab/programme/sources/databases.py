@@ -12,13 +12,19 @@ import polars as pl
 
 from prefermab.errors import InputError, brief, list_names
 from prefermab.files import check_file
-from prefermab.programme.sources.address import Address, check_names, clean, plain_numbers
+from prefermab.programme.sources.address import (
+    LARGEST_UNPACKED,
+    Address,
+    check_column_names,
+    clean,
+    plain_numbers,
+)
 
 if TYPE_CHECKING:
     from fastexcel import ExcelReader
 
 
-TABLES = {
+LIST_TABLES = {
     "sqlite": "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') "
     "AND name NOT LIKE 'sqlite_%' ORDER BY name",
     "postgresql": "SELECT CASE table_schema WHEN 'public' THEN table_name "
@@ -35,7 +41,7 @@ def read_database(address: Address, *, as_text: bool = False) -> pl.DataFrame:
         if address.kind == "sqlite":
             quoted = '"' + table.replace('"', '""') + '"'
         frame = pl.read_database(f"SELECT * FROM {quoted}", connection, infer_schema_length=None)
-    check_names(frame.columns, address.shown)
+    check_column_names(frame.columns, address.shown)
     frame = clean(frame)
     if as_text:
         return frame.with_columns(pl.selectors.numeric().cast(pl.String))
@@ -83,7 +89,7 @@ def _postgresql(address: Address) -> tuple[Any, tuple[type[Exception], ...]]:
 
 def _choose_table(connection: Any, address: Address) -> str:
     cursor = connection.cursor()
-    cursor.execute(TABLES[address.kind])
+    cursor.execute(LIST_TABLES[address.kind])
     tables = [name for (name,) in cursor.fetchall()]
     if address.part is not None:
         if address.part in tables:
@@ -111,9 +117,6 @@ BOOK_OPTIONS = {
 UNNAMED = "__UNNAMED__"
 """What fastexcel calls a column without a name, before its number."""
 
-LARGEST_UNPACKED = 1 << 30
-"""Bytes that the parts of a workbook may unpack to."""
-
 
 def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads the only sheet of a workbook, or the named one."""
@@ -127,7 +130,7 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
         sheet = _choose_sheet(book, address)
         top = book.load_sheet(sheet, header_row=None, n_rows=1).to_polars()
         names = [str(cell or "") for cell in top.row(0)] if top.height else []
-        check_names(names, f"{address.place}#{sheet}")
+        check_column_names(names, f"{address.place}#{sheet}")
         loaded = book.load_sheet(sheet, dtypes="string" if as_text else None)
     except fastexcel.FastExcelError as error:
         why = " ".join(str(error).split())

@@ -15,10 +15,11 @@ import polars as pl
 
 from prefermab.errors import InputError, InputWarning, brief
 from prefermab.programme.sources.address import (
+    LARGEST_UNPACKED,
     SEPARATORS,
     TEXTS,
     Address,
-    check_names,
+    check_column_names,
     clean,
     columns_where,
     plain_numbers,
@@ -33,10 +34,7 @@ from prefermab.programme.values import (
 UNKNOWN = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Cells of a text file that mean an unknown value."""
 
-LARGEST_UNPACKED = 1 << 30
-"""Bytes that a compressed file may hold."""
-
-OTHERS = {
+OTHER_FORMATS = {
     b"PK\x03\x04": "an Excel workbook or another archive: let its name end in .xlsx",
     b"PAR1": "a Parquet file: let its name end in .parquet",
     b"SQLite format 3": "a SQLite database: let its name end in .db",
@@ -126,7 +124,7 @@ def infer_numbers(frame: pl.DataFrame, address: Address) -> pl.DataFrame:
 def _read_bytes(address: Address) -> bytes:
     path = address.path
     data = _unpack(path, address.shown) if path.suffix.lower() == ".gz" else path.read_bytes()
-    for first, what in OTHERS.items():
+    for first, what in OTHER_FORMATS.items():
         if data.startswith(first):
             raise InputError(f"{address.shown}: it is no table in text, but {what}.")
     return data
@@ -157,7 +155,7 @@ def _check_rows(text: str, separator: str, where: str) -> None:
     """Raises unless every row has as many fields as the header, whose names differ."""
     rows = _rows(text, separator, where)
     header = next(rows)
-    check_names(header, where)
+    check_column_names(header, where)
     first = text.partition("\n")[0]
     lines = text.count("\n") + (not text.endswith("\n"))
     # Counting separators is fast and enough where nothing is quoted; else rows are parsed.
@@ -195,7 +193,7 @@ def _each_line(text: str) -> Iterator[str]:
         start = end
 
 
-MARKS = (
+BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -213,7 +211,7 @@ PAGES = (
 UTF_8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
 """Letters beyond ASCII in UTF-8."""
 
-SAMPLE = 1 << 16
+BYTES_SAMPLED = 1 << 16
 """Bytes around letters that are not ASCII from which a code page is guessed."""
 
 
@@ -226,7 +224,7 @@ def decode(data: bytes, encoding: str | None, where: str) -> str:
     """
     if encoding is not None:
         return _decode_as(data, encoding, where)
-    for mark, name in MARKS:
+    for mark, name in BYTE_ORDER_MARKS:
         if data.startswith(mark):
             return _decode_as(data, name, where)
     if (name := _utf_16_without_mark(data)) is not None:
@@ -310,7 +308,7 @@ def guess_page(data: bytes) -> str | None:
     """
     from charset_normalizer import from_bytes
 
-    sample = b"\n".join(re.findall(rb"[^\n]*[\x80-\xff][^\n]*", data[: 1 << 24]))[:SAMPLE]
+    sample = b"\n".join(re.findall(rb"[^\n]*[\x80-\xff][^\n]*", data[: 1 << 24]))[:BYTES_SAMPLED]
     found = from_bytes(sample, cp_isolation=list(PAGES), steps=8, chunk_size=2048)
     fitting = [name for match in found for name in (match.encoding, *match.could_be_from_charset)]
     if "cp1252" in fitting and _plausible(sample, "cp1252"):

@@ -27,7 +27,7 @@ from prefermab.programme.store.schema import ACTIONS, AUDIT, META, PLANS
 HEAD_KEY = "audit_head"
 """Under which the table `meta` has the number and hash of the last row."""
 
-LONGEST = 2000
+LONGEST_REASON = 2000
 """Characters of the longest reason."""
 
 
@@ -112,7 +112,7 @@ def check_who(who: str | None) -> str:
 
 def check_why(why: str | None) -> str | None:
     """A reason, or None."""
-    return None if why is None else _plain(why, "why", LONGEST)
+    return None if why is None else _plain(why, "why", LONGEST_REASON)
 
 
 def _plain(text: object, name: str, most: int) -> str:

@@ -29,9 +29,9 @@ from prefermab.programme.store import migrating
 from prefermab.programme.store.engines import (
     LOCK,
     READING,
-    check_folder,
     engine_for,
     lock_writers,
+    make_folder,
     parse_place,
     readable,
     use_log,
@@ -49,7 +49,7 @@ class Database:
         if path is not None and not begin and not path.is_file():
             raise migrating.no_programme(self.place.shown)
         if path is not None:
-            check_folder(path)
+            make_folder(path)
         self.engine = engine_for(self.place, wait)
         """SQLAlchemy's engine: a new connection each time, to the tables of this programme."""
         self._thread = threading.get_ident()
@@ -174,6 +174,6 @@ class Database:
             ready = migrating.is_ready(sql)
         if not ready:
             with self.writing() as sql:
-                migrating.prepare(sql, self.place, begin=begin, who=who)
+                migrating.prepare_tables(sql, self.place, begin=begin, who=who)
         if self.place.path is not None:
             use_log(self._connection)

@@ -23,7 +23,7 @@ from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 
 SCHEMES = ("postgresql+psycopg", "postgresql", "postgres")
 EXAMPLE = "postgresql://anna@db.example.org/health#calls"
-NAME = re.compile(r"(?!pg_|information_schema$|public$)[a-z][a-z0-9_]{0,47}")
+PROGRAMME_NAME = re.compile(r"(?!pg_|information_schema$|public$)[a-z][a-z0-9_]{0,47}")
 
 READING = "reading"
 """The execution option of connections that only read; on SQLite they then lock nothing."""
@@ -75,7 +75,7 @@ def parse_place(place: str | Path) -> Place:
         raise InputError(
             f"the address of the database names no programme; write one after it, as in {EXAMPLE}."
         )
-    if not NAME.fullmatch(name):
+    if not PROGRAMME_NAME.fullmatch(name):
         raise InputError(
             f"a programme in a database has a name of small letters, digits and _, at most 48, "
             f"such as calls, not '{brief(name)}'."
@@ -243,7 +243,7 @@ def postgresql_error(
     return StorageError(f"{place.shown}: PostgreSQL says '{why}'; nothing was changed.")
 
 
-def check_folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     """Makes the folder of a new file."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

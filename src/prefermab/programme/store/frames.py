@@ -21,12 +21,11 @@ from prefermab.programme.columns import (
     is_whole,
     source_columns,
 )
+from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import as_frame, first_row, row_in
 
-KINDS = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
-SINCE_ACTION, SINCE_SEEN = "rounds_since_action", "rounds_since_seen"
-"""Columns that the programme computes itself."""
+TYPES_BY_KIND = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
 BEFORE = "last_action_before"
 """Round of the last action before a person joined, from the column `rounds_since_action` of the
 table they joined with; 0 or less if that was before the programme began."""
@@ -136,7 +135,7 @@ def split_last_action(
 def column_kinds(details: pl.DataFrame, known: dict[str, str], where: str) -> dict[str, str]:
     """The kind of each column, known ones first; a column that changes its kind is an error."""
     kinds = dict(known)
-    by_type = {kind: name for name, kind in KINDS.items()}
+    by_type = {kind: name for name, kind in TYPES_BY_KIND.items()}
     for name, values in zip(details.columns, details.get_columns(), strict=True):
         if values.dtype == pl.Null:
             continue
@@ -162,7 +161,7 @@ def from_json(texts: Sequence[str], kinds: dict[str, str]) -> pl.DataFrame:
     """The columns from the JSON texts; null where a value is unknown."""
     if not kinds:
         return pl.DataFrame()
-    fields = pl.Struct({name: KINDS[kind] for name, kind in kinds.items()})
+    fields = pl.Struct({name: TYPES_BY_KIND[kind] for name, kind in kinds.items()})
     return pl.Series(texts, dtype=pl.String).str.json_decode(fields).struct.unnest()
 
 
@@ -185,12 +184,13 @@ def unpack(data: bytes) -> pl.DataFrame:
     return pl.read_ipc(io.BytesIO(data))
 
 
-def difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
+def first_difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
     """The first difference of two frames in words; None if every bit is the same.
 
     >>> import polars as pl
-    >>> from prefermab.programme.store.frames import difference
-    >>> difference(pl.DataFrame({"id": [7], "x": [0.0]}), pl.DataFrame({"id": [7], "x": [-0.0]}))
+    >>> from prefermab.programme.store.frames import first_difference
+    >>> one = pl.DataFrame({"id": [7], "x": [0.0]})
+    >>> first_difference(one, pl.DataFrame({"id": [7], "x": [-0.0]}))
     "'x' of 7 is 0.0 in one and -0.0 in the other"
     """
     if one.height != other.height:

@@ -17,10 +17,10 @@ from prefermab.programme.store.plans import RECORDED, recorded_plans
 from prefermab.programme.store.queries import get_meta, id_type, known_kinds, state_names
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.store.rows import fetch, select
-from prefermab.programme.store.schema import ACTIONS, DEVIATIONS, PEOPLE, STATES, STAYS
+from prefermab.programme.store.schema import ACTIONS, DEVIATIONS, PEOPLE, SEEN_STATES, STAYS
 from prefermab.programme.store.schema import PLANS as PLANS_TABLE
 
-PLANS = {
+PLAN_COLUMNS = {
     "round": pl.Int64,
     "attempt": pl.Int64,
     "status": pl.String,
@@ -35,7 +35,7 @@ PLANS = {
     "closed": pl.String,
 }
 
-OWN = ("id", "round", "time", "state", "action", "available", "reached", "probability")
+LOG_COLUMNS = ("id", "round", "time", "state", "action", "available", "reached", "probability")
 """Columns of every log; a feature with such a name is left out."""
 
 NOW = " now"
@@ -137,7 +137,7 @@ def read_history(sql: Connection, model: Planner) -> History:
     known = from_json(people["details"].to_list(), known_kinds(sql))
     done = fetch(sql, select(ACTIONS, "round", "id", "action", "cost", "reached"))
     columns = source_columns(model.feature_names)
-    features = tuple(name for name in columns if name in known.columns and name not in OWN)
+    features = tuple(name for name in columns if name in known.columns and name not in LOG_COLUMNS)
     return History(
         people=people.drop("details").hstack(known.get_columns()),
         states=_states(sql, model, who),
@@ -158,7 +158,7 @@ def read_plans(sql: Connection) -> pl.DataFrame:
         done = sums.get((round, attempt), (0.0, 0, 0))
         budget = json.loads(asked)["budget"]
         plans.append((round, attempt, status, budget, *done, changed.get(round, 0), 0, *rest))
-    frame = pl.DataFrame(plans, schema=PLANS, orient="row")
+    frame = pl.DataFrame(plans, schema=PLAN_COLUMNS, orient="row")
     # Files of earlier versions do not say who was treated otherwise in their first rounds.
     known = pl.col("round") >= (get_meta(sql, "deviations_from") or 1)
     times = Counter(old["round"] for old in get_meta(sql, "corrections") or [])
@@ -222,7 +222,7 @@ def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame
 
 
 def _states(sql: Connection, model: Planner, who: Any) -> pl.DataFrame:
-    states = fetch(sql, select(STATES, "round", "id", "state"))
+    states = fetch(sql, select(SEEN_STATES, "round", "id", "state"))
     rounds, ids, places = zip(*states, strict=True) if states else [()] * 3
     return pl.DataFrame(
         [

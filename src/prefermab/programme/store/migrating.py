@@ -27,7 +27,7 @@ APPLICATION = 0x70726D62
 FILE_VERSION = 5
 """SQLite's user_version of files whose tables have a version of Alembic's."""
 
-FIRST, HEAD = "0001", "0002"
+FIRST_VERSION, NEWEST_VERSION = "0001", "0002"
 """The script that makes the tables of files of user_version 4, and the last one."""
 
 VERSION_TABLE = "prefermab_version"
@@ -38,7 +38,7 @@ def is_ready(sql: Connection) -> bool:
     """Whether the tables are those of this version."""
     if sql.dialect.name == "sqlite" and _marks(sql) != (APPLICATION, FILE_VERSION):
         return False
-    return version_of(sql, VERSION_TABLE) == HEAD
+    return version_of(sql, VERSION_TABLE) == NEWEST_VERSION
 
 
 def version_of(sql: Connection, table: str) -> str | None:
@@ -48,7 +48,7 @@ def version_of(sql: Connection, table: str) -> str | None:
     return sql.execute(sa.select(sa.column("version_num")).select_from(sa.table(table))).scalar()
 
 
-def prepare(sql: Connection, place: Place, *, begin: bool, who: str | None) -> None:
+def prepare_tables(sql: Connection, place: Place, *, begin: bool, who: str | None) -> None:
     """Makes the tables where there is nothing yet, and migrates those of earlier versions."""
     if sql.dialect.name == "sqlite":
         before = _prepare_file(sql, place, begin)
@@ -57,8 +57,8 @@ def prepare(sql: Connection, place: Place, *, begin: bool, who: str | None) -> N
     upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown)
     if before is None:
         put_audit(sql, who, "begin")
-    elif before != HEAD:
-        put_audit(sql, who, "migrate", details={"from": before, "to": HEAD})
+    elif before != NEWEST_VERSION:
+        put_audit(sql, who, "migrate", details={"from": before, "to": NEWEST_VERSION})
 
 
 def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
@@ -79,7 +79,7 @@ def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
     if version == FILE_VERSION:
         return version_of(sql, VERSION_TABLE)
     migrate_old_file(sql, version)
-    upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown, stamp=FIRST)
+    upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown, stamp=FIRST_VERSION)
     sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
     return f"file {version}"
 

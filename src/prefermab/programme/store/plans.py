@@ -29,7 +29,7 @@ RECORDED, SUPERSEDED = "recorded", "superseded"
 LONGEST_CHAIN = 12
 """After so many changes in a row people are stored whole again: reading has to go through all."""
 
-Stored = tuple[int, int, str | None, bytes, bytes]
+StoredPlan = tuple[int, int, str | None, bytes, bytes]
 """Round, attempt, layout, people and list of a plan, as they stand in the database."""
 
 STORED = select(PLANS, "round", "attempt", "layout", "inputs", "output")
@@ -155,7 +155,7 @@ class PlanReader:
         self.sql = sql
         self.last: tuple[tuple[int, int], pl.DataFrame] | None = None
 
-    def frames(self, stored: Stored) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def frames(self, stored: StoredPlan) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The people and the list of a plan."""
         round, _, layout, _, output = stored
         people = self.people(stored)
@@ -168,7 +168,7 @@ class PlanReader:
             raise damaged(round) from None
         return people, own
 
-    def people(self, stored: Stored) -> pl.DataFrame:
+    def people(self, stored: StoredPlan) -> pl.DataFrame:
         """The people of a plan."""
         round, attempt, layout, inputs, _ = stored
         if self.last is not None and self.last[0] == (round, attempt):
@@ -185,7 +185,7 @@ class PlanReader:
         self.last = (round, attempt), found
         return found
 
-    def stored(self, round: int, attempt: int) -> Stored:
+    def stored(self, round: int, attempt: int) -> StoredPlan:
         """A plan as it stands in the database."""
         which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
         found = self.sql.execute(STORED.where(which)).first()
@@ -193,7 +193,7 @@ class PlanReader:
             raise damaged(round)
         return tuple(found)
 
-    def newest(self) -> Stored | None:
+    def newest(self) -> StoredPlan | None:
         """The plan that was stored last."""
         last = STORED.order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc()).limit(1)
         found = self.sql.execute(last).first()
@@ -224,7 +224,7 @@ def store_frames(sql: Connection, people: pl.DataFrame, made: pl.DataFrame) -> t
     return json.dumps(layout), data, pack(made.drop(shared))
 
 
-def _chain(stored: Stored) -> int:
+def _chain(stored: StoredPlan) -> int:
     return 0 if stored[2] is None else json.loads(stored[2])["chain"]
 
 

@@ -107,7 +107,7 @@ class Programme(OpenProgramme):
             queries.start_stays(sql, ids, now)
             states: list[Any] = []
             if any(name.strip().lower() == "state" for name in frame.columns):
-                states = recording.put_states(sql, self.model, frame, ids, now, where).to_list()
+                states = recording.store_states(sql, self.model, frame, ids, now, where).to_list()
             self._note(
                 sql, "join", why, {"round": now, "people": len(ids)},
                 digest_of(ids.to_list(), states, texts),
@@ -159,7 +159,7 @@ class Programme(OpenProgramme):
             known = ~queries.strangers(sql, ids, where, skip=skip_unknown)
             frame, ids = frame.filter(known), ids.filter(known)
             details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
-            states = recording.put_states(sql, self.model, frame, ids, now, where)
+            states = recording.store_states(sql, self.model, frame, ids, now, where)
             seen, texts = len(states) - states.null_count(), []
             if details.width and len(ids):
                 texts = queries.put_details(sql, ids, details, where)

@@ -12,23 +12,22 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, brief, list_names
 from prefermab.programme.columns import is_continuous
+from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.frames import (
     BEFORE,
-    SINCE_ACTION,
-    SINCE_SEEN,
     column_kinds,
     from_json,
     to_json,
 )
 from prefermab.programme.store.models import Planner, is_same_model
-from prefermab.programme.store.rows import AT_ONCE, fetch, put_rows, rows_of, select
+from prefermab.programme.store.rows import MOST_IDS_PER_STATEMENT, fetch, put_rows, rows_of, select
 from prefermab.programme.store.schema import (
     COLUMNS,
     META,
     MODELS,
     PEOPLE,
     PLANS,
-    STATES,
+    SEEN_STATES,
     STAYS,
     Id,
 )
@@ -175,7 +174,7 @@ def put_states(sql: Connection, ids: pl.Series, states: pl.Series, round: int) -
     seen = states.is_not_null()
     who, what = ids.filter(seen).to_list(), states.filter(seen).to_list()
     columns = {"id": who, "round": [round] * len(who), "state": what}
-    put_rows(sql, STATES, columns, "state")
+    put_rows(sql, SEEN_STATES, columns, "state")
 
 
 def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> pl.DataFrame:
@@ -222,8 +221,8 @@ def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
     """People do not take part from this round on."""
     here = sa.update(STAYS).where(STAYS.c.gone.is_(None)).values(gone=round)
     people = ids.to_list()
-    for start in range(0, len(people), AT_ONCE):
-        sql.execute(here.where(STAYS.c.id.in_(people[start : start + AT_ONCE])))
+    for start in range(0, len(people), MOST_IDS_PER_STATEMENT):
+        sql.execute(here.where(STAYS.c.id.in_(people[start : start + MOST_IDS_PER_STATEMENT])))
 
 
 def current_model(sql: Connection) -> str | None:

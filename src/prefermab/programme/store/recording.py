@@ -26,7 +26,7 @@ NOT_REACHED = (
 """Texts that staff write instead of an action when it did not reach the person."""
 
 
-def put_states(
+def store_states(
     sql: Connection, model: Planner, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
 ) -> pl.Series:
     """Stores the states of a frame, and returns them."""

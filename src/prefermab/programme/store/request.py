@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
-from prefermab.programme.planning.roster import Participants
+from prefermab.programme.planning.roster import SINCE_ACTION, Participants
 from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
 from prefermab.programme.store import queries
-from prefermab.programme.store.frames import SINCE_ACTION, difference, pack, unpack
+from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_same_model, software_versions
 from prefermab.programme.store.plans import Planned, count_attempts, get_plan
 
@@ -264,7 +264,7 @@ def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
     frame, facts = PlanRequest(old.asked).make(model, old.inputs)
     frame = frame.select(name for name in frame.columns if name in old.frame.columns)
     facts = {name: value for name, value in facts.items() if name in old.facts}
-    differs = difference(old.frame, frame)
+    differs = first_difference(old.frame, frame)
     if differs is None and json.dumps(facts) != json.dumps(old.facts):
         differs = "its summary is another"
     if differs is None:
@@ -297,7 +297,7 @@ def _people_change(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
     added = [name for name in new.columns if name not in old.columns]
     if added:
         return f"the column '{added[0]}' came in"
-    differs = difference(old, new)
+    differs = first_difference(old, new)
     return None if differs is None else f"what is known of people changed ({differs})"
 
 

@@ -12,12 +12,12 @@ from sqlalchemy.exc import DBAPIError
 MOST_BY_ID = 2000
 """Rows of more people than this are found by reading the whole table."""
 
-MANY = 1000
+FEWEST_ROWS_TO_COPY = 1000
 """Rows from which on PostgreSQL gets them by COPY."""
 
 TYPES = {sa.BigInteger: pl.Int64, sa.Double: pl.Float64}
 
-AT_ONCE = 500
+MOST_IDS_PER_STATEMENT = 500
 """People that one statement looks for."""
 
 
@@ -69,7 +69,7 @@ def put_rows(
     }
     # Rows keep their order, which numbers people.
     insert = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}} ORDER BY place{clash}"
-    if len(next(iter(columns.values()))) < MANY:
+    if len(next(iter(columns.values()))) < FEWEST_ROWS_TO_COPY:
         marks = ", ".join(f"%s::{kind.compile(sql.dialect)}[]" for kind in kinds.values())
         source = f"unnest({marks}) WITH ORDINALITY AS given ({names}, place)"
         sql.exec_driver_sql(insert.format(source), tuple(map(list, given.values())))
@@ -121,8 +121,10 @@ def rows_of(
         yield from fetch(sql, statement)
         return
     column = statement.selected_columns[0]
-    for start in range(0, len(ids), AT_ONCE):
-        yield from fetch(sql, statement.where(column.in_(ids[start : start + AT_ONCE])))
+    for start in range(0, len(ids), MOST_IDS_PER_STATEMENT):
+        yield from fetch(
+            sql, statement.where(column.in_(ids[start : start + MOST_IDS_PER_STATEMENT]))
+        )
 
 
 def timestamp() -> str:

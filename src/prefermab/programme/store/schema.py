@@ -80,7 +80,7 @@ MODELS = _table("models", "number", number=BigInteger, hash=Text, name=Text, sin
 COLUMNS = _table("columns", "number", number=BigInteger, name=Text, kind=Text)
 PEOPLE = _table("people", "number", number=BigInteger, id=Id, details=Text)
 STAYS = _table("stays", "id joined", id=Id, joined=BigInteger, gone=BigInteger)
-STATES = _table("states", "id round", id=Id, round=BigInteger, state=Double)
+SEEN_STATES = _table("states", "id round", id=Id, round=BigInteger, state=Double)
 PLANS = _table(
     "plans", "round attempt",
     round=BigInteger, attempt=BigInteger, status=Text, model=Text, asked=Text, versions=Text,
