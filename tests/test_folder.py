@@ -80,7 +80,7 @@ SHARED = pm.Rules(
 
 @pytest.fixture(autouse=True, scope="module")
 def few_together():
-    """As for large tables, with an eighth of the people; tests/test_ray.py has as many as needed."""
+    """As for large tables, with an eighth of the people; test_ray.py has enough."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (learned, scoring, driver):
             patch.setattr(module, "CHUNK", TOGETHER)
