@@ -135,12 +135,12 @@ def test_forbidden_and_unknown_scores_are_passed_over():
     np.testing.assert_array_equal(greedy(scores, costs, 10.0, jnp.ones(3, bool)), [0, 0, 1])
 
 
-def test_a_million_arms():
-    key = jax.random.key(0)
-    scores = jax.random.normal(key, (1_000_000, 3))
-    costs = jnp.tile(jnp.array([0.0, 1.0, 2.5]), (1_000_000, 1))
-    actions = compiled_greedy(scores, costs, jnp.asarray(250_000.0), jnp.ones(1_000_000, bool))
-    assert 249_999 < float(cost_of(actions, costs)) <= 250_000
+def test_very_many_arms():
+    key, size = jax.random.key(0), 200_000
+    scores = jax.random.normal(key, (size, 3))
+    costs = jnp.tile(jnp.array([0.0, 1.0, 2.5]), (size, 1))
+    actions = compiled_greedy(scores, costs, jnp.asarray(50_000.0), jnp.ones(size, bool))
+    assert 49_999 < float(cost_of(actions, costs)) <= 50_000
 
 
 def test_many_arms_by_price_are_those_with_the_most_gain_per_cost():
@@ -205,8 +205,8 @@ def stacked(trees):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_actions", [2, 3])
 def test_what_was_given_is_never_overspent_and_nothing_affordable_is_left(kind, n_actions):
-    """50,400 choices in exact fractions: as given in double precision, and as JAX meets them."""
-    scores, costs, budgets, opt_in = instances(kind, 900, n_actions, seed=n_actions)
+    """25,200 choices in exact fractions: as given in double precision, and as JAX meets them."""
+    scores, costs, budgets, opt_in = instances(kind, 450, n_actions, seed=n_actions)
     arrays = [jnp.asarray(a, jnp.float32) for a in (scores, costs, budgets)] + [jnp.asarray(opt_in)]
     given = stacked([exact_amounts(c, float(b)) for c, b in zip(costs, budgets, strict=True)])
     single = costs.astype(np.float32), budgets.astype(np.float32)

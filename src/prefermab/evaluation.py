@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from prefermab.amounts import as_single
 from prefermab.arms import Arms, Key, TrialKeys, number_of_arms
@@ -144,7 +144,10 @@ def everyone_in(seed: int, trials: int, n_arms: int, arms: Arms, rounds: int = R
 
 def trial_keys(seed: int, trials: int) -> TrialKeys:
     """One key for each trial; the first trials do not depend on how many there are."""
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(jax.random.key(seed), jnp.arange(trials))
+    return _fold_in_each(jax.random.key(seed), np.arange(trials))
+
+
+_fold_in_each = jax.jit(jax.vmap(jax.random.fold_in, in_axes=(None, 0)))
 
 
 def opt_in_key(key: Key) -> Key:
@@ -156,16 +159,35 @@ def _schedules(
     keys: TrialKeys, rate: float | Streaming, n_arms: int, n_rounds: int
 ) -> Bool[Array, "trial round arm"]:
     """ξ for every trial: a fixed random share, or a stream of people."""
-    keys = jax.vmap(opt_in_key)(keys)
     if isinstance(rate, Streaming):
-        places = jax.vmap(lambda key: rate.occupants(key, n_arms, n_rounds))(keys)
-        people = int(places.max()) + 1
-        return jax.vmap(lambda held: in_place(held, people))(places)
+        places = _places(keys, rate, n_arms, n_rounds)
+        return _presence(places, int(places.max()) + 1)
     opted_in = opted_in_count(rate, n_arms)
     if opted_in == 0:
         raise InputError(f"at opt_in {rate:g} none of {n_arms} arms is in: nothing to evaluate.")
-    shares = jax.vmap(lambda key: fixed_share(key, n_arms, opted_in))(keys)
+    return _shares(keys, jnp.asarray(opted_in), n_arms, n_rounds)
+
+
+@eqx.filter_jit
+def _shares(
+    keys: TrialKeys, opted_in: Int[Array, ""], n_arms: int, n_rounds: int
+) -> Bool[Array, "trial round arm"]:
+    shares = jax.vmap(lambda key: fixed_share(opt_in_key(key), n_arms, opted_in))(keys)
     return jnp.broadcast_to(shares[:, None], (len(keys), n_rounds, n_arms))
+
+
+@eqx.filter_jit
+def _places(
+    keys: TrialKeys, rate: Streaming, n_arms: int, n_rounds: int
+) -> Int[Array, "trial round arm"]:
+    return jax.vmap(lambda key: rate.occupants(opt_in_key(key), n_arms, n_rounds))(keys)
+
+
+@eqx.filter_jit
+def _presence(
+    places: Int[Array, "trial round place"], people: int
+) -> Bool[Array, "trial round arm"]:
+    return jax.vmap(lambda held: in_place(held, people))(places)
 
 
 def trial_batches(
@@ -181,6 +203,8 @@ def trial_batches(
     The last batch is filled up with the first trials."""
     opt_in = _schedules(keys, rate, n_arms, n_rounds)
     size = max(1, min(len(keys), TABLE_BYTES // table_bytes(domain, opt_in), largest or len(keys)))
+    if size == len(keys):
+        return [Trials(keys, opt_in, arms)]
     padded = np.arange(-(-len(keys) // size) * size) % len(keys)
     return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
 

@@ -127,7 +127,7 @@ class Domain(eqx.Module):
 
     def draw_arms(self, key: Key, n_arms: int) -> Arms:
         """Draws `n_arms` arms independently."""
-        return jax.vmap(self.draw)(jax.random.split(key, n_arms))
+        return _draw_arms(self, key, n_arms)
 
     def observe(self, arm: Arm, round: int | Int[Array, ""]) -> Float[Array, "feat"]:
         """The features of an arm in a round; override where they change between rounds."""
@@ -151,6 +151,11 @@ class Domain(eqx.Module):
     def rewards(self, arm: Arm) -> Float[Array, "state"]:
         """The reward of every cell."""
         return jax.vmap(lambda state: self.reward_at(arm, state))(self.cells)
+
+
+@eqx.filter_jit
+def _draw_arms(domain: Domain, key: Key, n_arms: int) -> Arms:
+    return jax.vmap(domain.draw)(jax.random.split(key, n_arms))
 
 
 class FiniteDomain(Domain):
