@@ -1,4 +1,5 @@
-"""Price networks: λ = Λ(s̄, {z}, ξ), one price for all arms of a round."""
+"""Price networks: λ = Λ(s̄, {z}, ξ), one price for all arms of a round, and the slope along which
+they learn."""
 
 import abc
 import dataclasses
@@ -106,3 +107,18 @@ class PriceKind:
 
 def _layers(size: int, out: int, width: int, depth: int, key: Key) -> eqx.nn.MLP:
     return eqx.nn.MLP(size, out, width, depth, jnp.tanh, key=key)
+
+
+def price_slope(
+    spending: Float[Array, "round"], budget: Float[Array, ""], discount: float
+) -> Float[Array, ""]:
+    """Slope in λ of the relaxation (Prop. 2, with the sign of its proof): budget less spending,
+    both discounted to the end of time. λ falls while spending is under budget and rises over it.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.pricing import price_slope
+    >>> price_slope(jnp.full(1000, 3.0), jnp.array(7.0), 0.9).round(2)     # (7 - 3) / (1 - 0.9)
+    Array(40., dtype=float32)
+    """
+    weights = discount ** jnp.arange(spending.shape[0])
+    return budget / (1 - discount) - jnp.sum(weights * spending)

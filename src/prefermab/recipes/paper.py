@@ -19,14 +19,13 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from prefermab import losses
 from prefermab.arms import Arms, Budget, Key, OptIn, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
 from prefermab.networks import ActorCritic, Perception, Shape
 from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.pricing import PriceKind, Pricing
+from prefermab.pricing import PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
 from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Rows, Tuning, cut
 from prefermab.recipes.hyperparameters import (
@@ -201,9 +200,7 @@ class Paper(Hyperparameters):
         after = dataclasses.replace(
             learner,
             network=eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic)),
-            settled=losses.running_mean(
-                learner.settled, actor, epoch - (self.epochs - self.freeze)
-            ),
+            settled=running_mean(learner.settled, actor, epoch - (self.epochs - self.freeze)),
             actor_state=actor_state,
             critic_state=critic_state,
             epoch=epoch,
@@ -222,7 +219,7 @@ class Paper(Hyperparameters):
     def update_price(self, budget: Budget, learner: PaperState, seen: Trajectory) -> PaperState:
         """Line 23: one step of the price network along Prop. 2, none in the last epochs."""
         spending = jnp.sum(jnp.where(seen.opt_in, seen.cost, 0.0), axis=1)
-        slope = losses.price_slope(spending, budget, self.discount)
+        slope = price_slope(spending, budget, self.discount)
         steps = DECAYS[self.price_decays](learner.epoch, self.subepochs)
         rate = self.price_rate * self.price_decay**steps
         rate = jnp.where(learner.epoch > self.epochs - self.freeze, 0.0, rate)
@@ -319,5 +316,13 @@ def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
     """How an epoch went, of those who are in."""
     inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
     spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))
-    acted = losses.mean_over(inside, (seen.action > 0).astype(jnp.float32))
-    return Metrics(losses.mean_over(inside, seen.reward), spending, seen.price, acted, loss)
+    acted = ppo.mean_over(inside, (seen.action > 0).astype(jnp.float32))
+    return Metrics(ppo.mean_over(inside, seen.reward), spending, seen.price, acted, loss)
+
+
+def running_mean(mean: eqx.nn.MLP, new: eqx.nn.MLP, epochs: Int[Array, ""]) -> eqx.nn.MLP:
+    """The mean of a network over the last so many epochs; before them, the network itself."""
+    many = jnp.maximum(epochs, 1)
+    return jax.tree.map(
+        lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new
+    )

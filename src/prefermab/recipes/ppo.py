@@ -1,5 +1,6 @@
-"""PPO on one epoch's data (Algorithm 1, line 21): what is learned from, the two losses, and two
-ways to descend them."""
+"""PPO on one epoch's data (Algorithm 1, line 21): what is learned from, the two losses, two ways to
+descend them, and their pieces as pure functions of arrays, in which time runs along the first axis.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, cast
@@ -10,7 +11,6 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from prefermab import losses
 from prefermab.arms import Features
 from prefermab.networks import ActorCritic
 from prefermab.rollout import Trajectory
@@ -71,9 +71,9 @@ def batch_of(
     values = net.in_every_round(net.values_of, *at)
     last = net.values_of(seen.last_state, seen.features, seen.price)
     paid = seen.reward - seen.price * seen.cost
-    gain = losses.advantages(paid, values, last, discount, trace)
+    gain = advantages(paid, values, last, discount, trace)
     inside = jnp.broadcast_to(seen.opt_in, gain.shape)
-    returns = lambda: losses.advantages(paid, values, last, discount, 1.0)  # noqa: E731
+    returns = lambda: advantages(paid, values, last, discount, 1.0)  # noqa: E731
     followed = gain if target == "advantages" else returns()
     before = jax.nn.log_softmax(net.in_every_round(net.logits_of, *at))
     before = jnp.take_along_axis(before, seen.action[..., None], axis=-1)[..., 0]
@@ -91,15 +91,15 @@ def actor_loss(
     logits = net.in_every_round(moved.logits_of, *batch.at)
     chosen = batch.action[..., None]
     now = jnp.take_along_axis(jax.nn.log_softmax(logits), chosen, axis=-1)[..., 0]
-    gained = losses.clipped_gain(jnp.exp(now - batch.before), batch.gain, clip)
-    return -losses.mean_over(batch.inside, gained + weight * losses.entropy(logits))
+    gained = clipped_gain(jnp.exp(now - batch.before), batch.gain, clip)
+    return -mean_over(batch.inside, gained + weight * entropy(logits))
 
 
 def critic_loss(net: ActorCritic, critic: eqx.nn.MLP, batch: Batch) -> Float[Array, ""]:
     """Mean squared error of the values of those who are in."""
     moved = eqx.tree_at(lambda n: n.critic, net, critic)
     error = net.in_every_round(moved.values_of, *batch.at) - batch.target
-    return losses.mean_over(batch.inside, error**2)
+    return mean_over(batch.inside, error**2)
 
 
 Loss = Callable[[T, Batch], Float[Array, ""]]
@@ -109,7 +109,7 @@ def descend_on_all(
     loss: Loss[T], batch: Batch, part: T, state: PyTree, rate: float, passes: int
 ) -> tuple[T, PyTree, Float[Array, ""]]:
     """Each pass is one step of Adam on the loss over all arms."""
-    return losses.descend(lambda moved: loss(moved, batch), part, state, rate, passes)
+    return descend(lambda moved: loss(moved, batch), part, state, rate, passes)
 
 
 def descend_arm_by_arm(
@@ -132,5 +132,75 @@ def descend_arm_by_arm(
         return jax.lax.scan(one_arm, carry, jnp.arange(batch.state.shape[1]))
 
     (arrays, state), values = jax.lax.scan(one_pass, (arrays, state), None, length=passes)
-    last = losses.mean_over(batch.inside[:1], values[-1:])
+    last = mean_over(batch.inside[:1], values[-1:])
     return cast(T, eqx.combine(arrays, fixed)), state, last
+
+
+def advantages(
+    rewards: Float[Array, "round arm"],
+    values: Float[Array, "round arm"],
+    last_value: Float[Array, "arm"],
+    discount: float,
+    trace: float,
+) -> Float[Array, "round arm"]:
+    """Generalised advantage estimates: Σ_k (discount·trace)^k δ_{t+k} with
+    δ_t = r_t + discount·V_{t+1} - V_t.
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.recipes.ppo import advantages
+    >>> advantages(jnp.ones((2, 1)), jnp.zeros((2, 1)), jnp.zeros(1), 0.5, 1.0).ravel()
+    Array([1.5, 1. ], dtype=float32)
+    """
+    next_values = jnp.concatenate([values[1:], last_value[None]])
+    surprise = rewards + discount * next_values - values
+
+    def earlier(later, now):
+        total = now + discount * trace * later
+        return total, total
+
+    _, estimates = jax.lax.scan(earlier, jnp.zeros_like(last_value), surprise, reverse=True)
+    return estimates
+
+
+def mean_over(
+    mask: Bool[Array, "round arm"], values: Float[Array, "round arm"]
+) -> Float[Array, ""]:
+    """Mean of the values of those who are in."""
+    return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
+
+
+def clipped_gain(
+    ratio: Float[Array, "round arm"], advantage: Float[Array, "round arm"], clip: float
+) -> Float[Array, "round arm"]:
+    """PPO's surrogate: min(ratio·A, clip(ratio, 1 - clip, 1 + clip)·A).
+
+    >>> import jax.numpy as jnp
+    >>> from prefermab.recipes.ppo import clipped_gain
+    >>> clipped_gain(jnp.array([[1.5, 0.5]]), jnp.array([[1.0, -1.0]]), 0.2)
+    Array([[ 1.2, -0.8]], dtype=float32)
+    """
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1 - clip, 1 + clip) * advantage)
+
+
+def entropy(logits: Float[Array, "round arm act"]) -> Float[Array, "round arm"]:
+    """-Σ p log p."""
+    log_p = jax.nn.log_softmax(logits)
+    return -jnp.sum(jnp.exp(log_p) * log_p, axis=-1)
+
+
+def descend(
+    loss: Callable[[T], Float[Array, ""]], part: T, state: PyTree, rate: float, passes: int
+) -> tuple[T, PyTree, Float[Array, ""]]:
+    """Several steps of Adam on one loss; the part of a network that is changed, Adam's state and
+    the last loss."""
+    adam = optax.adam(rate)
+    arrays, fixed = eqx.partition(part, eqx.is_array)
+
+    def one_pass(carry, _):
+        arrays, state = carry
+        value, slope = jax.value_and_grad(lambda a: loss(eqx.combine(a, fixed)))(arrays)
+        update, state = adam.update(slope, state)
+        return (optax.apply_updates(arrays, update), state), value
+
+    (arrays, state), values = jax.lax.scan(one_pass, (arrays, state), None, length=passes)
+    return cast(T, eqx.combine(arrays, fixed)), state, values[-1]
