@@ -1,7 +1,7 @@
 """Learning from given arms: fine-tuning a pretrained model, and DDLPO from scratch."""
 
 import dataclasses
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,8 +22,8 @@ from prefermab.recipes import Paper, Tuned, Tuning
 from prefermab.recipes import ddlpo as own_networks
 from prefermab.recipes.base import check_settings, make
 from prefermab.rollout import reward_per_arm
-from prefermab.stacked import at_place
 
+T = TypeVar("T")
 CURVE_SEED, JUDGING_SEED = 10_001, 20_001
 """Added to the seed of learning: the trials along the way, and those that judge in the end."""
 
@@ -219,3 +219,17 @@ def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, i
         raise InputError("arms must be given: those to learn from, as domain.draw_arms draws them.")
     model.check_fits(own)
     return own, number_of_arms(arms)
+
+
+def at_place(stacked: T, place: int) -> T:
+    """One of several networks that are stacked along their first axis.
+
+    >>> import equinox as eqx, jax
+    >>> from prefermab.finetuning import at_place
+    >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
+    ...     jax.random.split(jax.random.key(0)))
+    >>> at_place(both, 1).weight.shape
+    (3, 2)
+    """
+    arrays, fixed = eqx.partition(stacked, eqx.is_array)
+    return eqx.combine(jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[place]), arrays), fixed)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -28,7 +28,8 @@ from prefermab.model import Model
 from prefermab.networks import Network
 from prefermab.recipes.base import METRICS, Metrics, Recipe, Rows, make
 from prefermab.sharding import everywhere
-from prefermab.stacked import apart
+
+T = TypeVar("T")
 
 
 class TrainingError(PrefermabError):
@@ -281,3 +282,20 @@ def _model(recipe: Recipe, domain: Domain, network: Network, n_arms: int, budget
         budget=budget,
         sightings=known,
     )
+
+
+def apart(stacked: T, number: int) -> list[T]:
+    """Several networks that are stacked along their first axis, one by one. NumPy takes them
+    apart: JAX would compile for each shape.
+
+    >>> import equinox as eqx, jax
+    >>> from prefermab.training import apart
+    >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
+    ...     jax.random.split(jax.random.key(0)))
+    >>> [one.weight.shape for one in apart(both, 2)]
+    [(3, 2), (3, 2)]
+    """
+    arrays, fixed = eqx.partition(stacked, eqx.is_array)
+    arrays = jax.device_get(arrays)
+    each = [jax.tree.map(lambda x, i=i: x[i], arrays) for i in range(number)]
+    return [eqx.combine(own, fixed) for own in jax.device_put(each)]
