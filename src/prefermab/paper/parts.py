@@ -1,15 +1,28 @@
-"""The parts of the report: each table with our figures under the published ones, each figure."""
+"""The parts of the report: each table with our figures under the published ones, each figure, and
+the grids in them: figures, claims, samples, gaps."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
 
 from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
 from prefermab.paper import figures, verdicts
-from prefermab.paper.cells import CellComparison, Noise
-from prefermab.paper.claims import HOLDS, Trend, gaps_of, paper_recipes
-from prefermab.paper.grids import gap_grid, grid, reached_grid, trend_grid
-from prefermab.paper.results import Results, quick_table
-from prefermab.paper.tables import Table, published_hyperparameters, published_tables
+from prefermab.paper.cells import CellComparison, Fit, Noise, lift_of, pair_of, rewards_of
+from prefermab.paper.claims import FAILS, HOLDS, OPEN, Gaps, Trend, gaps_of, paper_recipes
+from prefermab.paper.results import Mean, Results, quick_table
+from prefermab.paper.tables import (
+    Figure,
+    Row,
+    Section,
+    Table,
+    published_hyperparameters,
+    published_tables,
+)
 from prefermab.recipes import BY_NAME
 
 COUNTED_ARMS = {"prop1": "arms of an instance", "pools": "different training arms"}
+MARKED = {HOLDS: "better", FAILS: "worse"}
 
 
 def report_table(part: str, results: Results) -> Table | None:
@@ -155,3 +168,172 @@ def figure_blocks(part: str, results: Results, trends: dict[str, list[Trend]]) -
 
 def _pictured(part: str, title: str, svg: str, caption: str) -> list[Block]:
     return [Heading(title, name=part), Picture(part, svg, caption)]
+
+
+def claim_grid(trends: Sequence[tuple[str, Trend]]) -> Grid:
+    """Each claim once, with how often it held, was open and failed."""
+    rows = []
+    for claim in dict.fromkeys(trend.claim for _, trend in trends):
+        own = [(part, trend) for part, trend in trends if trend.claim == claim]
+        counts = [sum(it.verdict == verdict for _, it in own) for verdict in (HOLDS, OPEN, FAILS)]
+        where = ", ".join(f"[{part}](#{part})" for part in dict.fromkeys(part for part, _ in own))
+        mark = "worse" if counts[2] else "same" if counts[1] else "better"
+        cells = [Cell(f"{counts[0]} of {len(own)}", mark), *(Cell(str(n)) for n in counts[1:])]
+        rows.append([Cell(claim), *cells, Cell(where)])
+    return Grid(["claim", "holds", "open", "fails", "where"], rows)
+
+
+def trend_grid(trends: Sequence[tuple[str, Trend]]) -> Grid:
+    """Claims with their intervals."""
+    rows = []
+    for name, it in trends:
+        interval = f"{it.estimate:.3f} ({it.low:.3f} to {it.high:.3f})"
+        verdict = Cell(it.verdict, MARKED.get(it.verdict, "same"))
+        where = Cell(f"[{name}](#{name})")
+        rows.append([Cell(it.claim), Cell(it.measured), Cell(interval), verdict, where])
+    return Grid(["claim", "measured", "estimate (95 %)", "verdict", "part"], rows)
+
+
+def grid(table: Table, results: Results, noise: Noise) -> Grid:
+    """A table of the paper with our figures under the published ones."""
+    rows: list[list[Cell]] = []
+    for section in table.sections:
+        rows.append([Cell(section.title)])
+        for row in section.rows:
+            rows += row_cells(section, row, results, noise)
+        rows += reference_cells(section, results)
+    return Grid(["", *table.columns], rows)
+
+
+def row_cells(section: Section, row: Row, results: Results, noise: Noise) -> list[list[Cell]]:
+    """The published figures of a row, then ours with what they earn over No Action."""
+    rows = []
+    if any(row.published):
+        rows.append(
+            [Cell(f"{row.title}, published", strong=True), *map(published_cell, row.published)]
+        )
+    earned = [
+        rewards_of(row, at, results) if shown or row.policy != "ddlpo" else {}
+        for at, shown in zip(row.settings, row.published, strict=True)
+    ]
+    for who in dict.fromkeys(name for each in earned for name in each):
+        own = [each.get(who) for each in earned]
+        named = "here" if who == row.policy else f"here, {who}"
+        named = f"here, `{who}`" if row.policy == "prefermab" else named
+        bounded = row.policy == "prefermab"
+        rows.append([Cell(named), *our_cells(row, own, results if bounded else None, noise)])
+        if row.policy in ("random", "prefermab"):
+            rows += lift_rows(section, row, who, own, results, noise)
+        if bounded:
+            shares = [results.share(who, at, results.bound(at)) for at in row.settings]
+            texts = (Cell(f"{share:.1%}") for share in shares)
+            rows.append([Cell(f"`{who}`, of the bound"), *texts])
+    return rows
+
+
+def lift_rows(
+    section: Section,
+    row: Row,
+    who: str,
+    rewards: Sequence[np.ndarray | None],
+    results: Results,
+    noise: Noise,
+) -> list[list[Cell]]:
+    """What is earned over No Action, published and here."""
+    cells = []
+    for i, (figure, own) in enumerate(zip(row.published, rewards, strict=True)):
+        lift = None
+        if figure is not None and own is not None:
+            lift = lift_of(results, section, i, figure, own, noise)
+        pair = None if lift is None else lift.pair
+        said = f"{pair.ours:+.3f} (published {pair.published:+.2f})" if pair else ""
+        cells.append(Cell(said, lift.mark if lift else ""))
+    named = f"`{who}`" if row.policy == "prefermab" else row.title
+    return [[Cell(f"{named}, over No Action"), *cells]] if any(c.text for c in cells) else []
+
+
+def reference_cells(section: Section, results: Results) -> list[list[Cell]]:
+    """Two rows to compare with: the policy that knows the dynamics, and the bound."""
+    models = [row for row in section.rows if row.policy == "prefermab"]
+    if not models:
+        return []
+    settings = models[-1].settings
+    knows = settings[0].knows.capitalize()
+    informed = [Mean.of(results.informed(at)[None]) for at in settings]
+    bounds = [float(results.bound(at).mean()) for at in settings]
+    return [
+        [Cell(f"{knows}, knows the dynamics"), *(Cell(mean_text(it)) for it in informed)],
+        [Cell("bound"), *(Cell(f"{bound:.3f}") for bound in bounds)],
+    ]
+
+
+def our_cells(
+    row: Row, rewards: Sequence[np.ndarray | None], bounded: Results | None, noise: Noise
+) -> list[Cell]:
+    """Our means, marked where something was published; `bounded` knows the bounds of models."""
+    cells = []
+    for setting, own, figure in zip(row.settings, rewards, row.published, strict=True):
+        if own is None:
+            cells.append(Cell(""))
+            continue
+        mean, mark = Mean.of(own), ""
+        if figure is not None:
+            bound = float(bounded.bound(setting).mean()) if bounded else math.inf
+            mark = pair_of(figure, mean).mark(noise.of_level(setting.domain), bound)
+        cells.append(Cell(mean_text(mean), mark))
+    return cells
+
+
+def published_cell(figure: Figure | None) -> Cell:
+    """A published figure as printed, and corrected where that differs."""
+    if figure is None:
+        return Cell("n/a")
+    printed = f"{figure.mean:.2f} ± {figure.sd:.2f}"
+    corrected = f" ({figure.corrected:.2f})" if figure.inflation != 1 else ""
+    return Cell(printed + corrected)
+
+
+def mean_text(mean: Mean) -> str:
+    """A mean with its standard error."""
+    return f"{mean.value:.3f} ± {mean.stderr:.3f}"
+
+
+def reached_grid(needed: dict[str, dict[str, np.ndarray]]) -> Grid:
+    """The samples needed, for each seed."""
+    rows = []
+    for where, each in needed.items():
+        rows.append([Cell(where)])
+        for who, values in each.items():
+            texts = [f"{v:,.0f}" if np.isfinite(v) else "never" for v in values]
+            rows.append([Cell(who), *map(Cell, texts)])
+    seeds = len(next(iter(next(iter(needed.values())).values())))
+    return Grid(["samples of each arm", *(f"seed {seed}" for seed in range(seeds))], rows)
+
+
+def noise_grid(noise: Noise) -> Grid:
+    """The factors of published errors, and how baselines come out with them."""
+    rows = []
+    for what, fits in (("reward", noise.level), ("over No Action", noise.lift)):
+        for domain, fit in fits.items():
+            rows.append([Cell(domain), Cell(what), *map(Cell, fit_texts(fit))])
+    head = ["domain", "what", "factor", "baseline cells", "within noise", "with the printed error"]
+    return Grid(head, rows)
+
+
+def fit_texts(fit: Fit) -> tuple[str, ...]:
+    """A factor and its counts as text."""
+    return f"{fit.factor:.1f}", str(fit.cells), str(fit.within), str(fit.within_as_printed)
+
+
+def gap_grid(gaps: Sequence[Gaps]) -> Grid:
+    """Gaps to Whittle at each number of arms, and the power by which they fall where it shows."""
+    rows = []
+    for it in gaps:
+        pairs = zip(it.by_seed.mean(axis=0), it.stderr, it.above_noise, strict=True)
+        texts = [f"{gap:.4f} ± {error:.4f}{'' if clear else ' ~'}" for gap, error, clear in pairs]
+        power = it.power()
+        fitted = "too few gaps above noise" if power is None else "{:.2f} ({:.2f} to {:.2f})"
+        texts.append(fitted if power is None else fitted.format(*power))
+        rows.append([Cell(f"`{it.recipe}`"), *map(Cell, texts)])
+    sizes = [f"{size:.0f} arms" for size in gaps[0].sizes]
+    return Grid(["gap to Whittle (~ not above noise)", *sizes, "power of the number"], rows)

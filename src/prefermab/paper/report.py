@@ -14,8 +14,7 @@ from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.paper import claims, verdicts
 from prefermab.paper.cells import CellComparison, Fit, Lift, Noise, compare_cells, fit_noise
 from prefermab.paper.claims import Trend, interquartile_mean
-from prefermab.paper.grids import claim_grid, noise_grid
-from prefermab.paper.parts import part_blocks, report_table
+from prefermab.paper.parts import claim_grid, noise_grid, part_blocks, report_table
 from prefermab.paper.results import Results
 from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Task
 from prefermab.paper.tables import PAPER_EXCEPTIONS
