@@ -15,8 +15,8 @@ from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.programme.evidence.designs import BY_CLUSTER, BY_PERSON, Layout, estimate_effects
 from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index, group_difference
-from prefermab.programme.evidence.finding import Finding
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
+from prefermab.programme.evidence.results import Finding
 from prefermab.programme.evidence.trial_logs import histories, read_outcomes
 from prefermab.programme.intervals import Interval
 from prefermab.programme.tables import as_frame, format_people

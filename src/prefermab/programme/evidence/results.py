@@ -1,14 +1,17 @@
-"""Off-policy estimates as they are told: figures, sentences, a page."""
+"""Results as they are told, in sentences, figures and a page: what those of trials and off-policy
+estimates have in common, and off-policy estimates."""
 
 import dataclasses
+import json
+from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.pages import Block, Cell, Grid, Heading, Text
-from prefermab.programme.evidence.finding import Finding
+from prefermab.pages import Block, Cell, Grid, Heading, Text, write_pages
 from prefermab.programme.evidence.weights import (
     Episodes,
     Support,
@@ -23,6 +26,49 @@ APART = 0.25
 """Standard deviations by which groups differ that are named in the first lines."""
 
 BINS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+class Finding(ABC):
+    """A result that is told in sentences, the most important first, as figures and as a page."""
+
+    title: ClassVar[str]
+    """Title of the page."""
+    file: ClassVar[str]
+    """Name of the file with the figures."""
+
+    @abstractmethod
+    def lines(self) -> list[str]:
+        """The result in sentences, the most important first."""
+
+    @abstractmethod
+    def figures(self) -> dict[str, Any]:
+        """Names and figures, as JSON can hold them."""
+
+    @abstractmethod
+    def blocks(self) -> list[Block]:
+        """The result as blocks of a page."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    __repr__ = __str__
+
+    def as_data(self) -> dict[str, Any]:
+        """Everything as JSON can hold it.
+
+        Returns:
+            Names and figures, the sentences as `lines`.
+        """
+        return {"lines": self.lines(), **self.figures()}
+
+    def report(self, path: str | Path) -> None:
+        """Writes the result as a page.
+
+        Args:
+            path: Folder for index.html, README.md and a file with the figures.
+        """
+        data = json.dumps(self.as_data(), indent=1)
+        write_pages(Path(path), self.title, self.blocks(), {self.file: data})
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
