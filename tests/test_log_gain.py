@@ -17,7 +17,6 @@ from prefermab.programme.logs.effects import _groups, effects_by_group
 from prefermab.programme.logs.fitting import fit_log
 from prefermab.programme.logs.gain import Comparison, _corrected, _interval, estimate_gain
 from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
-from prefermab.programme.logs.pictures import gain_picture
 from prefermab.programme.logs.population import (
     PassiveRule,
     Population,
@@ -28,6 +27,7 @@ from prefermab.programme.logs.population import (
     learned_rule,
 )
 from prefermab.programme.logs.reading import read_log
+from prefermab.programme.logs.report_parts import gain_picture
 from prefermab.programme.logs.scores import Scores, _weights, compared_rules
 from prefermab.programme.logs.shrinkage import dirichlet
 from prefermab.programme.logs.verdict import (

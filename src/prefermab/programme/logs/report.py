@@ -10,10 +10,17 @@ from prefermab.programme.evidence.results import OffPolicy
 from prefermab.programme.logs.allocation import Allocation
 from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.grids import MARKOV, MOST_ROWS, cells, estimate_tables, frame_grid
 from prefermab.programme.logs.holdout import HeldOut, features_verdict
-from prefermab.programme.logs.pictures import calibration_picture, gain_picture
 from prefermab.programme.logs.reading import Found, Log
+from prefermab.programme.logs.report_parts import (
+    MARKOV,
+    MOST_ROWS,
+    calibration_picture,
+    cells,
+    estimate_tables,
+    frame_grid,
+    gain_picture,
+)
 from prefermab.programme.logs.verdict import Assessment
 from prefermab.programme.logs.warnings import FEW
 from prefermab.programme.tables import format_people

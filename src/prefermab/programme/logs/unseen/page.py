@@ -9,9 +9,9 @@ import polars as pl
 from prefermab.pages import Block, Bullets, Grid, Heading, Text
 from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.grids import MARKOV, cells, estimate_tables, frame_grid
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.report import group_table
+from prefermab.programme.logs.report_parts import MARKOV, cells, estimate_tables, frame_grid
 from prefermab.programme.logs.summary import about_scores, could_be_wrong
 from prefermab.programme.logs.unseen.visits import PREDICTORS, Visits
 from prefermab.programme.logs.verdict import Assessment
