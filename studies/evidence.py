@@ -20,7 +20,7 @@ from prefermab.errors import unknown
 from prefermab.files import write_atomically
 from prefermab.pages import table_as_markdown
 from prefermab.programme.evidence.balance import balanced_draw
-from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
+from prefermab.programme.evidence.designs import Design, draw_layout, estimate_trial_effects
 from prefermab.programme.evidence.effects import group_difference
 from prefermab.programme.evidence.power import (
     TrialProgramme,
@@ -131,7 +131,7 @@ def _pairs_and_groups(pool: Pool) -> list[list[str]]:
         apart = play_layouts(pool, persons, tried, who, drawn, rng)
         for at in range(500):
             arm = in_pairs.arm(at)
-            pairs.append(estimate_effects(clusters, layouts[at], arm)["cluster"])
+            pairs.append(estimate_trial_effects(clusters, layouts[at], arm)["cluster"])
             arm = apart.arm(at)
             model, all_of = drawn[at].by_model[:, 0], np.ones(people, bool)
             groups.append(group_difference(arm, model, high[who[at]], all_of))
@@ -258,9 +258,9 @@ def _balanced_effects(
         layout = drawn_layout(design, units, SEED + seed)
         played = play_layouts(pool, design, programme, who[None], [layout], rng)
         arm = played.arm(0)
-        plain = estimate_effects(design, dataclasses.replace(layout, columns=None), arm)
+        plain = estimate_trial_effects(design, dataclasses.replace(layout, columns=None), arm)
         both = {"difference, not taken off": plain["difference"]}
-        found.append(estimate_effects(design, layout, arm) | both)
+        found.append(estimate_trial_effects(design, layout, arm) | both)
     return found
 
 

@@ -32,7 +32,7 @@ from prefermab.programme.logs.population import (
     learned_rule,
 )
 from prefermab.programme.logs.reading import Log, read_log
-from prefermab.programme.logs.scores import DRAWS
+from prefermab.programme.logs.scores import GAIN_DRAWS
 from prefermab.programme.logs.simulated import example_tables
 from prefermab.programme.logs.verdict import decide, default_rounds, shuffle_actions
 from prefermab.programme.logs.warnings import log_warnings
@@ -148,7 +148,7 @@ def try_log(which: int, seed: int) -> LogOutcome:
     log = read_log(frame, passive="none", rewards=REWARDS)
     units = Units.from_transitions(log, log.transitions)
     budget = log.spent / log.found.present
-    fit, labels = fit_log(log, DRAWS, seed), log.labels
+    fit, labels = fit_log(log, GAIN_DRAWS, seed), log.labels
     rule = learned_rule(fit, log.profiles, labels.rewards, labels.costs, seed + 1)
     rule.action = rule.action[units.profile]
     gains = []
@@ -169,7 +169,7 @@ def shuffled_log(name: str, seed: int) -> str:
     """The verdict on a log whose actions were shuffled."""
     log = SHAPES[name](seed)
     mixed = dataclasses.replace(log, transitions=shuffle_actions(log.transitions, seed))
-    fit = fit_log(mixed, DRAWS, seed)
+    fit = fit_log(mixed, GAIN_DRAWS, seed)
     gain = estimate_gain(mixed, log.spent / log.found.present, default_rounds(log), seed).gain
     return decide(gain, [*log_warnings(mixed), *check_allocation(mixed, fit).warnings("week")])
 

@@ -12,7 +12,7 @@ from prefermab.programme.evidence.logged import all_moves, judge_policy, teach_r
 from prefermab.programme.evidence.programmes import Pool, draw_pool
 from prefermab.programme.evidence.weights import intervals_of, row_episodes
 from prefermab.programme.intervals import Interval
-from prefermab.programme.logs.reading import Log, Transitions, read_log
+from prefermab.programme.logs.reading import Log, LogTransitions, read_log
 from prefermab.programme.planning.lots import draw_lots
 
 REPEATS, LEARNED, SEED, DRAWS = 1000, 3000, 2026, 100_000
@@ -166,7 +166,7 @@ def learned() -> str:
 
 
 def rule_value(
-    log: Log, moves: Transitions, target: np.ndarray, differ: bool, rounds: int = 12
+    log: Log, moves: LogTransitions, target: np.ndarray, differ: bool, rounds: int = 12
 ) -> tuple[float, float]:
     """What a rule and what the log's lots earn in a round, in the states that logs are in."""
     place = np.array([("bad", "good").index(name) for name in log.labels.states])[moves.state]

@@ -12,7 +12,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.recipes import hyperparameters, ppo
-from prefermab.recipes.base import make, settings_of
+from prefermab.recipes.base import hyperparameters_of, make
 from prefermab.shaping import Samples
 from prefermab.storage import shipped_models
 from studies import departures, departures_page
@@ -34,7 +34,7 @@ def test_models_of_before_read_as_before():
     folder = shipped_models()["armman-paper"]
     written = json.loads((folder / "config.json").read_text())
     model = pm.load("armman-paper")
-    assert settings_of(model.config) == written["config"]
+    assert hyperparameters_of(model.config) == written["config"]
     assert model.describe()["domain"]["settings"]["feature_map"] == {
         "kind": "linear", "seed": 0, "masked": (),
     }  # fmt: skip
@@ -91,7 +91,7 @@ def test_a_step_for_each_arm_that_is_in():
     n_arms, passes, rate = 3, 2, 0.1
     gain = jnp.array([[1.0, 5.0, -2.0], [3.0, 7.0, 0.0]])
     inside = jnp.broadcast_to(jnp.array([True, False, True]), gain.shape)
-    batch = ppo.Batch(
+    batch = ppo.PPOBatch(
         gain, gain.astype(int), gain, gain, gain, inside, jnp.zeros((n_arms, 1)), jnp.zeros(())
     )
     start = jnp.array(0.5)

@@ -28,7 +28,7 @@ from prefermab.programme.logs.population import (
 )
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.logs.report_parts import gain_picture
-from prefermab.programme.logs.scores import Scores, _weights, compared_rules
+from prefermab.programme.logs.scores import MeasuredPeople, _weights, compared_rules
 from prefermab.programme.logs.shrinkage import dirichlet
 from prefermab.programme.logs.verdict import (
     Assessment,
@@ -140,7 +140,7 @@ def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
 def measured(scores, values=(1.0, 1.0), predicted=0.0):
     """An order in which everybody weighs the same."""
     weight, none = np.ones(len(scores)), np.zeros(len(scores))
-    return Scores(
+    return MeasuredPeople(
         {"model": scores, "before": none}, {"model": predicted * weight, "before": none}, weight,
         list(values), weight, 1.0, 0.0, weight, weight,
     )  # fmt: skip

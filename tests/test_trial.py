@@ -13,10 +13,15 @@ import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.evidence import effects, power, trial_logs
 from prefermab.programme.evidence.choosing import Quotas, choose_people, take_steps
-from prefermab.programme.evidence.designs import Design, draw_layout, estimate_effects
-from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.designs import Design, draw_layout, estimate_trial_effects
+from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.evidence.power import TrialProgramme, needed, simulate_effects
-from prefermab.programme.evidence.programmes import Histories, Pool, draw_pool, play_trials
+from prefermab.programme.evidence.programmes import (
+    Pool,
+    TrialHistories,
+    draw_pool,
+    play_programme_trials,
+)
 from prefermab.programme.evidence.protocol import randomise, read_protocol
 from prefermab.programme.evidence.trial_logs import index_of, rehearse
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
@@ -43,8 +48,10 @@ def people(size=60, seed=0) -> pl.DataFrame:
     )
 
 
-def arm(reward, acted, index) -> Arm:
-    return Arm(*(np.array(x, kind) for x, kind in ((reward, float), (acted, bool), (index, float))))
+def arm(reward, acted, index) -> TrialArm:
+    return TrialArm(
+        *(np.array(x, kind) for x, kind in ((reward, float), (acted, bool), (index, float)))
+    )
 
 
 def test_the_subgroup_estimator_by_hand():
@@ -55,7 +62,7 @@ def test_the_subgroup_estimator_by_hand():
     assert effects.subgroup(one, other).estimate == pytest.approx(2.5)
 
 
-def exchanged_differences(one: Arm, other: Arm, cut: float) -> list[float]:
+def exchanged_differences(one: TrialArm, other: TrialArm, cut: float) -> list[float]:
     """All exchanges of one untouched person of each arm, and of none, one by one."""
     found = [one.total.mean() - other.total.mean()]
     for i in np.flatnonzero(~one.acted[:, 0]):
@@ -97,10 +104,10 @@ def test_the_price_is_what_actions_are_worth_at_the_margin():
     index = rng.random((400, 1))
     acted = index > np.sort(index, axis=0)[-80]
     reward = rng.normal(0, 0.1, (400, 1)) + 2.0 * acted
-    assert effects.marginal_price(Arm(reward, acted, index), by_index=True) == pytest.approx(
+    assert effects.marginal_price(TrialArm(reward, acted, index), by_index=True) == pytest.approx(
         2, abs=0.1
     )
-    nobody = Arm(reward, np.zeros_like(acted), index)
+    nobody = TrialArm(reward, np.zeros_like(acted), index)
     assert effects.marginal_price(nobody, by_index=True) == 0
 
 
@@ -136,7 +143,7 @@ def test_a_simulated_programme_keeps_its_budget_and_cooldown(pool):
     rng = np.random.default_rng(0)
     who, shared = rng.integers(0, pool.size, (3, 40)), np.arange(3)[:, None] * 2 + np.arange(40) % 2
     by_model = np.repeat((shared % 2 == 0)[:, :, None], 8, axis=2)
-    played = play_trials(pool, who, by_model, shared, np.full(6, 4), "random", 2, rng)
+    played = play_programme_trials(pool, who, by_model, shared, np.full(6, 4), "random", 2, rng)
     for trial in range(3):
         for which in (0, 1):
             acted = played.acted[trial, np.arange(40) % 2 == which]
@@ -228,7 +235,7 @@ def table_of_people(size=150, **more) -> pl.DataFrame:
                          "region": north, "out": np.arange(size) % 3 == 0, **more})  # fmt: skip
 
 
-def play_once(programme: TrialProgramme) -> tuple[Pool, np.ndarray, Histories]:
+def play_once(programme: TrialProgramme) -> tuple[Pool, np.ndarray, TrialHistories]:
     rng, drawn = np.random.default_rng(0), draw_pool(MODEL, size=300, seed=1, programme=programme)
     who, design = rng.integers(0, 300, (4, 100)), Design("individual", 3)
     layouts = [draw_layout(design, np.arange(100), np.zeros(100, int), rng) for _ in who]
@@ -376,7 +383,7 @@ def test_the_analysis_of_several_actions_counts_what_they_cost():
     rng = np.random.default_rng(0)
     cost = rng.choice([0.0, 1.0, 3.0], (600, 1), p=[0.6, 0.2, 0.2])
     reward = 2 * cost + rng.normal(0, 0.1, (600, 1))
-    spent = Arm(reward, cost > 0, np.full((600, 1), np.nan), cost)
+    spent = TrialArm(reward, cost > 0, np.full((600, 1), np.nan), cost)
     assert effects.marginal_price(spent, by_index=False) == pytest.approx(2, abs=0.05)
     assert effects.arm_influence(spent, spent.total, by_index=False).std() < 0.3
 
@@ -491,10 +498,10 @@ def test_the_analysis_takes_off_what_balanced_columns_predict():
     design = Design("individual", 1)
     layout = draw_layout(design, np.arange(200), np.zeros(200, int), rng)
     reward = 3 * age + layout.by_model + noise
-    everyone = Arm(reward, np.zeros((200, 1), bool), rng.random((200, 1)))
-    plain = estimate_effects(design, layout, everyone)["difference"]
+    everyone = TrialArm(reward, np.zeros((200, 1), bool), rng.random((200, 1)))
+    plain = estimate_trial_effects(design, layout, everyone)["difference"]
     taken = dataclasses.replace(layout, columns=age)
-    found = estimate_effects(design, taken, everyone)["difference"]
+    found = estimate_trial_effects(design, taken, everyone)["difference"]
     assert found.estimate == pytest.approx(1, abs=0.005)
     assert found.stderr == pytest.approx(0.01 * np.sqrt(4 / 200), rel=0.15)
     assert plain.stderr == pytest.approx(3 * np.sqrt(4 / 200), rel=0.15)
@@ -649,6 +656,6 @@ def test_the_commands_write_what_they_say(tmp_path, monkeypatch, capsys):
 def test_estimators_are_those_of_the_design():
     rng = np.random.default_rng(0)
     layout = draw_layout(Design("individual", 2), np.arange(20), np.zeros(20, int), rng)
-    arms = Arm(rng.random((20, 2)), rng.random((20, 2)) < 0.3, rng.random((20, 2)))
-    found = estimate_effects(Design("individual", 2), layout, arms)
+    arms = TrialArm(rng.random((20, 2)), rng.random((20, 2)) < 0.3, rng.random((20, 2)))
+    found = estimate_trial_effects(Design("individual", 2), layout, arms)
     assert list(found) == ["reshuffled", "difference", "t-test", "subgroup"]

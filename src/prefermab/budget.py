@@ -18,9 +18,9 @@ from prefermab.arms import Actions, Costs, OptIn
 
 Scores = Float[Array, "arm act"]
 
-LARGE, FEW = 1 << 16, 1024
-"""Of more arms than `LARGE`, only the best `FEW` are sorted to spend what is left of the budget:
-the price has settled all others."""
+MOST_ARMS_SORTED, BEST_ARMS_SORTED = 1 << 16, 1024
+"""Of more arms than `MOST_ARMS_SORTED`, only the best `BEST_ARMS_SORTED` are sorted to spend what
+is left of the budget: the price has settled all others."""
 
 PRICE_ROUNDING = 1e-6
 """Sums in the search for a price are in single precision: this share of the budget, at most a
@@ -264,7 +264,7 @@ def _by_price(
     highest = price_ceiling(gains, costs, opt_in)
     low, high = price_bracket(spending_at(gains, costs, opt_in), budget, highest)
     actions = preferred(gains, costs, high, opt_in)
-    if len(gains) > LARGE:
+    if len(gains) > MOST_ARMS_SORTED:
         actions = _within(actions, amounts)
         actions = _take_tied(actions, preferred(gains, costs, low, opt_in), amounts)
     else:
@@ -309,7 +309,7 @@ def _upgrade(
     # Differences in single precision may vanish; exact ones decide what costs more.
     scores = jnp.where((more > 0) & (paid[:, None] <= amounts.costs), per_cost, -jnp.inf)
     arms = jnp.arange(len(actions))
-    if len(actions) > LARGE:
-        arms = jax.lax.top_k(jnp.where(opt_in, scores.max(axis=1), -jnp.inf), FEW)[1]
+    if len(actions) > MOST_ARMS_SORTED:
+        arms = jax.lax.top_k(jnp.where(opt_in, scores.max(axis=1), -jnp.inf), BEST_ARMS_SORTED)[1]
     better = _buy(scores[arms], further[arms], amounts.budget - paid.sum(), opt_in[arms])
     return actions.at[arms].set(jnp.where(better > 0, better - 1, actions[arms]))

@@ -20,7 +20,7 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.modelfile import named_arrays, with_arrays
 
-FORMAT = "2"
+CHECKPOINT_FORMAT = "2"
 
 
 class Checkpoint(NamedTuple):
@@ -55,7 +55,7 @@ def write_checkpoint(path: Path, training: str, at: Checkpoint) -> None:
     tensors = {f"state.{name}": array for name, array in named_arrays(at.state).items()}
     tensors |= {f"rows.{name}": array for name, array in at.rows.items()}
     plain = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    header = {"format": FORMAT, "training": training, "pieces": json.dumps(at.pieces)}
+    header = {"format": CHECKPOINT_FORMAT, "training": training, "pieces": json.dumps(at.pieces)}
     packed = pack_tensors(plain, metadata=header)
     write_atomically(path, lambda draft: draft.write_bytes(packed))
 
@@ -66,7 +66,7 @@ def read_checkpoint(path: Path, training: str, untrained: Any) -> Checkpoint:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if header.get("format") != FORMAT or header.get("training") != training:
+        if header.get("format") != CHECKPOINT_FORMAT or header.get("training") != training:
             raise InputError(
                 f"{path} belongs to another training (other domain, settings, seeds or version): "
                 "ask for the same again, or delete it to start anew."

@@ -20,11 +20,14 @@ from prefermab.oracles.lagrangian import relax
 LEVELS = 10
 """Budgets for which usual prices are worked out, from one that serves all to nearly none."""
 
-FEWEST_ARMS, MOST_ARMS, NUMBERS, GRID = 12, 512, 1 << 18, 31
-"""Arms of that programme, about how many transition probabilities they take, and the points of a
-grid: prices need less detail than decisions."""
+FEWEST_ARMS_PRICED, MOST_ARMS_PRICED = 12, 512
+"""Arms of that programme."""
 
-STEPS = 40
+MOST_PROBABILITIES_PRICED, MOST_CELLS_PRICED = 1 << 18, 31
+"""About how many transition probabilities they take, and the points of a grid: prices need less
+detail than decisions."""
+
+PRICE_STEPS = 40
 """Of the search for the prices of a programme."""
 
 NOTHING = 1e-4
@@ -55,8 +58,11 @@ class Usual(eqx.Module):
         """The prices of programmes of so many rounds."""
         if isinstance(domain, ContinuousDomain):
             # Not by its constructor, which checks numbers that are not known inside compiled code.
-            domain = eqx.tree_at(lambda it: it.grid, domain, min(GRID, domain.grid))
-        size = max(FEWEST_ARMS, min(MOST_ARMS, NUMBERS // domain.table_size))
+            domain = eqx.tree_at(lambda it: it.grid, domain, min(MOST_CELLS_PRICED, domain.grid))
+        size = max(
+            FEWEST_ARMS_PRICED,
+            min(MOST_ARMS_PRICED, MOST_PROBABILITIES_PRICED // domain.table_size),
+        )
         key_arms, key_start = jax.random.split(key)
         arms = domain.draw_arms(key_arms, size)
         starts = jax.vmap(domain.start)(jax.random.split(key_start, size), arms)
@@ -69,7 +75,9 @@ class Usual(eqx.Module):
         budgets = shares * jnp.mean(jnp.max(costs, axis=1))
 
         def prices(budget):
-            return relax(table, rewards, costs, budget * size, cells, everyone, STEPS)[1][::-1]
+            return relax(table, rewards, costs, budget * size, cells, everyone, PRICE_STEPS)[1][
+                ::-1
+            ]
 
         found = jax.lax.map(prices, budgets)
         # A smaller budget never makes spending cheaper; what says so is an unsettled search.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-UNSEEN = re.compile(
+UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
 """Characters that move the cursor, change colours or turn the direction of the text."""
@@ -24,7 +24,7 @@ def visible(text: str) -> str:
     >>> visible("Ana\\x1b[2J")
     'Ana\\\\x1b[2J'
     """
-    return UNSEEN.sub(lambda found: repr(found[0])[1:-1], text)
+    return UNPRINTABLE.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def list_names(names: Iterable[str]) -> str:

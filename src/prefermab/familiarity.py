@@ -22,7 +22,7 @@ from prefermab.domains.base import Domain
 from prefermab.errors import UnlikeTrainingWarning, list_names
 from prefermab.networks import Perception
 
-SAMPLE = 1 << 14
+ARMS_SAMPLED = 1 << 14
 """Arms that are drawn to find the ranges."""
 
 MARGIN = 0.05
@@ -37,7 +37,7 @@ TOGETHER = "features together"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Judged:
+class JudgedFeatures:
     """Features as a model is to judge them."""
 
     features: np.ndarray
@@ -56,9 +56,10 @@ class Judged:
         together have an entry of their own.
 
         >>> import numpy as np
-        >>> from prefermab.familiarity import Judged
+        >>> from prefermab.familiarity import JudgedFeatures
         >>> far = np.array([True, True, False])
-        >>> Judged(np.zeros((3, 1)), np.array([[True], [False], [False]]), far).counts(("age",))
+        >>> outside = np.array([[True], [False], [False]])
+        >>> JudgedFeatures(np.zeros((3, 1)), outside, far).counts(("age",))
         {'age': 1, 'features together': 1}
         """
         times = dict(zip(names, self.outside.sum(axis=0).tolist(), strict=True))
@@ -128,7 +129,7 @@ class Familiar:
         low, high = (np.array(stored[end], float) for end in ("low", "high"))
         return cls(low, high, stored["radius"])
 
-    def judge(self, features: np.ndarray, perception: Perception) -> Judged:
+    def judge(self, features: np.ndarray, perception: Perception) -> JudgedFeatures:
         """Features as the model is to judge them: those inside as they are."""
         with np.errstate(invalid="ignore"):
             outside = np.asarray((features < self.low) | (features > self.high))
@@ -144,7 +145,7 @@ class Familiar:
             share = np.minimum(self.radius / away, 1.0).astype(np.float32)[:, None]
             mean = np.asarray(perception.mean)
             within = np.where(share < 1, mean + share * (within - mean), within)
-        return Judged(within, outside, far)
+        return JudgedFeatures(within, outside, far)
 
 
 def draw_features(domain: Domain) -> np.ndarray:
@@ -158,7 +159,7 @@ _jit: Any = eqx.filter_jit
 
 @partial(_jit, compiler_options={"xla_backend_optimization_level": 0})
 def _draw_features(domain: Domain, key: Key) -> Features:
-    return domain.features(domain.draw_arms(key, SAMPLE))
+    return domain.features(domain.draw_arms(key, ARMS_SAMPLED))
 
 
 def distance(features: np.ndarray, perception: Perception) -> Float[np.ndarray, "arm"]:
@@ -187,16 +188,16 @@ def sentence(counts: dict[str, int], people: int, what: str = "people") -> str:
     return f"{who} unlike those that the model was trained on ({named})"
 
 
-def warn_of_arms(judged: Judged, names: tuple[str, ...], present: np.ndarray) -> None:
+def warn_of_arms(judged: JudgedFeatures, names: tuple[str, ...], present: np.ndarray) -> None:
     """Warns if some of the arms that are in are unlike those of the training."""
     rows = np.flatnonzero(judged.unlike & present)
     if rows.size:
-        some = Judged(judged.features[rows], judged.outside[rows], judged.far[rows])
+        some = JudgedFeatures(judged.features[rows], judged.outside[rows], judged.far[rows])
         told = sentence(some.counts(names), rows.size, "arms")
         warnings.warn(f"{told}, and are judged cautiously.", UnlikeTrainingWarning, stacklevel=3)
 
 
-def warn_of_domain(judged: Judged, names: tuple[str, ...], domain: str, model: str) -> None:
+def warn_of_domain(judged: JudgedFeatures, names: tuple[str, ...], domain: str, model: str) -> None:
     """Warns if more than a few of the arms that a domain drew are unlike those of the training."""
     share = judged.unlike.mean()
     if share <= UNUSUAL:

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float
 
 from prefermab.errors import InputError, count, unknown
 
-KINDS = ("identity", "linear", "sigmoid")
-ENTRIES = ("normal", "uniform")
+FEATURE_MAP_KINDS = ("identity", "linear", "sigmoid")
+ENTRY_DISTRIBUTIONS = ("normal", "uniform")
 
 
 class FeatureMap(eqx.Module):
@@ -40,10 +40,10 @@ class FeatureMap(eqx.Module):
     later: ClassVar[tuple[str, ...]] = ("entries",)
 
     def __check_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise unknown("feature map", str(self.kind), KINDS)
-        if self.entries not in ENTRIES:
-            raise unknown("way to draw entries", str(self.entries), ENTRIES)
+        if self.kind not in FEATURE_MAP_KINDS:
+            raise unknown("feature map", str(self.kind), FEATURE_MAP_KINDS)
+        if self.entries not in ENTRY_DISTRIBUTIONS:
+            raise unknown("way to draw entries", str(self.entries), ENTRY_DISTRIBUTIONS)
         count(self.seed, "the feature map's seed", at_least=0)
         if any(column < 0 for column in self.masked):
             raise InputError(f"masked features are numbered from 0, not {min(self.masked)}.")

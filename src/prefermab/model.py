@@ -21,11 +21,17 @@ from prefermab.asked import checked_costs, checked_features, checked_places
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, count, number
-from prefermab.familiarity import Familiar, Judged, draw_features, warn_of_arms, warn_of_domain
+from prefermab.familiarity import (
+    Familiar,
+    JudgedFeatures,
+    draw_features,
+    warn_of_arms,
+    warn_of_domain,
+)
 from prefermab.modelfile import Stored, named_arrays, write_folder
 from prefermab.networks import Network
 from prefermab.policies.learned import NO_END, TRIAL, Learned
-from prefermab.recipes.base import Recipe, Tuned, settings_of
+from prefermab.recipes.base import Recipe, Tuned, hyperparameters_of
 from prefermab.sharding import everywhere
 
 if TYPE_CHECKING:
@@ -102,7 +108,7 @@ class Model:
             return Familiar.guess(perception)
         return Familiar.of(self.domain, perception)
 
-    def judge_cautiously(self, features: np.ndarray) -> Judged:
+    def judge_cautiously(self, features: np.ndarray) -> JudgedFeatures:
         """Features (arm, feature) as the network is to see them: those that lie outside of what it
         was trained on are moved inside; see `prefermab.familiarity`.
 
@@ -114,7 +120,7 @@ class Model:
         """
         if self.familiar is None or not len(self.feature_names):
             size = len(features)
-            return Judged(features, np.zeros(features.shape, bool), np.zeros(size, bool))
+            return JudgedFeatures(features, np.zeros(features.shape, bool), np.zeros(size, bool))
         return self.familiar.judge(features, self.network.perception)
 
     def warn_if_unlike(self, domain: Domain, name: str) -> None:
@@ -292,7 +298,7 @@ class Model:
         return {
             "package": prefermab.__version__,
             "recipe": self.recipe,
-            "config": settings_of(self.config),
+            "config": hyperparameters_of(self.config),
             "domain": {"name": self.domain_name, "settings": domains.settings_of(self.domain)},
             "shape": {
                 "cells": cells,

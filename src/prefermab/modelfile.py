@@ -26,8 +26,8 @@ from safetensors.numpy import save as pack_tensors
 from prefermab.errors import InputError, brief, list_names
 from prefermab.files import check_file
 
-FORMAT = 1
-LARGEST, LARGEST_TEXT = 1 << 28, 1 << 24
+MODEL_FORMAT = 1
+MOST_WEIGHT_BYTES, MOST_TEXT_BYTES = 1 << 28, 1 << 24
 """Sizes in bytes above which a file cannot hold the weights or metrics of a model, or its texts."""
 
 MOST_METRICS = 1 << 24
@@ -120,7 +120,7 @@ class Stored(NamedTuple):
 def write_folder(path: Path, stored: Stored) -> None:
     """Writes the folder beside its place, then moves it there; an older model is replaced."""
     tensors = pack_tensors(stored.arrays)
-    config = {"format": FORMAT, **stored.config, "weights_sha256": digest(tensors)}
+    config = {"format": MODEL_FORMAT, **stored.config, "weights_sha256": digest(tensors)}
     config["checksum"] = _checksum(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,12 +150,12 @@ def check_place(path: Path) -> None:
 def read_folder(folder: Path) -> Stored:
     """Reads a model's folder and compares its checksums."""
     config = _read_config(folder / "config.json")
-    weights = _read(folder / "model.safetensors", LARGEST)
+    weights = _read(folder / "model.safetensors", MOST_WEIGHT_BYTES)
     if digest(weights) != config["weights_sha256"]:
         raise InputError(f"{folder / 'model.safetensors'} is damaged: its checksum does not match.")
     card = ""
     if (folder / "README.md").exists():
-        card = _read(folder / "README.md", LARGEST_TEXT).decode(errors="replace")
+        card = _read(folder / "README.md", MOST_TEXT_BYTES).decode(errors="replace")
     try:
         arrays = parse_tensors(weights)
     except SafetensorError as error:
@@ -259,7 +259,7 @@ def check_counts(config: dict[str, Any]) -> None:
 def _history(path: Path) -> pl.DataFrame | None:
     if not path.exists():
         return None
-    check_file(path, path.name, LARGEST)
+    check_file(path, path.name, MOST_WEIGHT_BYTES)
     try:
         schema = pl.read_parquet_schema(path)
         rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
@@ -282,16 +282,16 @@ def _read(path: Path, most: int) -> bytes:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    text = _read(path, LARGEST_TEXT)
+    text = _read(path, MOST_TEXT_BYTES)
     try:
         config = json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{path} is not the JSON of a model.") from None
     if not isinstance(config, dict) or "format" not in config:
         raise InputError(f"{path} is not the configuration of a model.")
-    if config["format"] != FORMAT:
+    if config["format"] != MODEL_FORMAT:
         raise InputError(
-            f"{path} has format {config['format']}, and this version reads {FORMAT}: "
+            f"{path} has format {config['format']}, and this version reads {MODEL_FORMAT}: "
             f"it was written by prefermab {config.get('package')}."
         )
     if config.get("checksum") != _checksum(config) or "weights_sha256" not in config:

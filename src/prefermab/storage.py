@@ -16,7 +16,7 @@ from prefermab.familiarity import Familiar
 from prefermab.features import FeatureMap
 from prefermab.model import Model
 from prefermab.modelfile import (
-    FORMAT,
+    MODEL_FORMAT,
     Stored,
     check_counts,
     digest_of_model,
@@ -96,7 +96,7 @@ def fingerprint(model: Model) -> str:
     False
     """
     config = {key: value for key, value in model.describe().items() if key != "package"}
-    return digest_of_model({"format": FORMAT, **config}, named_arrays(model.network))
+    return digest_of_model({"format": MODEL_FORMAT, **config}, named_arrays(model.network))
 
 
 def earlier_fingerprint(model: Model) -> str | None:

@@ -26,7 +26,7 @@ from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.networks import Network
-from prefermab.recipes.base import METRICS, Metrics, Recipe, Rows, make
+from prefermab.recipes.base import METRICS, MetricRows, Metrics, Recipe, make
 from prefermab.sharding import everywhere
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ def run(
     checkpoint: Path | None,
     resume: bool,
     training: str,
-) -> tuple[Any, Rows]:
+) -> tuple[Any, MetricRows]:
     """All pieces of a training, or those that are left of it; the states of all seeds and all
     metrics."""
     words = np.array([seed % 2**32 for seed in seeds], np.uint32)
@@ -205,21 +205,21 @@ def _step(
     return each(domain, n_arms, budget, size, state, keys)
 
 
-def _rows(recipe: Recipe, metrics: Metrics, done: int, size: int) -> Rows:
+def _rows(recipe: Recipe, metrics: Metrics, done: int, size: int) -> MetricRows:
     """Metrics of a piece by name, with the numbers of the units that they belong to."""
-    found: Rows = {name: np.asarray(getattr(metrics, name)) for name in METRICS}
+    found: MetricRows = {name: np.asarray(getattr(metrics, name)) for name in METRICS}
     each = found["loss"].shape[1]
     return {recipe.unit: done + size * (1 + np.arange(each)) // each, **found}
 
 
-def _joined(rows: Rows, new: Rows) -> Rows:
+def _joined(rows: MetricRows, new: MetricRows) -> MetricRows:
     if not rows:
         return new
     return {name: np.concatenate([rows[name], new[name]], axis=-1) for name in rows}
 
 
 def _sound(
-    alike: Model, networks: Sequence[Network], rows: Rows, seeds: Sequence[int], keep: bool
+    alike: Model, networks: Sequence[Network], rows: MetricRows, seeds: Sequence[int], keep: bool
 ) -> list[Model]:
     """A model for each seed, or the error that says which collapsed and holds the others; with
     `keep`, those that collapsed as well."""
@@ -249,7 +249,7 @@ def _sound(
     return models
 
 
-def _check_finite(rows: Rows, unit: str, seeds: Sequence[int]) -> None:
+def _check_finite(rows: MetricRows, unit: str, seeds: Sequence[int]) -> None:
     for name, values in rows.items():
         if name == unit or np.isfinite(values).all():
             continue
@@ -260,7 +260,7 @@ def _check_finite(rows: Rows, unit: str, seeds: Sequence[int]) -> None:
         )
 
 
-def _progress_line(rows: Rows, unit: str) -> str:
+def _progress_line(rows: MetricRows, unit: str) -> str:
     shown = {name: rows[name][:, -1].mean() for name in ("reward", "spending", "price")}
     return f"{unit} {rows[unit][-1]}: " + ", ".join(f"{k} {v:.2f}" for k, v in shown.items())
 

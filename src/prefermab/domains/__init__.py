@@ -23,7 +23,7 @@ BY_NAME: dict[str, type[Domain]] = {
     domain.name: domain for domain in (Synthetic, Armman, SIS, ContinuousSynthetic, ContinuousSIS)
 }
 
-UNSEEN = "-unseen"
+UNSEEN_SUFFIX = "-unseen"
 """What the name of a domain ends in whose states are not always seen."""
 
 
@@ -47,9 +47,9 @@ def get(name: str, **settings: Any) -> Domain:
         kind = class_in_file(str(name))
     elif name in BY_NAME:
         kind = BY_NAME[name]
-    elif str(name).removesuffix(UNSEEN) in BY_NAME:
+    elif str(name).removesuffix(UNSEEN_SUFFIX) in BY_NAME:
         own = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
-        return Unseen(get(str(name).removesuffix(UNSEEN), **settings), **own)
+        return Unseen(get(str(name).removesuffix(UNSEEN_SUFFIX), **settings), **own)
     else:
         raise unknown("domain", str(name), BY_NAME)
     taken = [field.name for field in dataclasses.fields(kind) if field.init]

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
-from prefermab.domains.base import DRAWS, FiniteDomain, check_draws, check_range
+from prefermab.domains.base import WAYS_TO_DRAW, FiniteDomain, check_draws, check_range
 from prefermab.errors import InputError
 
 # Ranges of the six parameters for the groups A, B, C: (group, parameter, low and high).
@@ -71,7 +71,7 @@ class Armman(FiniteDomain):
         key_group, key_values = jax.random.split(key)
         group = jax.random.choice(key_group, 3, p=jnp.asarray(self.mix))
         ranges = jnp.asarray(_RANGES)[group].at[:2].set(jnp.asarray(self.motivated, jnp.float32))
-        return DRAWS[self.draws](key_values, ranges[:, 0], ranges[:, 1])
+        return WAYS_TO_DRAW[self.draws](key_values, ranges[:, 0], ranges[:, 1])
 
     def parameters(self, arm: Arm) -> Float[Array, "param"]:
         return arm

@@ -23,7 +23,7 @@ from prefermab.features import FeatureMap
 Targets = Int[np.ndarray, "state act next"]
 """Cells that an action may lead to from each cell: known before anything is compiled."""
 
-STARTS = 512
+STARTS_SAMPLED = 512
 """Starts of an arm, always the same, that tell how likely each is."""
 
 
@@ -178,7 +178,7 @@ class FiniteDomain(Domain):
         n_states = len(self.state_names)
         if type(self).start is FiniteDomain.start:
             return jnp.full(n_states, 1 / n_states)
-        keys = jax.random.split(jax.random.key(0), STARTS)
+        keys = jax.random.split(jax.random.key(0), STARTS_SAMPLED)
         starts = jax.vmap(lambda key: self.start(key, arm))(keys)
         return jax.nn.one_hot(starts, n_states).mean(axis=0)
 
@@ -273,14 +273,14 @@ def uniform_in_range(
     return low + (high - low) * jax.random.uniform(key, low.shape)
 
 
-DRAWS = {"subinterval": uniform_in_subinterval, "uniform": uniform_in_range}
+WAYS_TO_DRAW = {"subinterval": uniform_in_subinterval, "uniform": uniform_in_range}
 """How parameters are drawn from their ranges."""
 
 
 def check_draws(draws: str) -> None:
     """Raises `InputError` unless there is such a way to draw."""
-    if draws not in DRAWS:
-        raise unknown("way to draw", str(draws), DRAWS)
+    if draws not in WAYS_TO_DRAW:
+        raise unknown("way to draw", str(draws), WAYS_TO_DRAW)
 
 
 def range_ends(*ranges: tuple[float, float]) -> tuple[Float[Array, "param"], Float[Array, "param"]]:

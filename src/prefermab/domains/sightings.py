@@ -13,15 +13,15 @@ import numpy as np
 
 from prefermab.errors import InputError, count, unknown
 
-WAYS = ("acted", "some", "never")
+WAYS_SEEN = ("acted", "some", "never")
 """How states are seen: on an action, now and then whatever is done, or never."""
 
-ROUNDS = {"acted": 12, "some": 5, "never": 7}
+ROUNDS_TOLD_APART = {"acted": 12, "some": 5, "never": 7}
 """Rounds that are told apart, if not said otherwise; where actions are taken unseen, every round
 doubles the tree."""
 
 MOST_PLACES = 1 << 14
-NEVER = "never seen"
+NEVER_SEEN = "never seen"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Sightings:
     rounds: int = 12
 
     def __post_init__(self) -> None:
-        if self.seen not in WAYS:
-            raise unknown("way to see", str(self.seen), WAYS)
+        if self.seen not in WAYS_SEEN:
+            raise unknown("way to see", str(self.seen), WAYS_SEEN)
         count(self.rounds, "rounds")
         if self.size_at(self.rounds) > MOST_PLACES:
             raise InputError(
@@ -137,7 +137,7 @@ class Sightings:
         return tuple(self._name(root, done) for root, done in self.places)
 
     def _name(self, root: int, done: tuple[int, ...]) -> str:
-        last = (*self.states, NEVER)[root]
+        last = (*self.states, NEVER_SEEN)[root]
         if self.seen == "acted":
             done_then = f", {self.actions[done[0]]}" if done and root < len(self.states) else ""
             return f"{last}{done_then}, {len(done)} ago" if done else last

@@ -12,7 +12,7 @@ from scipy.special import gammaln
 
 from prefermab.arms import Arm, Key, State
 from prefermab.domains.base import (
-    DRAWS,
+    WAYS_TO_DRAW,
     ContinuousDomain,
     Domain,
     FiniteDomain,
@@ -53,7 +53,7 @@ class _Epidemic(Domain):
 
     def draw(self, key: Key) -> Arm:
         low, high = range_ends(*(getattr(self, name) for name in self.parameter_names))
-        return DRAWS[self.draws](key, low, high)
+        return WAYS_TO_DRAW[self.draws](key, low, high)
 
     def parameters(self, arm: Arm) -> Float[Array, "param"]:
         return arm

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
 from prefermab.domains.base import Domain, FiniteDomain, Targets, pick, scattered
-from prefermab.domains.sightings import ROUNDS, Sightings
+from prefermab.domains.sightings import ROUNDS_TOLD_APART, Sightings
 from prefermab.errors import InputError, share
 
 TYPICAL = 512
@@ -74,7 +74,7 @@ class Unseen(FiniteDomain):
         usual = {"some": 0.2, "never": 0.0}.get(seen, 1.0)
         self.domain, self.feature_map, self.seen = domain, domain.feature_map, seen
         self.chance = usual if chance is None else share(chance, "chance")
-        self.rounds = ROUNDS.get(seen, 1) if rounds is None else rounds
+        self.rounds = ROUNDS_TOLD_APART.get(seen, 1) if rounds is None else rounds
         self.sightings = Sightings(
             tuple(domain.state_names), tuple(domain.action_names), seen, self.rounds
         )

@@ -18,10 +18,10 @@ from prefermab.arms import Arm, State, TrialKeys
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
 from prefermab.errors import InputError, count, number
 
-ARMS, STARTS = 8, 16
+ARMS_CHECKED, STARTS_CHECKED = 8, 16
 """Number of arms that are checked, and of first states of each."""
 
-ENTRIES = 2_000_000
+MOST_CHECKED = 2_000_000
 """The most probabilities that are checked; with more, only those of some states are."""
 
 STEP_SAMPLES = 1000
@@ -209,7 +209,9 @@ def _checked_cells(domain: Domain, most: int) -> np.ndarray:
 @_compiled
 def _sample(domain: Domain, keys: TrialKeys) -> _Sample:
     n_actions, n_cells = domain.n_actions, domain.n_cells
-    cells = jnp.asarray(_checked_cells(domain, max(2, ENTRIES // (ARMS * n_actions * n_cells))))
+    cells = jnp.asarray(
+        _checked_cells(domain, max(2, MOST_CHECKED // (ARMS_CHECKED * n_actions * n_cells)))
+    )
     states, actions = domain.cells[cells], jnp.arange(n_actions)
     moments = domain.moments if isinstance(domain, ContinuousDomain) else None
 
@@ -222,17 +224,17 @@ def _sample(domain: Domain, keys: TrialKeys) -> _Sample:
             parameters=domain.parameters(arm),
             features=domain.observe(arm, jnp.zeros((), int)),
             costs=domain.costs(arm),
-            starts=jax.vmap(lambda key: domain.start(key, arm))(keys[ARMS:]),
+            starts=jax.vmap(lambda key: domain.start(key, arm))(keys[ARMS_CHECKED:]),
             rewards=jax.vmap(lambda state: domain.reward_at(arm, state))(states),
             rows=each(domain.row, arm, cells),
             moments=None if moments is None else each(moments, arm, states),
         )
 
-    return jax.vmap(one_arm)(jax.vmap(domain.draw)(keys[:ARMS]))
+    return jax.vmap(one_arm)(jax.vmap(domain.draw)(keys[:ARMS_CHECKED]))
 
 
 def _check_values(domain: Domain) -> None:
-    found = jax.tree.map(np.asarray, _sample(domain, _keys(ARMS + STARTS)))
+    found = jax.tree.map(np.asarray, _sample(domain, _keys(ARMS_CHECKED + STARTS_CHECKED)))
     cells = _checked_cells(domain, found.rows.shape[1])
     complain = _Complaints(domain, found.parameters, cells)
     complain.refuse("features", "infinite", np.isinf(found.features), found.features)
@@ -313,7 +315,7 @@ def _steps(domain: Domain, arm: Arm, cells: Any, keys: TrialKeys) -> Any:
 
 def _check_steps(domain: FiniteDomain) -> None:
     """Checks that `step` agrees with `row`, which oracles and bounds use."""
-    cells, n_cells = _checked_cells(domain, ARMS), domain.n_cells
+    cells, n_cells = _checked_cells(domain, ARMS_CHECKED), domain.n_cells
     arm = domain.draw(jax.random.key(1))
     moved, rows = (
         np.asarray(part) for part in _steps(domain, arm, jnp.asarray(cells), _keys(STEP_SAMPLES))

@@ -22,9 +22,9 @@ from prefermab.domains.tabular import check_transitions
 from prefermab.errors import InputError, number, reals
 from prefermab.oracles.dynamic_programming import Sparse, Transitions
 
-FEW_STATES, CACHED_NUMBERS = 8, 1 << 15
-"""With at most FEW_STATES states all arms are computed together; with more, as many arms at a time
-as have CACHED_NUMBERS entries in their inverses."""
+MOST_STATES_TOGETHER, CACHED_NUMBERS = 8, 1 << 15
+"""With at most MOST_STATES_TOGETHER states all arms are computed together; with more, as many arms
+at a time as have CACHED_NUMBERS entries in their inverses."""
 
 
 def indices_of_arm(
@@ -97,7 +97,7 @@ def _indices_of_arms(
 ) -> tuple[Float[Array, "arm state"], Bool[Array, "arm"]]:
     one = lambda arm: indices_of_arm(arm[0], arm[1], discount)  # noqa: E731
     n_arms, n_states = transitions.shape[:2]
-    if jax.default_backend() != "cpu" or n_states <= FEW_STATES:
+    if jax.default_backend() != "cpu" or n_states <= MOST_STATES_TOGETHER:
         return jax.vmap(one)((transitions, rewards))
     # An arm's inverse is read once for each state, so it should stay in the CPU's cache.
     together = max(1, min(n_arms, CACHED_NUMBERS // n_states**2))

@@ -48,7 +48,7 @@ class Pair:
 
 
 @dataclasses.dataclass(frozen=True)
-class Fit:
+class NoiseFit:
     """The factor of a domain, the number of baseline cells behind it, and how many of them are
     within two standard errors with it and without."""
 
@@ -62,19 +62,19 @@ class Fit:
 class Noise:
     """The factors by domain: for rewards, and for what is earned over No Action."""
 
-    level: Mapping[str, Fit] = dataclasses.field(default_factory=dict)
-    lift: Mapping[str, Fit] = dataclasses.field(default_factory=dict)
+    level: Mapping[str, NoiseFit] = dataclasses.field(default_factory=dict)
+    lift: Mapping[str, NoiseFit] = dataclasses.field(default_factory=dict)
 
     def of_level(self, domain: str) -> float:
         """The factor for a reward."""
-        return self.level.get(domain, Fit()).factor
+        return self.level.get(domain, NoiseFit()).factor
 
     def of_lift(self, domain: str) -> float:
         """The factor for a lift over No Action."""
-        return self.lift.get(domain, Fit()).factor
+        return self.lift.get(domain, NoiseFit()).factor
 
 
-def fit_factor(pairs: Sequence[Pair]) -> Fit:
+def fit_factor(pairs: Sequence[Pair]) -> NoiseFit:
     """The factor at which the mean square of the differences, in standard errors, is one; never
     below one, for 50 trials cannot be more precise than independent ones.
 
@@ -83,13 +83,13 @@ def fit_factor(pairs: Sequence[Pair]) -> Fit:
     3.0
     """
     if not pairs:
-        return Fit()
+        return NoiseFit()
     low, high = 1.0, LARGEST_FACTOR
     for _ in range(50):
         middle = (low + high) / 2
         wide = np.mean([pair.z(middle) ** 2 for pair in pairs]) < 1
         low, high = (low, middle) if wide else (middle, high)
-    return Fit(low, len(pairs), count_within(pairs, low), count_within(pairs, 1.0))
+    return NoiseFit(low, len(pairs), count_within(pairs, low), count_within(pairs, 1.0))
 
 
 def count_within(pairs: Iterable[Pair], factor: float) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
 from prefermab.paper import figures, verdicts
-from prefermab.paper.cells import CellComparison, Fit, Noise, lift_of, pair_of, rewards_of
+from prefermab.paper.cells import CellComparison, Noise, NoiseFit, lift_of, pair_of, rewards_of
 from prefermab.paper.claims import FAILS, HOLDS, OPEN, Gaps, Trend, gaps_of, paper_recipes
 from prefermab.paper.results import Mean, Results, quick_table
 from prefermab.paper.tables import (
@@ -22,7 +22,7 @@ from prefermab.paper.tables import (
 from prefermab.recipes import BY_NAME
 
 COUNTED_ARMS = {"prop1": "arms of an instance", "pools": "different training arms"}
-MARKED = {HOLDS: "better", FAILS: "worse"}
+VERDICT_MARKS = {HOLDS: "better", FAILS: "worse"}
 
 
 def report_table(part: str, results: Results) -> Table | None:
@@ -188,7 +188,7 @@ def trend_grid(trends: Sequence[tuple[str, Trend]]) -> Grid:
     rows = []
     for name, it in trends:
         interval = f"{it.estimate:.3f} ({it.low:.3f} to {it.high:.3f})"
-        verdict = Cell(it.verdict, MARKED.get(it.verdict, "same"))
+        verdict = Cell(it.verdict, VERDICT_MARKS.get(it.verdict, "same"))
         where = Cell(f"[{name}](#{name})")
         rows.append([Cell(it.claim), Cell(it.measured), Cell(interval), verdict, where])
     return Grid(["claim", "measured", "estimate (95 %)", "verdict", "part"], rows)
@@ -320,7 +320,7 @@ def noise_grid(noise: Noise) -> Grid:
     return Grid(head, rows)
 
 
-def fit_texts(fit: Fit) -> tuple[str, ...]:
+def fit_texts(fit: NoiseFit) -> tuple[str, ...]:
     """A factor and its counts as text."""
     return f"{fit.factor:.1f}", str(fit.cells), str(fit.within), str(fit.within_as_printed)
 

@@ -12,7 +12,7 @@ import numpy as np
 import prefermab
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.paper import claims, verdicts
-from prefermab.paper.cells import CellComparison, Fit, Lift, Noise, compare_cells, fit_noise
+from prefermab.paper.cells import CellComparison, Lift, Noise, NoiseFit, compare_cells, fit_noise
 from prefermab.paper.claims import Trend, interquartile_mean
 from prefermab.paper.parts import claim_grid, noise_grid, part_blocks, report_table
 from prefermab.paper.results import Results
@@ -28,13 +28,13 @@ RECIPE_GROUPS = {
     "all": ("paper", "sweep", "exact"),
     "every": (*PAPER_RECIPES, "sweep", "exact"),
 }
-COUNTED = {
+MARK_LABELS = {
     "better": "better ▲",
     "same": "within noise ●",
     "worse": "worse ▼",
     "beyond": "below a figure above the bound ◇",
 }
-LIFT_COUNTED = {mark: COUNTED[mark] for mark in ("better", "same", "worse")}
+LIFT_MARK_LABELS = {mark: MARK_LABELS[mark] for mark in ("better", "same", "worse")}
 
 
 def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
@@ -129,12 +129,12 @@ def summary_blocks(
         Text(LEGEND),
         Heading("Summary", name="summary"),
         Grid(
-            ["recipe", "cells", *COUNTED.values(), "share of the bound"],
+            ["recipe", "cells", *MARK_LABELS.values(), "share of the bound"],
             [summary_row(recipe, models) for recipe in results.recipes],
         ),
         Heading("By what is earned over No Action", 3),
         Grid(
-            ["recipe", "cells", *LIFT_COUNTED.values(), "below, noise or not"],
+            ["recipe", "cells", *LIFT_MARK_LABELS.values(), "below, noise or not"],
             [lift_row(recipe, models) for recipe in results.recipes],
         ),
         *above_bound_blocks(models),
@@ -196,7 +196,7 @@ def shortfall_sentence(cells: list[CellComparison]) -> str:
 def summary_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
     """How often a recipe is better, within noise and worse."""
     own = [cell for cell in models if cell.who == recipe]
-    counts = [sum(cell.mark == mark for cell in own) for mark in COUNTED]
+    counts = [sum(cell.mark == mark for cell in own) for mark in MARK_LABELS]
     shares = [cell.of_bound for cell in own]
     span = f"{min(shares):.1%} to {max(shares):.1%}" if shares else ""
     return [Cell(f"`{recipe}`"), Cell(str(len(own))), *(Cell(str(c)) for c in counts), Cell(span)]
@@ -205,7 +205,7 @@ def summary_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
 def lift_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
     """The same by what is earned over No Action, and how often that is less than published."""
     own = [cell.lift for cell in models if cell.who == recipe and cell.lift is not None]
-    counts = [sum(lift.mark == mark for lift in own) for mark in LIFT_COUNTED]
+    counts = [sum(lift.mark == mark for lift in own) for mark in LIFT_MARK_LABELS]
     below = sum(lift.pair.ours < lift.pair.published for lift in own)
     return [Cell(f"`{recipe}`"), *(Cell(str(c)) for c in (len(own), *counts, below))]
 
@@ -310,7 +310,7 @@ def _lift(lift: Lift | None) -> dict[str, Any]:
     }
 
 
-def _fits(what: str, fits: Mapping[str, Fit]) -> list[dict[str, Any]]:
+def _fits(what: str, fits: Mapping[str, NoiseFit]) -> list[dict[str, Any]]:
     return [{"domain": name, "what": what, **dataclasses.asdict(it)} for name, it in fits.items()]
 
 

@@ -45,7 +45,7 @@ PAPER_RECIPES = ("paper", "paper-literal")
 TASKS_PER_PROCESS = 8
 """A process of a cluster is replaced after these: compiled code fills up its memory maps."""
 
-APART = (
+NO_RESULT_DEPENDS_ON = (
     "bench", "cli", "engines.py", "gym", "pages.py", "paper", "plots.py", "programme",
     "service",
 )  # fmt: skip
@@ -313,7 +313,7 @@ def _source() -> str:
     """A checksum of the code that results depend on, whatever its comments and docstrings say."""
     root, digest = Path(prefermab.__file__).parent, hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
-        if file.relative_to(root).parts[0] not in APART:
+        if file.relative_to(root).parts[0] not in NO_RESULT_DEPENDS_ON:
             digest.update(
                 ast.dump(_WithoutDocstrings().visit(ast.parse(file.read_text()))).encode()
             )

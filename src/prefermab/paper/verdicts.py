@@ -209,7 +209,7 @@ ASKED: dict[str, tuple[Callable[[Results, Table], list[Trend]], ...]] = {
 }
 
 
-SHARES = (
+CLAIMED_SHARES = (
     ("Fine-tuning needs at most 12.5 % of DDLPO's samples", 0.125),
     ("Training from scratch is at least 3 times dearer than fine-tuning", 1 / 3),
 )
@@ -237,7 +237,9 @@ def tuning_trends(results: Results) -> list[Trend]:
             pairs = np.stack([needed[recipe], needed["DDLPO"]], axis=1)
             tried = float(results.curve(recipe, results.where()[0][1])["samples"][-1])
             what = f"`{recipe}`, {title}: samples as a share of DDLPO's, interquartile means"
-            found += [share_trend(claim, what, pairs, line, tried) for claim, line in SHARES]
+            found += [
+                share_trend(claim, what, pairs, line, tried) for claim, line in CLAIMED_SHARES
+            ]
     return [*found, *untrained_trends(results)]
 
 

@@ -40,7 +40,7 @@ ONLY_TRIALS = (
 )
 
 
-class Judged(eqx.Module):
+class JudgedRound(eqx.Module):
     """A round as a network sees it: the price, and for each arm and action how much it would gain
     over the passive one (-inf: not to be taken though budget be left)."""
 
@@ -81,11 +81,11 @@ class Learned(Policy):
         """What each action would gain of one arm at a price."""
 
     @abc.abstractmethod
-    def judge(self, seen: Observation) -> Judged:
+    def judge(self, seen: Observation) -> JudgedRound:
         """The price of the round, and what each action would gain."""
 
     @abc.abstractmethod
-    def settle(self, judged: Judged, seen: Observation) -> Actions:
+    def settle(self, judged: JudgedRound, seen: Observation) -> Actions:
         """Actions within the budget."""
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
@@ -167,13 +167,13 @@ class BySweep(Learned):
     ) -> Float[Array, "act"]:
         return self._asked(state, features, price, self.left)[1]
 
-    def judge(self, seen: Observation) -> Judged:
+    def judge(self, seen: Observation) -> JudgedRound:
         if seen.n_arms <= CHUNK:
             return self.search(seen)
         price = self.search(_some(seen, CHUNK)).price
         return _useful(price, gains := self.gains(price, seen), gains, self.least_gain)
 
-    def settle(self, judged: Judged, seen: Observation) -> Actions:
+    def settle(self, judged: JudgedRound, seen: Observation) -> Actions:
         return by_price(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
     def gains(self, price: Float[Array, ""], seen: Observation) -> Scores:
@@ -185,7 +185,7 @@ class BySweep(Learned):
             return on_each(chunked, arms, seen.n_arms)
         return jax.vmap(one)(arms)
 
-    def search(self, seen: Observation) -> Judged:
+    def search(self, seen: Observation) -> JudgedRound:
         """The price that fits, and the gains there."""
         highest = self.price_ceiling
 
@@ -223,20 +223,20 @@ class ByGreedyProba(Learned):
     ) -> Float[Array, "act"]:
         return _odds(self.network.logits(state, features, price))
 
-    def judge(self, seen: Observation) -> Judged:
+    def judge(self, seen: Observation) -> JudgedRound:
         price = self.network.price(seen.state, seen.features, seen.opt_in)
         logits = self.network.logits_of(seen.state, seen.features, price)
-        return Judged(price, jax.vmap(_odds)(logits))
+        return JudgedRound(price, jax.vmap(_odds)(logits))
 
-    def settle(self, judged: Judged, seen: Observation) -> Actions:
+    def settle(self, judged: JudgedRound, seen: Observation) -> Actions:
         return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
 
 def _useful(
     price: Float[Array, ""], gains: Scores, free: Scores, least: Float[Array, ""]
-) -> Judged:
+) -> JudgedRound:
     """The gains of what is worth something when it is free."""
-    return Judged(price, jnp.where(free > least, gains, -jnp.inf).at[:, 0].set(0.0))
+    return JudgedRound(price, jnp.where(free > least, gains, -jnp.inf).at[:, 0].set(0.0))
 
 
 def _some(seen: Observation, n_arms: int) -> Observation:

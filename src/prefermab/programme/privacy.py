@@ -12,16 +12,16 @@ from prefermab.errors import InputError
 from prefermab.files import check_file
 from prefermab.programme.columns import as_labels
 
-SHORTEST, LONGEST = 16, 1 << 16
+SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 """Bytes of a key file."""
 
 MOST_CATEGORIES = 50
-"""A column with more different texts does not hold categories."""
+"""A column with more different texts holds names or numbers of people, not categories."""
 
 LONG_NUMBER = 1_000_000
 """Whole numbers from here on are codes, if most of them differ."""
 
-DIGITS = 20
+PSEUDONYM_DIGITS = 20
 """Hexadecimal digits of a pseudonym: 80 bits, in which no two of a billion people meet."""
 
 
@@ -44,12 +44,12 @@ def read_key(path: Path) -> tuple[bytes, bool]:
         with os.fdopen(handle, "wb") as file:
             file.write(key)
         return key, True
-    check_file(path, most=LONGEST)
+    check_file(path, most=LONGEST_KEY)
     key = path.read_bytes().strip()
-    if len(key) < SHORTEST:
+    if len(key) < SHORTEST_KEY:
         raise InputError(
-            f"{path}: a key must have at least {SHORTEST} bytes, not {len(key)}; name a file that "
-            "does not exist to have one made."
+            f"{path}: a key must have at least {SHORTEST_KEY} bytes, not {len(key)}; name a file "
+            "that does not exist to have one made."
         )
     return key, False
 
@@ -75,7 +75,7 @@ def key_mark(key: bytes) -> str:
 
 
 def _pseudonym(label: str, key: bytes) -> str:
-    return hmac.new(key, label.encode(), hashlib.sha256).hexdigest()[:DIGITS]
+    return hmac.new(key, label.encode(), hashlib.sha256).hexdigest()[:PSEUDONYM_DIGITS]
 
 
 def free_text(frame: pl.DataFrame) -> list[str]:

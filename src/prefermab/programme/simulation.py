@@ -21,7 +21,7 @@ from prefermab.opt_in import Streaming
 from prefermab.policies import Lottery, NoAction, Policy, RoundRobin
 from prefermab.policies.base import as_policies
 
-ROUNDS, TRIALS, BATCHES = 52, 200, 10
+SIMULATED_ROUNDS, SIMULATED_TRIALS, TRIAL_BATCHES = 52, 200, 10
 Series = dict[str, np.ndarray]
 """What was measured of a policy, each (trial, round)."""
 
@@ -33,9 +33,9 @@ def simulate(
     policies: Mapping[str, Any] | None = None,
     n_arms: int | None = None,
     budget: float | None = None,
-    rounds: int = ROUNDS,
+    rounds: int = SIMULATED_ROUNDS,
     opt_in: Streaming | float | None = None,
-    trials: int = TRIALS,
+    trials: int = SIMULATED_TRIALS,
     seed: int = 0,
     progress: Progress | None = None,
     watch: Callable[["Tally"], object] | None = None,
@@ -111,7 +111,7 @@ def simulate_batches(
     keys = trial_keys(count(seed, "seed", at_least=0), n_trials)
     stream = Streaming(stay=0.9, newcomers=3.0) if opt_in is None else opt_in
     batches = trial_batches(
-        domain, places, stream, keys, count(rounds, "rounds"), largest=-(-n_trials // BATCHES)
+        domain, places, stream, keys, count(rounds, "rounds"), largest=-(-n_trials // TRIAL_BATCHES)
     )
     tally = Tally(n_trials, {})
     for batch in batches:

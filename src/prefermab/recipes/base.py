@@ -30,10 +30,10 @@ BY_NAME: dict[str, type["Recipe"]] = {}
 PROBED_ARMS = 20_000
 """Arms drawn to learn the scale of features and rewards."""
 
-LARGEST = {"width": 1 << 16, "depth": 64}
+LARGEST_SIZES = {"width": 1 << 16, "depth": 64}
 """The largest network that can be asked for, by hyperparameter."""
 
-Rows = dict[str, Any]
+MetricRows = dict[str, Any]
 """Metrics by name, (seed, epoch), and under the recipe's unit the numbers of the epochs."""
 
 
@@ -157,7 +157,7 @@ class Recipe(abc.ABC):
     def trained(self, state: Any) -> Network:
         """The network that was learned."""
 
-    def collapsed(self, rows: Rows, budget: float) -> int | None:
+    def collapsed(self, rows: MetricRows, budget: float) -> int | None:
         """Since which epoch of one seed's metrics the policy has been useless, if it is."""
         del rows, budget
 
@@ -181,13 +181,13 @@ class Recipe(abc.ABC):
         return 1
 
 
-def settings_of(recipe: Recipe) -> dict[str, Any]:
+def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
     """Its hyperparameters as a model's file holds them.
 
-    >>> from prefermab.recipes.base import make, settings_of
-    >>> "price_network" in settings_of(make("paper", {}))
+    >>> from prefermab.recipes.base import make, hyperparameters_of
+    >>> "price_network" in hyperparameters_of(make("paper", {}))
     False
-    >>> settings_of(make("paper", {"price_start": 0.0}))["price_start"]
+    >>> hyperparameters_of(make("paper", {"price_start": 0.0}))["price_start"]
     0.0
     """
     kept = {}
@@ -254,5 +254,7 @@ def check_numbers(config: Any, at_least: dict[str, int]) -> None:
             raise InputError(f"{field.name} must not be negative or NaN, but it is {value}.")
         if field.type is int:
             count(value, field.name, at_least=at_least.get(field.name, 1))
-        if field.name in LARGEST and value > LARGEST[field.name]:
-            raise InputError(f"{field.name} must be at most {LARGEST[field.name]}, not {value}.")
+        if field.name in LARGEST_SIZES and value > LARGEST_SIZES[field.name]:
+            raise InputError(
+                f"{field.name} must be at most {LARGEST_SIZES[field.name]}, not {value}."
+            )

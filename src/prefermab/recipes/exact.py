@@ -37,7 +37,7 @@ from prefermab.recipes.regression import (
     some_prices,
 )
 
-KEPT, FRESH, TABLE = 512, 64, 1 << 17
+ARMS_KEPT, MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES = 512, 64, 1 << 17
 """Arms whose answers are kept; the most that are worked out in a step; and the most transition
 probabilities that this may take: fewer arms where they have many states."""
 
@@ -147,7 +147,7 @@ class Exact(Regression):
     def prepare(self, domain: Domain, slow: Worth, key: Key) -> Answers:
         """The first answers to learn from."""
         fresh = self.fresh_arms(domain)
-        keys = jax.random.split(key, KEPT // fresh)
+        keys = jax.random.split(key, ARMS_KEPT // fresh)
         several = jax.lax.map(lambda key: self.draw(domain, slow, fresh, key), keys)
         return jax.tree.map(lambda x: x.reshape(x.shape[0] * x.shape[1], *x.shape[2:]), several)
 
@@ -158,7 +158,7 @@ class Exact(Regression):
         key_arms, key_rows = jax.random.split(key)
         fresh = self.fresh_arms(domain)
         new = self.draw(domain, slow, fresh, key_arms)
-        place = (step % (KEPT // fresh)) * fresh
+        place = (step % (ARMS_KEPT // fresh)) * fresh
         kept = jax.tree.map(
             lambda old, new: jax.lax.dynamic_update_slice_in_dim(old, new, place, 0), memory, new
         )
@@ -235,7 +235,7 @@ class Exact(Regression):
     def fresh_arms(self, domain: Domain) -> int:
         """How many arms are worked out in a step."""
         few = 1 if domain.targets is None else 20
-        return max(1, min(FRESH, TABLE // (domain.table_size * few)))
+        return max(1, min(MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES // (domain.table_size * few)))
 
 
 @dataclasses.dataclass(frozen=True)

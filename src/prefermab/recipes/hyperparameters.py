@@ -48,7 +48,7 @@ ADVANTAGES: dict[str, Callable[[Array], Array]] = {
 }
 COOLINGS = {"part": cooled_to_a_part, "whole": cooled_to_nothing}
 DECAYS = {"update": decayed_at_updates, "epoch": decayed_at_epochs}
-STEPS = {"batch": descend_on_all, "arm": descend_arm_by_arm}
+DESCENTS = {"batch": descend_on_all, "arm": descend_arm_by_arm}
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "features": ("whitened", "plain"),
@@ -58,7 +58,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "price_decays": tuple(DECAYS),
     "redraw": ("block", "epoch"),
     "arrivals": ("redraw", "streaming"),
-    "step_on": tuple(STEPS),
+    "step_on": tuple(DESCENTS),
     "advantage": tuple(ADVANTAGES),
     "critic_target": ("advantages", "returns"),
     "cooling": tuple(COOLINGS),

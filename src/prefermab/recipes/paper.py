@@ -27,12 +27,12 @@ from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
-from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Rows, Tuning, cut
+from prefermab.recipes.base import BY_NAME, PROBED_ARMS, MetricRows, Metrics, Tuning, cut
 from prefermab.recipes.hyperparameters import (
     ADVANTAGES,
     COOLINGS,
     DECAYS,
-    STEPS,
+    DESCENTS,
     Hyperparameters,
 )
 from prefermab.rollout import Trajectory
@@ -185,7 +185,7 @@ class Paper(Hyperparameters):
 
     def improve(self, learner: PaperState, seen: Trajectory) -> tuple[PaperState, Float[Array, ""]]:
         """Line 21: PPO with feature-based values, several passes over the epoch's data."""
-        net, descend = learner.network, STEPS[self.step_on]
+        net, descend = learner.network, DESCENTS[self.step_on]
         advantage = ADVANTAGES[self.advantage]
         batch = ppo.batch_of(net, seen, self.discount, self.trace, advantage, self.critic_target)
         surrogate = partial(ppo.actor_loss, net, self.clip, self.entropy_weight(learner.epoch))
@@ -251,7 +251,7 @@ class Paper(Hyperparameters):
             return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
-    def collapsed(self, rows: Rows, budget: float) -> int | None:
+    def collapsed(self, rows: MetricRows, budget: float) -> int | None:
         """In each of the last epochs every arm gets the same action for certain, so that nothing is
         learned any more, though the budget allows some but not all of it."""
         acted = rows["acted"]

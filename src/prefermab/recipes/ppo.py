@@ -18,7 +18,7 @@ from prefermab.rollout import Trajectory
 T = TypeVar("T")
 
 
-class Batch(eqx.Module):
+class PPOBatch(eqx.Module):
     """What an epoch teaches about some arms; `before` is the log-probability of the action when it
     was taken, `target` what the critic is to say."""
 
@@ -36,10 +36,10 @@ class Batch(eqx.Module):
         """What the networks are asked about."""
         return self.state, self.features, self.price
 
-    def of_arm(self, arm: Int[Array, ""]) -> "Batch":
+    def of_arm(self, arm: Int[Array, ""]) -> "PPOBatch":
         """The part of it that is about one arm."""
         one = lambda x: jax.lax.dynamic_slice_in_dim(x, arm, 1, axis=1)  # noqa: E731
-        return Batch(
+        return PPOBatch(
             one(self.state), one(self.action), one(self.gain), one(self.target), one(self.before),
             one(self.inside), self.features[arm][None], self.price,
         )  # fmt: skip
@@ -52,7 +52,7 @@ def batch_of(
     trace: float,
     advantage: Callable[[Array], Array],
     target: str,
-) -> Batch:
+) -> PPOBatch:
     """What an epoch teaches, by generalised advantage estimation.
 
     Args:
@@ -77,14 +77,14 @@ def batch_of(
     followed = gain if target == "advantages" else returns()
     before = jax.nn.log_softmax(net.in_every_round(net.logits_of, *at))
     before = jnp.take_along_axis(before, seen.action[..., None], axis=-1)[..., 0]
-    return Batch(
+    return PPOBatch(
         seen.state, seen.action, advantage(gain), followed + values, before, inside, seen.features,
         seen.price,
     )  # fmt: skip
 
 
 def actor_loss(
-    net: ActorCritic, clip: float, weight: Float[Array, ""], actor: eqx.nn.MLP, batch: Batch
+    net: ActorCritic, clip: float, weight: Float[Array, ""], actor: eqx.nn.MLP, batch: PPOBatch
 ) -> Float[Array, ""]:
     """PPO's clipped surrogate with an entropy bonus, of those who are in."""
     moved = eqx.tree_at(lambda n: n.actor, net, actor)
@@ -95,25 +95,25 @@ def actor_loss(
     return -mean_over(batch.inside, gained + weight * entropy(logits))
 
 
-def critic_loss(net: ActorCritic, critic: eqx.nn.MLP, batch: Batch) -> Float[Array, ""]:
+def critic_loss(net: ActorCritic, critic: eqx.nn.MLP, batch: PPOBatch) -> Float[Array, ""]:
     """Mean squared error of the values of those who are in."""
     moved = eqx.tree_at(lambda n: n.critic, net, critic)
     error = net.in_every_round(moved.values_of, *batch.at) - batch.target
     return mean_over(batch.inside, error**2)
 
 
-Loss = Callable[[T, Batch], Float[Array, ""]]
+Loss = Callable[[T, PPOBatch], Float[Array, ""]]
 
 
 def descend_on_all(
-    loss: Loss[T], batch: Batch, part: T, state: PyTree, rate: float, passes: int
+    loss: Loss[T], batch: PPOBatch, part: T, state: PyTree, rate: float, passes: int
 ) -> tuple[T, PyTree, Float[Array, ""]]:
     """Each pass is one step of Adam on the loss over all arms."""
     return descend(lambda moved: loss(moved, batch), part, state, rate, passes)
 
 
 def descend_arm_by_arm(
-    loss: Loss[T], batch: Batch, part: T, state: PyTree, rate: float, passes: int
+    loss: Loss[T], batch: PPOBatch, part: T, state: PyTree, rate: float, passes: int
 ) -> tuple[T, PyTree, Float[Array, ""]]:
     """Each pass is one step of Adam for every arm that is in, one arm after the other."""
     adam = optax.adam(rate)

@@ -7,7 +7,11 @@ import numpy as np
 import polars as pl
 
 from prefermab.model import Model
-from prefermab.programme.logs.simulated import STATES, example_people, next_example_states
+from prefermab.programme.logs.simulated import (
+    ENGAGEMENT_STATES,
+    example_people,
+    next_example_states,
+)
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Programme
 from prefermab.storage import load
@@ -73,13 +77,13 @@ class Village:
     def __init__(self, size: int):
         self.rng = np.random.default_rng(5)
         self.people = describe(self.rng, size)
-        self.state = self.rng.integers(0, len(STATES), size)
+        self.state = self.rng.integers(0, len(ENGAGEMENT_STATES), size)
         joins = np.where(self.rng.random(size) < 0.9, 1, self.rng.integers(2, DEMO_WEEK + 1, size))
         self.joins = pl.Series(joins)
 
     def seen(self) -> pl.Series:
         """The name of everybody's state."""
-        return pl.Series("state", np.array(STATES)[self.state])
+        return pl.Series("state", np.array(ENGAGEMENT_STATES)[self.state])
 
     def begin(self, programme: Programme, week: int) -> None:
         """Some join and some leave; not everybody is seen."""

@@ -13,8 +13,13 @@ from scipy.stats import binomtest, fisher_exact
 from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
-from prefermab.programme.evidence.designs import BY_CLUSTER, BY_PERSON, Layout, estimate_effects
-from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index, group_difference
+from prefermab.programme.evidence.designs import (
+    BY_CLUSTER,
+    BY_PERSON,
+    Layout,
+    estimate_trial_effects,
+)
+from prefermab.programme.evidence.effects import FOLLOWED, TrialArm, follows_index, group_difference
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
 from prefermab.programme.evidence.results import Finding
 from prefermab.programme.evidence.trial_logs import histories, read_outcomes
@@ -220,14 +225,14 @@ def analyse(
     if indexed and protocol.design.name in BY_PERSON:
         followed = follows_index(people.where(here & layout.by_model[:, 0]))
         indexed = followed >= FOLLOWED and not several
-    found = estimate_effects(protocol.design, kept, people.where(here), indexed)
+    found = estimate_trial_effects(protocol.design, kept, people.where(here), indexed)
     flow, ratio, lost = _flow(protocol, layout, people, known)
     groups = _groups(protocol, layout, people, here)
     return TrialResult(protocol, found, flow, ratio, lost, groups, strangers, followed, several)
 
 
 def _flow(
-    protocol: Protocol, layout: Layout, people: Arm, known: np.ndarray
+    protocol: Protocol, layout: Layout, people: TrialArm, known: np.ndarray
 ) -> tuple[pl.DataFrame, float | None, float | None]:
     """Numbers of people by arm, how probable they are, and how probable the difference in those
     lost is."""
@@ -258,7 +263,7 @@ def _flow(
     return flow, ratio, float(np.asarray(fisher_exact(table))[1])
 
 
-def _groups(protocol: Protocol, layout: Layout, people: Arm, here: np.ndarray) -> pl.DataFrame:
+def _groups(protocol: Protocol, layout: Layout, people: TrialArm, here: np.ndarray) -> pl.DataFrame:
     """The difference between the arms within groups, where people or clusters were drawn."""
     schema = {"column": pl.String, "group": pl.String, "people": pl.Int64, "effect": pl.Float64,
               "low": pl.Float64, "high": pl.Float64}  # fmt: skip

@@ -18,7 +18,7 @@ from prefermab.programme.evidence.designs import BY_CLUSTER, Design, draw_layout
 MODEL, CONTROL = "model", "control"
 """The names of the arms."""
 
-DRAWS, BEST = 1000, 50
+ASSIGNMENTS_DRAWN, ASSIGNMENTS_KEPT = 1000, 50
 """Draws of people, and how many of them, with the smallest differences, one is taken from."""
 
 
@@ -81,13 +81,13 @@ def balanced_draw(design: Design, units: dict[str, Any], seed: int) -> int:
     rng = np.random.Generator(np.random.PCG64(seed))
     unit, stratum = np.array(units["unit"]), np.array(units["stratum"])
     once = Design(design.name, 1)
-    drawn = [draw_layout(once, unit, stratum, rng).schedule[:, 0] for _ in range(DRAWS)]
+    drawn = [draw_layout(once, unit, stratum, rng).schedule[:, 0] for _ in range(ASSIGNMENTS_DRAWN)]
     model = np.array(drawn, float)
     own, other = model.sum(axis=1, keepdims=True), (1 - model).sum(axis=1, keepdims=True)
     apart = model @ columns / own - (1 - model) @ columns / other
     inverse = np.linalg.pinv(np.atleast_2d(np.cov(columns.T)))
     distance = np.einsum("da,ab,db->d", apart, inverse, apart)
-    return int(rng.choice(np.argsort(distance, kind="stable")[:BEST]))
+    return int(rng.choice(np.argsort(distance, kind="stable")[:ASSIGNMENTS_KEPT]))
 
 
 def covariates(table: pl.DataFrame, names: list[str], where: str) -> np.ndarray:

@@ -13,10 +13,10 @@ import numpy as np
 from prefermab.model import Model
 from prefermab.programme.planning.scoring import gains_at
 
-PRICES = 32
+PRICES_TRIED = 32
 """Prices at which the model is asked what it would do; between them steps are interpolated."""
 
-NEVER = -1e12
+NOT_WORTH_IT = -1e12
 """What an action is worth that must not be taken."""
 
 
@@ -65,22 +65,22 @@ class Offers:
 
         def worth(price: float) -> np.ndarray:
             net = gains_at(model, states, seen, price).astype(float) - price * paid
-            net = np.where(useful, net, NEVER)
+            net = np.where(useful, net, NOT_WORTH_IT)
             net[:, 0] = 0.0
             return net
 
         highest = float(model.policy.price_ceiling)
         while highest > 1e-6 and not (worth(highest / 2)[:, 1:] > 0).any():
             highest /= 2
-        for at in np.linspace(highest, 0, PRICES):
+        for at in np.linspace(highest, 0, PRICES_TRIED):
             net = worth(at)
-            dearer = np.where(paid > paid[rows, now][:, None], net, NEVER)
+            dearer = np.where(paid > paid[rows, now][:, None], net, NOT_WORTH_IT)
             best = dearer.argmax(axis=1)
             lead, lag = (x[rows, best] - x[rows, now] for x in (net, before))
-            up = np.flatnonzero(open & (dearer[rows, best] > NEVER) & (lead > 0))
+            up = np.flatnonzero(open & (dearer[rows, best] > NOT_WORTH_IT) & (lead > 0))
             # Between the last price, at which the step was not yet taken, and this one.
             part = lead[up] / (lead[up] + np.maximum(-lag[up], 0))
-            found = at + part * (highest / (PRICES - 1) if at < highest else 0.0)
+            found = at + part * (highest / (PRICES_TRIED - 1) if at < highest else 0.0)
             price[up, step[up]] = np.maximum(found, 1e-9)
             action[up, step[up]] = best[up]
             extra[up, step[up]] = paid[up, best[up]] - paid[up, now[up]]

@@ -17,7 +17,7 @@ import numpy as np
 
 from prefermab.errors import InputError, unknown
 from prefermab.programme.evidence import effects
-from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.intervals import LEVEL, Interval, from_influence
 
 DESIGNS = ("individual", "stratified", "cluster", "switchback", "stepped wedge")
@@ -113,8 +113,8 @@ def _switching(design: Design, rng: np.random.Generator) -> np.ndarray:
     return found
 
 
-def estimate_effects(
-    design: Design, layout: Layout, people: Arm, indexed: bool = True, level: float = LEVEL
+def estimate_trial_effects(
+    design: Design, layout: Layout, people: TrialArm, indexed: bool = True, level: float = LEVEL
 ) -> dict[str, Interval]:
     """The effect of the model on the reward per person and round, by estimator, the one that counts
     first; `t-test` is only to compare. `indexed` says whether the model's index is known."""
@@ -128,7 +128,7 @@ def estimate_effects(
 
 
 def _by_person(
-    design: Design, layout: Layout, people: Arm, indexed: bool, level: float
+    design: Design, layout: Layout, people: TrialArm, indexed: bool, level: float
 ) -> dict[str, Interval]:
     model = layout.by_model[:, 0]
     stratum, columns = layout.stratum[layout.unit], np.zeros((len(model), 0))
@@ -148,7 +148,7 @@ def _by_person(
     return found
 
 
-def _by_cluster(_: Design, layout: Layout, people: Arm, level: float) -> Interval:
+def _by_cluster(_: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
     """Clusters' means as units; differences within pairs where clusters were paired."""
     mean = _means(layout.unit, people.reward.mean(axis=1), len(layout.stratum))
     model = layout.schedule[:, 0]
@@ -166,7 +166,7 @@ def _by_cluster(_: Design, layout: Layout, people: Arm, level: float) -> Interva
     return _of_units(np.array(pairs), level)
 
 
-def _by_block(design: Design, layout: Layout, people: Arm, level: float) -> Interval:
+def _by_block(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
     """Differences within pairs of blocks, without the first rounds of each."""
     mean, model = people.reward.mean(axis=0), layout.schedule[0]
     pairs = design.rounds // (2 * design.block)
@@ -177,7 +177,7 @@ def _by_block(design: Design, layout: Layout, people: Arm, level: float) -> Inte
     return _of_units(np.where(first, 1, -1) * (kept[:, 0] - kept[:, 1]), level)
 
 
-def _by_step(design: Design, layout: Layout, people: Arm, level: float) -> Interval:
+def _by_step(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
     """Clusters and periods as effects, the model as a third; the error by leaving out one cluster
     after the other."""
     size, period = len(layout.stratum), design.period
@@ -197,7 +197,7 @@ def _by_step(design: Design, layout: Layout, people: Arm, level: float) -> Inter
     return from_influence(whole, (size - 1) * (left.mean() - left), level, normal=True)
 
 
-def _naive(design: Design, layout: Layout, people: Arm, level: float) -> Interval:
+def _naive(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
     """People, or where everybody changes arms person-rounds, as if all were independent."""
     model = layout.by_model
     if design.name == "cluster":

@@ -38,7 +38,7 @@ FOLLOWED = 0.95
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Arm:
+class TrialArm:
     """People of an arm: rewards, actions (true and false), the model's index and what the actions
     cost (1 each if left out), each (person, round)."""
 
@@ -57,13 +57,13 @@ class Arm:
         """(person,): reward in all rounds."""
         return self.reward.sum(axis=1)
 
-    def where(self, chosen: np.ndarray) -> "Arm":
+    def where(self, chosen: np.ndarray) -> "TrialArm":
         """Some of the people."""
         spent = None if self.spent is None else self.spent[chosen]
-        return Arm(self.reward[chosen], self.acted[chosen], self.index[chosen], spent)
+        return TrialArm(self.reward[chosen], self.acted[chosen], self.index[chosen], spent)
 
 
-def marginal_price(arm: Arm, by_index: bool) -> float:
+def marginal_price(arm: TrialArm, by_index: bool) -> float:
     """What an action is worth to those at the margin, for each unit of its cost: near the cut where
     the index decides, to everybody where actions go at random."""
     ahead, spent = (np.cumsum(x[:, ::-1], axis=1)[:, ::-1] for x in (arm.reward, arm.cost))
@@ -87,7 +87,7 @@ def marginal_price(arm: Arm, by_index: bool) -> float:
     return float(gain / max(more, 0.1 * weight))
 
 
-def arm_influence(arm: Arm, outcome: np.ndarray, by_index: bool) -> np.ndarray:
+def arm_influence(arm: TrialArm, outcome: np.ndarray, by_index: bool) -> np.ndarray:
     """(person,): the influence on the arm's mean of these outcomes."""
     spent = arm.cost.sum(axis=1)
     return outcome - marginal_price(arm, by_index) * (spent - spent.mean())
@@ -104,15 +104,15 @@ class Lots:
 
 
 def difference(
-    model: Arm, control: Arm, level: float = LEVEL, lots: Lots | None = None
+    model: TrialArm, control: TrialArm, level: float = LEVEL, lots: Lots | None = None
 ) -> Interval:
     """The difference of the means of reward per person, with the error of a shared budget.
 
     >>> import numpy as np
-    >>> from prefermab.programme.evidence.effects import Arm, difference
+    >>> from prefermab.programme.evidence.effects import TrialArm, difference
     >>> rng = np.random.default_rng(0)
     >>> nobody, index = np.zeros((50, 1), bool), rng.random((50, 1))
-    >>> arms = [Arm(rng.random((50, 1)) + up, nobody, index) for up in (1.0, 0.0)]
+    >>> arms = [TrialArm(rng.random((50, 1)) + up, nobody, index) for up in (1.0, 0.0)]
     >>> found = difference(*arms)
     >>> found.low < 1 < found.high
     True
@@ -125,7 +125,7 @@ def difference(
 
 
 def plain_difference(
-    model: Arm, control: Arm, level: float = LEVEL, lots: Lots | None = None
+    model: TrialArm, control: TrialArm, level: float = LEVEL, lots: Lots | None = None
 ) -> Interval:
     """The same as a t-test sees it, as if people were independent: only to compare."""
     del lots
@@ -133,7 +133,7 @@ def plain_difference(
 
 
 def reshuffled(
-    model: Arm, control: Arm, level: float = LEVEL, lots: Lots | None = None
+    model: TrialArm, control: TrialArm, level: float = LEVEL, lots: Lots | None = None
 ) -> Interval:
     """The difference after averaging over all exchanges of people that change nobody's actions."""
     code = _action_codes(model, control)
@@ -167,7 +167,7 @@ def reshuffled(
     )  # fmt: skip
 
 
-def subgroup(model: Arm, control: Arm, level: float = LEVEL) -> Interval:
+def subgroup(model: TrialArm, control: TrialArm, level: float = LEVEL) -> Interval:
     """What those whom the model chose first gain each in the next round, against those whom it
     would have chosen."""
     chosen = model.acted[:, 0]
@@ -187,13 +187,13 @@ def subgroup(model: Arm, control: Arm, level: float = LEVEL) -> Interval:
     return _contrast(means[0] - means[1], influences[0], influences[1], level)
 
 
-def follows_index(model: Arm) -> float:
+def follows_index(model: TrialArm) -> float:
     """The share of the model's actions that went to those with the highest index of the round.
 
     >>> import numpy as np
-    >>> from prefermab.programme.evidence.effects import Arm, follows_index
+    >>> from prefermab.programme.evidence.effects import TrialArm, follows_index
     >>> index = np.array([[3.0], [2.0], [1.0]])
-    >>> follows_index(Arm(index, np.array([[True], [False], [True]]), index))
+    >>> follows_index(TrialArm(index, np.array([[True], [False], [True]]), index))
     0.5
     """
     order = np.argsort(np.argsort(-model.index, axis=0, kind="stable"), axis=0)
@@ -205,7 +205,7 @@ def follows_index(model: Arm) -> float:
 
 
 def group_difference(
-    people: Arm,
+    people: TrialArm,
     model: np.ndarray,
     inside: np.ndarray,
     here: np.ndarray,
@@ -234,7 +234,7 @@ def group_difference(
     return from_influence(means[0] - means[1], both, level, lost=2, normal=unit is not None)
 
 
-def _at_cut(arm: Arm, picked: np.ndarray) -> float:
+def _at_cut(arm: TrialArm, picked: np.ndarray) -> float:
     """The mean outcome of those with the lowest index among the picked."""
     rows = np.flatnonzero(picked)
     near = max(int(NEAR * len(rows)), min(FEWEST_NEAR, len(rows)))
@@ -242,14 +242,14 @@ def _at_cut(arm: Arm, picked: np.ndarray) -> float:
     return float(arm.reward[low, 0].mean())
 
 
-def _action_codes(*arms: Arm) -> np.ndarray:
+def _action_codes(*arms: TrialArm) -> np.ndarray:
     """A number for each sequence of actions."""
     together = np.concatenate([arm.acted for arm in arms])
     _, code = np.unique(together, axis=0, return_inverse=True)
     return code.ravel()
 
 
-def _same_in_the_other_arm(model: Arm, control: Arm) -> np.ndarray:
+def _same_in_the_other_arm(model: TrialArm, control: TrialArm) -> np.ndarray:
     """(person of control,): whether the model would have acted on them exactly when they were acted
     on: their index was always on the right side of its cut, halfway between the lowest index acted
     on and the highest that was not."""

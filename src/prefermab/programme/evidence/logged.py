@@ -17,12 +17,12 @@ from prefermab.programme.evidence.weights import Episodes, judge_support, value_
 from prefermab.programme.logs.allocation import balance_table, hidden_cause_odds
 from prefermab.programme.logs.fitting import fit_log
 from prefermab.programme.logs.population import Units, estimate_propensity, learned_rule
-from prefermab.programme.logs.reading import Log, Transitions, read_log
+from prefermab.programme.logs.reading import Log, LogTransitions, read_log
 
 MOST_UNKNOWN = 0.2
 """Share of decisions without a probability above which nothing is estimated."""
 
-DRAWS = 64
+OFF_POLICY_DRAWS = 64
 """Posterior draws of the fit to half of the people."""
 
 
@@ -71,17 +71,17 @@ def off_policy(
     return judge_policy(checked, moves, target, rounds, estimate_probabilities)
 
 
-def all_moves(log: Log) -> Transitions:
+def all_moves(log: Log) -> LogTransitions:
     """All transitions, also of people who were not available, by person and round."""
-    fields = [field.name for field in dataclasses.fields(Transitions)]
+    fields = [field.name for field in dataclasses.fields(LogTransitions)]
     both = [np.concatenate([getattr(log.transitions, f), getattr(log.idle, f)]) for f in fields]
-    moves = Transitions(*both)
+    moves = LogTransitions(*both)
     order = np.lexsort((moves.round, moves.person))
-    return Transitions(*(getattr(moves, f)[order] for f in fields))
+    return LogTransitions(*(getattr(moves, f)[order] for f in fields))
 
 
 def policy_probabilities(
-    log: Log, moves: Transitions, policy: Any, budget: float | None
+    log: Log, moves: LogTransitions, policy: Any, budget: float | None
 ) -> np.ndarray:
     """(transition, action): with which probability a policy takes each action."""
     each = np.eye(log.shape[1])
@@ -100,7 +100,7 @@ def policy_probabilities(
 
 
 def judge_policy(
-    log: Log, moves: Transitions, target: np.ndarray, rounds: int, estimate: bool
+    log: Log, moves: LogTransitions, target: np.ndarray, rounds: int, estimate: bool
 ) -> OffPolicy:
     """Off-policy estimates for a policy with these probabilities (transition, action)."""
     rounds, idle = count(rounds, "rounds"), is_idle(log, moves)
@@ -133,12 +133,14 @@ def judge_learned_rule(log: Log, budget: float, rounds: int = 1, seed: int = 0) 
     return judge_policy(log, *teach_rule(log, budget, seed), rounds, estimate=False)
 
 
-def teach_rule(log: Log, budget: float, seed: int = 0) -> tuple[Transitions, np.ndarray]:
+def teach_rule(log: Log, budget: float, seed: int = 0) -> tuple[LogTransitions, np.ndarray]:
     """A rule that a random half of the people teaches: the transitions of the other half, and with
     which probability it takes each action there."""
     moves, rng = all_moves(log), np.random.default_rng(seed)
     teaches = rng.permutation(len(log.latest)) % 2 == 0
-    fit = fit_log(log, DRAWS, seed, log.transitions.where(teaches[log.transitions.person]))
+    fit = fit_log(
+        log, OFF_POLICY_DRAWS, seed, log.transitions.where(teaches[log.transitions.person])
+    )
     units, labels = Units.from_transitions(log, moves), log.labels
     rule = learned_rule(fit, log.profiles, labels.rewards, labels.costs, seed)
     rule.action = rule.action[units.profile]
@@ -147,13 +149,15 @@ def teach_rule(log: Log, budget: float, seed: int = 0) -> tuple[Transitions, np.
     return moves.where(held), target[held]
 
 
-def is_idle(log: Log, moves: Transitions) -> np.ndarray:
+def is_idle(log: Log, moves: LogTransitions) -> np.ndarray:
     """(transition,): whether the person was not available."""
     key = lambda m: m.person * (2 + int(moves.round.max(initial=0))) + m.round  # noqa: E731
     return np.isin(key(moves), key(log.idle))
 
 
-def _model_actions(log: Log, moves: Transitions, model: Model, budget: float | None) -> np.ndarray:
+def _model_actions(
+    log: Log, moves: LogTransitions, model: Model, budget: float | None
+) -> np.ndarray:
     """What a model does in each round of the log."""
     labels = log.labels
     for what, own, other in (
@@ -185,7 +189,7 @@ def _model_actions(log: Log, moves: Transitions, model: Model, budget: float | N
 
 
 def _known_probabilities(
-    log: Log, moves: Transitions, idle: np.ndarray, estimate: bool
+    log: Log, moves: LogTransitions, idle: np.ndarray, estimate: bool
 ) -> tuple[np.ndarray, bool]:
     """The probability of each action of the log, 1 for people who were not available, and whether
     it was estimated."""
@@ -209,7 +213,7 @@ def _known_probabilities(
 
 
 def _predictions(
-    log: Log, moves: Transitions, target: np.ndarray, rounds: int
+    log: Log, moves: LogTransitions, target: np.ndarray, rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """(transition, rounds to go): predicted rewards of the action that was taken and of what the
     policy would do, from how often states followed each other. They need not be right."""
@@ -231,7 +235,7 @@ def _predictions(
 
 
 def _episodes(
-    log: Log, moves: Transitions, ratio: np.ndarray, q: np.ndarray, v: np.ndarray, rounds: int
+    log: Log, moves: LogTransitions, ratio: np.ndarray, q: np.ndarray, v: np.ndarray, rounds: int
 ) -> Episodes:
     """Rounds of a person that follow each other, cut into episodes; the rest is left out."""
     new = np.diff(moves.person, prepend=-1) != 0

@@ -15,27 +15,27 @@ from prefermab.programme.evidence.designs import (
     Design,
     Layout,
     draw_layout,
-    estimate_effects,
+    estimate_trial_effects,
 )
-from prefermab.programme.evidence.effects import FOLLOWED, Arm, follows_index
+from prefermab.programme.evidence.effects import FOLLOWED, TrialArm, follows_index
 from prefermab.programme.evidence.programmes import (
-    Histories,
     Pool,
+    TrialHistories,
     TrialProgramme,
     draw_pool,
-    play_trials,
+    play_programme_trials,
 )
 from prefermab.programme.intervals import Interval
 
-TRIALS, FIRST_TRIALS = 1000, 300
+LAST_TRIALS, FIRST_TRIALS = 1000, 300
 """Simulated trials of the last step of the search and of the first."""
 
-TURNS = 9
-AT_ONCE = 400_000
+SEARCH_TURNS = 9
+PEOPLE_SIMULATED_AT_ONCE = 400_000
 """People that are simulated together."""
 
-MOST = 20_000
-"""People in a trial above which the search gives up."""
+LARGEST_TRIAL = 20_000
+"""People in a trial, or its rounds, above which the search gives up."""
 
 STRATA = 3
 """Strata of simulated people: thirds by the model's index in their first state."""
@@ -93,7 +93,7 @@ def simulate_effects(
         For each trial, intervals by estimator.
     """
     found: list[dict[str, Interval]] = []
-    batch = max(AT_ONCE // people, 1)
+    batch = max(PEOPLE_SIMULATED_AT_ONCE // people, 1)
     while len(found) < trials:
         number = min(batch, trials - len(found))
         who = rng.integers(0, pool.size, (number, people))
@@ -102,12 +102,14 @@ def simulate_effects(
         for place, layout in enumerate(layouts):
             arm = played.arm(place)
             found.append(
-                estimate_effects(design, layout, arm, _exchangeable(pool, design, layout, arm))
+                estimate_trial_effects(
+                    design, layout, arm, _exchangeable(pool, design, layout, arm)
+                )
             )
     return found
 
 
-def _exchangeable(pool: Pool, design: Design, layout: Layout, people: Arm) -> bool:
+def _exchangeable(pool: Pool, design: Design, layout: Layout, people: TrialArm) -> bool:
     """Whether an analysis would reshuffle: there is one action, and the model's actions went to the
     highest index."""
     if pool.offers is not None and pool.offers.costs.shape[1] > 2:
@@ -126,7 +128,7 @@ def play_layouts(
     who: np.ndarray,
     layouts: list[Layout],
     rng: np.random.Generator,
-) -> Histories:
+) -> TrialHistories:
     """Plays trials with these layouts. An arm has a budget of its own; a cluster too, where
     clusters are drawn; in a switchback there is one for all."""
     by_model = np.stack([layout.by_model for layout in layouts])
@@ -138,7 +140,7 @@ def play_layouts(
         own = by_model[:, :, 0].astype(int)
     shared = own + (own.max() + 1) * np.arange(len(layouts))[:, None]
     budget = [pool.budget(programme.share, size) for size in np.bincount(shared.ravel()).tolist()]
-    return play_trials(
+    return play_programme_trials(
         pool, who, by_model, shared, np.array(budget), programme.control, programme.cooldown, rng
     )
 
@@ -166,7 +168,7 @@ def needed(
     power: float = 0.8,
     people: int = 200,
     cluster_size: int = 30,
-    trials: int = TRIALS,
+    trials: int = LAST_TRIALS,
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
 ) -> Needed:
@@ -215,7 +217,7 @@ def needed_of(
     power: float = 0.8,
     people: int = 200,
     cluster_size: int = 30,
-    trials: int = TRIALS,
+    trials: int = LAST_TRIALS,
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
 ) -> Needed:
@@ -268,9 +270,9 @@ class _Search:
     ) -> int:
         """The fewest units that show the gain as often as wanted, by trying some."""
         units, few, enough = self.first(), self.fewest - self.step, None
-        for turn in range(TURNS):
+        for turn in range(SEARCH_TURNS):
             if progress is not None:
-                progress(0.9 * turn / TURNS, f"trials with {self.in_words(units)}")
+                progress(0.9 * turn / SEARCH_TURNS, f"trials with {self.in_words(units)}")
             lows, target = self.low_ends(units, FIRST_TRIALS if turn < 2 else trials)
             if (lows > 0).mean() >= wanted:
                 enough = units
@@ -328,9 +330,9 @@ class _Search:
         smooth = target - float(lows.mean() + norm.ppf(1 - wanted) * lows.std())
         root = np.sqrt(units) * (reach + smooth) / 2 / target
         found = max(int(np.ceil(root**2 / self.step)) * self.step, self.fewest)
-        if self.people(found) > MOST or self.rounds(found) > MOST:
+        if self.people(found) > LARGEST_TRIAL or self.rounds(found) > LARGEST_TRIAL:
             raise InputError(
-                f"such a trial would need {self.in_words(found)}, more than {MOST:,}: a gain of "
-                f"{target:.3g} per person and round is too small to be shown."
+                f"such a trial would need {self.in_words(found)}, more than {LARGEST_TRIAL:,}: a "
+                f"gain of {target:.3g} per person and round is too small to be shown."
             )
         return found

@@ -19,7 +19,7 @@ from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
 from prefermab.programme.evidence.choosing import Offers, Quotas, choose_people
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design
-from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import Rules, apply_rules
 from prefermab.programme.planning.scoring import gains_at, own_prices
@@ -111,7 +111,7 @@ class Pool:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Histories:
+class TrialHistories:
     """What happened in several trials, each (trial, person, round): the reward that followed, the
     number of the action, the model's index before it, and what was spent; `state` has one round
     more."""
@@ -127,9 +127,9 @@ class Histories:
         """Who was acted on."""
         return self.action > 0
 
-    def arm(self, trial: int) -> Arm:
+    def arm(self, trial: int) -> TrialArm:
         """A trial as effects are found from it."""
-        return Arm(self.reward[trial], self.acted[trial], self.index[trial], self.spent[trial])
+        return TrialArm(self.reward[trial], self.acted[trial], self.index[trial], self.spent[trial])
 
 
 def draw_pool(
@@ -250,7 +250,7 @@ def _index(model: Model, features: np.ndarray, state: int) -> np.ndarray:
     return np.where(gains[:, 1] > 0, found, 0.0)
 
 
-def play_trials(
+def play_programme_trials(
     pool: Pool,
     who: np.ndarray,
     by_model: np.ndarray,
@@ -259,7 +259,7 @@ def play_trials(
     control: str,
     cooldown: int,
     rng: np.random.Generator,
-) -> Histories:
+) -> TrialHistories:
     """Plays trials, all at once.
 
     Args:
@@ -305,7 +305,7 @@ def play_trials(
         states.append(state.astype(np.int8))
     shape = lambda x: x.T.reshape(trials, people, -1)  # noqa: E731
     found = (rewards, actions, indices, spent, np.stack(states))
-    return Histories(*(shape(x) for x in found))
+    return TrialHistories(*(shape(x) for x in found))
 
 
 def people_budget(part: float, people: int) -> int:

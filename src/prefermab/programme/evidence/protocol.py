@@ -22,9 +22,9 @@ from prefermab.files import write_atomically
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
 from prefermab.programme.columns import check_ids, column
 from prefermab.programme.evidence.balance import (
-    BEST,
+    ASSIGNMENTS_DRAWN,
+    ASSIGNMENTS_KEPT,
     CONTROL,
-    DRAWS,
     MODEL,
     balance_rows,
     balanced_draw,
@@ -255,8 +255,9 @@ def _balanced_in_words(design: Design, balance: list[str]) -> str:
     """How the arms were made alike, and how the analysis respects it."""
     named = ", ".join(balance)
     return {
-        "individual": f"of {DRAWS:,} draws one at random among the {BEST} in which the arms differ "
-        f"least in {named} (Mahalanobis distance); the analysis takes off what they predict",
+        "individual": f"of {ASSIGNMENTS_DRAWN:,} draws one at random among the "
+        f"{ASSIGNMENTS_KEPT} in which the arms differ least in {named} (Mahalanobis distance); the "
+        "analysis takes off what they predict",
         "stratified": f"people were drawn within strata of {named}; errors are those within strata",
         "cluster": f"clusters were drawn in pairs alike in {named}; differences within pairs count",
     }[design.name] if balance else "nothing"  # fmt: skip

@@ -22,10 +22,10 @@ from prefermab.programme.evidence.weights import (
 )
 from prefermab.programme.intervals import Interval
 
-APART = 0.25
-"""Standard deviations by which groups differ that are named in the first lines."""
+NOTABLE_DIFFERENCE = 0.25
+"""Standard deviations by which groups differ that the first lines name."""
 
-BINS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+PROBABILITY_BIN_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 class Finding(ABC):
@@ -129,7 +129,7 @@ class OffPolicy(Finding):
                 "The log does not say with which probabilities its actions were taken: they were "
                 "estimated from states and features, which is right only if nothing else decided."
             )
-        apart = self.balance.filter(pl.col("difference").abs() > APART)
+        apart = self.balance.filter(pl.col("difference").abs() > NOTABLE_DIFFERENCE)
         if apart.height:
             named = ", ".join(
                 f"{row['what']} ({row['difference']:+.2f} standard deviations)"
@@ -257,11 +257,12 @@ def estimates_table(episodes: Episodes | None) -> pl.DataFrame:
 def overlap_table(probability: np.ndarray, target: np.ndarray) -> pl.DataFrame:
     """Decisions of the log by how likely they were: how many, in how many the policy agrees, and
     their mean weight."""
-    place = np.clip(np.searchsorted(BINS, probability, side="left") - 1, 0, len(BINS) - 2)
+    edges = PROBABILITY_BIN_EDGES
+    place = np.clip(np.searchsorted(edges, probability, side="left") - 1, 0, len(edges) - 2)
     rows = [
-        (BINS[at], BINS[at + 1], int(here.sum()), float(target[here].mean()),
+        (edges[at], edges[at + 1], int(here.sum()), float(target[here].mean()),
          float((target[here] / probability[here]).mean()))
-        for at in range(len(BINS) - 1)
+        for at in range(len(edges) - 1)
         if (here := place == at).any()
     ]  # fmt: skip
     schema = {"low": pl.Float64, "high": pl.Float64, "n": pl.Int64, "agrees": pl.Float64,

@@ -12,7 +12,7 @@ from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
 from prefermab.programme.evidence.designs import Layout
-from prefermab.programme.evidence.effects import Arm
+from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.evidence.power import play_layouts
 from prefermab.programme.evidence.programmes import TrialProgramme, draw_pool
 from prefermab.programme.evidence.protocol import Protocol
@@ -140,7 +140,9 @@ def _spent(
     return action.replace_strict(costs, default=1.0, return_dtype=pl.Float64) * acted
 
 
-def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, np.ndarray, Layout]:
+def histories(
+    protocol: Protocol, rows: pl.DataFrame, where: str
+) -> tuple[TrialArm, np.ndarray, Layout]:
     """Everyone's rewards, actions and index (person, round), where rewards are known, and the
     layout. The reward of a round is that of the next state; an unknown one is the last known."""
     rounds, layout = protocol.design.rounds, protocol.layout
@@ -168,7 +170,7 @@ def histories(protocol: Protocol, rows: pl.DataFrame, where: str) -> tuple[Arm, 
     indices = index[:, :rounds]
     # Whoever has left cannot be chosen.
     indices = np.where(np.isnan(indices) & ~np.isnan(index).all(), 0.0, indices)
-    return Arm(lasting, acted[:, :rounds], indices, spent[:, :rounds]), known, layout
+    return TrialArm(lasting, acted[:, :rounds], indices, spent[:, :rounds]), known, layout
 
 
 def index_of(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:

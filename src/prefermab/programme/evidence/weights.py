@@ -27,7 +27,7 @@ from prefermab.programme.intervals import (
     from_influence,
 )
 
-FEWEST, LARGEST = 30.0, 0.1
+FEWEST_EFFECTIVE_UNITS, LARGEST_WEIGHT_SHARE = 30.0, 0.1
 """A log carries an estimate if its weights count for at least so many units, and no unit has more
 than this share of them."""
 
@@ -104,13 +104,13 @@ def judge_support(episodes: Episodes) -> Support:
     refusal = ""
     if total == 0:
         refusal = "no decision of the log is one that the policy would take"
-    elif effective < FEWEST:
+    elif effective < FEWEST_EFFECTIVE_UNITS:
         refusal = (
             f"the weights count for {effective:.0f} of {units:,} units only, fewer than "
-            f"{FEWEST:.0f}: too few decisions of the log are like the policy's"
+            f"{FEWEST_EFFECTIVE_UNITS:.0f}: too few decisions of the log are like the policy's"
         )
-    elif largest > LARGEST:
-        refusal = f"one unit has {largest:.0%} of all weight, more than {LARGEST:.0%}"
+    elif largest > LARGEST_WEIGHT_SHARE:
+        refusal = f"one unit has {largest:.0%} of all weight, more than {LARGEST_WEIGHT_SHARE:.0%}"
     elif abs(mean - 1) > AWAY * error + 1e-9:
         refusal = (
             f"the weights have the mean {mean:.2f} instead of 1: the probabilities are wrong, or "

@@ -10,7 +10,7 @@ In the order in which a log goes through them:
 - `gain`: what a model gains, measured honestly; start here to see how (with `population`)
 - `allocation`, `verdict`: who was acted on; the placebo; what can be concluded
 - `effects`, `holdout`: what actions change and for whom; how well the fit predicts
-- `summary`, `report`: the first page, and the report
+- `summary`, `report`: the first page, and the report (with `report_parts`)
 - `unseen`: all of that where most states are empty
 - `simulated`: made-up logs, for tests, studies and the tutorial
 """

@@ -16,7 +16,7 @@ from prefermab.programme.logs.labels import Labels
 SENTINEL = re.compile(r"-1|-9|-?(9{2,}|8{2,}|7{2,})")
 """Numbers that stand for unknown in many tables."""
 
-FEW = 30
+FEWEST_TO_CONCLUDE = 30
 """Rows or people below which nothing is concluded."""
 
 
@@ -106,7 +106,7 @@ def adjusted_difference(
     >>> round(found.effect, 2)
     2.0
     """
-    if treated.sum() < FEW:
+    if treated.sum() < FEWEST_TO_CONCLUDE:
         return Difference()
     given, own = (
         values - _stratum_means(values, stratum) for values in (treated.astype(float), outcome)
@@ -192,7 +192,7 @@ def _correlation(one: np.ndarray, other: np.ndarray) -> float:
     """Over the rows in which both are known; 0 where these are too few."""
     known = ~np.isnan(one + other)
     pairs = np.stack([one[known], other[known]])
-    if pairs.shape[1] < FEW or not pairs.std(axis=1).all():
+    if pairs.shape[1] < FEWEST_TO_CONCLUDE or not pairs.std(axis=1).all():
         return 0.0
     return float(np.corrcoef(pairs)[0, 1])
 
@@ -264,7 +264,7 @@ def _like_ids(
     for column in columns:
         values = now[:, start]
         start += len(column.feature_names)
-        if len(ids) < FEW or column.name in changing or np.isnan(values).any():
+        if len(ids) < FEWEST_TO_CONCLUDE or column.name in changing or np.isnan(values).any():
             continue
         if column.levels is not None:
             like_id = len(column.levels) == len(ids)

@@ -20,16 +20,16 @@ from prefermab.errors import count, share
 from prefermab.features import FeatureMap
 from prefermab.programme.logs.fitting import Fit, Terms, fit_log, transition_tables
 from prefermab.programme.logs.reading import Log, read_log
-from prefermab.programme.logs.shrinkage import SMALLEST, dirichlet
+from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY, dirichlet
 from prefermab.programme.logs.warnings import log_warnings
 
-DRAWS = 64
+ARM_DRAWS = 64
 """Posterior draws that arms are drawn from."""
 
-MOST_ARMS, MOST_NUMBERS = 1 << 14, 1 << 24
+MOST_ARMS_DRAWN, MOST_TABLE_NUMBERS = 1 << 14, 1 << 24
 """Arms that are drawn in advance, and the most numbers that their tables may have together."""
 
-ANYWHERE = 0.02
+STARTS_ANYWHERE = 0.02
 """Share of starts in any state, so that training meets every state."""
 
 
@@ -58,7 +58,7 @@ class Logged(FiniteDomain):
     name: ClassVar[str] = "logged"
 
     def __init__(
-        self, log: Log, fit: Fit, seed: int = 0, newcomers: float = 0.5, draws: int = DRAWS
+        self, log: Log, fit: Fit, seed: int = 0, newcomers: float = 0.5, draws: int = ARM_DRAWS
     ):
         rng = np.random.default_rng(count(seed, "seed", at_least=0))
         draws = min(count(draws, "draws"), len(fit.draws))
@@ -122,7 +122,7 @@ def from_log(
     available: str | None = None,
     reached: str | None = None,
     every: Any = None,
-    draws: int = DRAWS,
+    draws: int = ARM_DRAWS,
     seed: int = 0,
 ) -> Logged:
     """A domain whose arms are like the people of a log.
@@ -186,7 +186,7 @@ def draw_posterior_arms(
 ) -> PosteriorArms:
     """The same number of people for each of the first posterior draws, each with a table drawn from
     what their features, and their own past, leave open."""
-    size = max(2, min(MOST_ARMS, MOST_NUMBERS // int(np.prod(log.shape))) // draws)
+    size = max(2, min(MOST_ARMS_DRAWN, MOST_TABLE_NUMBERS // int(np.prod(log.shape))) // draws)
     person = rng.integers(0, len(log.features), (size, draws))
     new = rng.random((size, draws)) < newcomers
     noise = bandwidth(fit.terms, len(log.features))
@@ -197,7 +197,7 @@ def draw_posterior_arms(
     table = np.empty((size, draws, *log.shape), np.float32)
     for draw in range(draws):
         chances = transition_tables(fit.draws[draw], fit.terms(features[:, draw]))
-        concentration = fit.kappas[draw] * np.maximum(chances, SMALLEST)
+        concentration = fit.kappas[draw] * np.maximum(chances, LEAST_PROBABILITY)
         own = np.where(new[:, draw], -1, person[:, draw])
         table[:, draw] = dirichlet(rng, concentration + _past_counts(log, own, order, ends))
     if fit.starts is None:
@@ -229,10 +229,12 @@ def _past_counts(log: Log, person: np.ndarray, order: np.ndarray, ends: np.ndarr
 
 def _state_shares(states: np.ndarray, n_states: int) -> np.ndarray:
     known = np.bincount(states[states >= 0], minlength=n_states)
-    return (1 - ANYWHERE) * known / max(known.sum(), 1) + ANYWHERE / n_states
+    return (1 - STARTS_ANYWHERE) * known / max(known.sum(), 1) + STARTS_ANYWHERE / n_states
 
 
 def _starts(last: np.ndarray, arrivals: np.ndarray) -> np.ndarray:
     n_states = len(arrivals)
-    here = (1 - ANYWHERE) * np.eye(n_states)[np.maximum(last, 0)] + ANYWHERE / n_states
+    here = (1 - STARTS_ANYWHERE) * np.eye(n_states)[
+        np.maximum(last, 0)
+    ] + STARTS_ANYWHERE / n_states
     return np.where(last[:, None] >= 0, here, arrivals)

@@ -16,7 +16,7 @@ MOST_CHANCES, MOST_GROUP_CHANCES, LEAST_DRAWS = 1 << 26, 1 << 22, 64
 used at least. Where everybody is too much, figures are averaged over a random part of the
 people."""
 
-PARTS = 3
+QUANTILE_GROUPS = 3
 """Groups of about the same size that a number with more different values is cut into."""
 
 
@@ -142,10 +142,10 @@ def _column_groups(column: Column, features: np.ndarray) -> tuple[list[str], np.
     first, unknown = features[:, 0], np.isnan(features[:, 0])
     if column.levels is not None:
         names, place = list(column.levels), np.nan_to_num(features).argmax(axis=1)
-    elif len(values := np.unique(first[~unknown])) <= PARTS:
+    elif len(values := np.unique(first[~unknown])) <= QUANTILE_GROUPS:
         names, place = [f"{value:g}" for value in values], np.searchsorted(values, first)
     else:
-        cuts = np.quantile(first[~unknown], np.arange(1, PARTS) / PARTS)
+        cuts = np.quantile(first[~unknown], np.arange(1, QUANTILE_GROUPS) / QUANTILE_GROUPS)
         _, place = np.unique(np.searchsorted(cuts, first), return_inverse=True)
         parts = [first[(place == part) & ~unknown] for part in range(place.max() + 1)]
         names = [f"{part.min():g} to {part.max():g}" if len(part) else "" for part in parts]

@@ -15,11 +15,9 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.programme.columns import as_labels, as_measures, as_numbers, level_feature
 from prefermab.programme.logs.labels import distinct_labels
+from prefermab.programme.privacy import MOST_CATEGORIES
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import OPEN_ENDED, is_number_text
-
-MOST_CATEGORIES = 50
-"""A column with more different texts holds names or numbers of people, not categories."""
 
 PERSON, PLACE = "\0person", "\0place"
 """Names that no column of a log has."""

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from prefermab.errors import count
 from prefermab.programme.logs.features import Column
-from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.reading import Log, LogTransitions
 from prefermab.programme.logs.shrinkage import (
     KAPPAS,
     Cells,
@@ -25,11 +25,11 @@ from prefermab.programme.logs.shrinkage import (
     transition_weight,
 )
 
-DRAWS, MOST_NUMBERS = 512, 1 << 25
+POSTERIOR_DRAWS, MOST_DRAWN_NUMBERS = 512, 1 << 25
 """Draws of the coefficients, enough for the ends of a 90 % interval; and the most numbers that all
 draws may have together, so that there are fewer where states are many."""
 
-TURNS = 2
+FITTING_TURNS = 2
 """How often coefficients and κ are fitted in turn; each depends little on the other."""
 
 
@@ -118,7 +118,7 @@ def transition_tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray
 # On matrices as small as these, one thread is faster than several.
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def fit_log(
-    log: Log, draws: int = DRAWS, seed: int = 0, transitions: Transitions | None = None
+    log: Log, draws: int = POSTERIOR_DRAWS, seed: int = 0, transitions: LogTransitions | None = None
 ) -> Fit:
     """The fit to a log, or to some of its transitions.
 
@@ -137,14 +137,14 @@ def fit_log(
     n_actions = len(log.labels.actions)
     fits, scales = fit_shrunk(cells, [np.ones(len(cell.counts)) for cell in cells], n_actions)
     weights = []
-    for _ in range(TURNS):
+    for _ in range(FITTING_TURNS):
         likely = _kappa_weights(cells, fits, n_actions)
         kappa = float(np.exp(likely @ np.log(KAPPAS)))
         weights = [transition_weight(cell.counts.sum(axis=1), kappa) for cell in cells]
         fits, scales = fit_shrunk(cells, weights, n_actions, (fits, scales))
     likely = _kappa_weights(cells, fits, n_actions)
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
-    number = min(number, max(64, MOST_NUMBERS // (fits[0].mean.size * len(fits))))
+    number = min(number, max(64, MOST_DRAWN_NUMBERS // (fits[0].mean.size * len(fits))))
     models = fit_effect_models(cells, weights, n_actions, (fits, scales))
     return Fit(
         terms,
@@ -164,7 +164,7 @@ def draw_models(models: list[EffectModel], rng: np.random.Generator, number: int
     return np.concatenate(drawn)[rng.permutation(number)]
 
 
-def count_cells(log: Log, terms: Terms, transitions: Transitions) -> list[Cells]:
+def count_cells(log: Log, terms: Terms, transitions: LogTransitions) -> list[Cells]:
     """Counts of next states by state, person, profile and action."""
     n_states, n_actions, _ = log.shape
     known = terms(log.profiles)

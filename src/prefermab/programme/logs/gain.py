@@ -46,10 +46,16 @@ from prefermab.programme.intervals import LEVEL, Interval
 from prefermab.programme.logs.allocation import hidden_cause_odds
 from prefermab.programme.logs.fitting import Fit, fit_log, transition_tables
 from prefermab.programme.logs.population import Population, Units, evaluate_rule
-from prefermab.programme.logs.reading import Log, Transitions
-from prefermab.programme.logs.scores import DRAWS, Scores, compared_rules, join, measure_part
+from prefermab.programme.logs.reading import Log, LogTransitions
+from prefermab.programme.logs.scores import (
+    GAIN_DRAWS,
+    MeasuredPeople,
+    compared_rules,
+    join_parts,
+    measure_part,
+)
 
-PARTS, FIRST = 10, 5
+PARTS_OF_PEOPLE, FIRST_PARTS = 10, 5
 """Parts that people are cut into, and how many of them are only learned from."""
 
 ORDERS, MOST_TRANSITIONS = 10, 2_000_000
@@ -106,7 +112,7 @@ def estimate_gain(
     rounds: int,
     seed: int = 0,
     orders: int = ORDERS,
-    transitions: Transitions | None = None,
+    transitions: LogTransitions | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Comparison:
     """What is gained by choosing as a model learned from this log would, with `budget` for a person
@@ -114,8 +120,8 @@ def estimate_gain(
     units = Units.from_transitions(log, log.transitions if transitions is None else transitions)
     orders = int(np.clip(MOST_TRANSITIONS // max(len(units.transitions), 1), 1, orders))
     people = np.unique(units.person)
-    parts = min(PARTS, len(people))
-    fit = fit_log(log, DRAWS, seed, units.transitions)
+    parts = min(PARTS_OF_PEOPLE, len(people))
+    fit = fit_log(log, GAIN_DRAWS, seed, units.transitions)
     everybody = units.population(fit.chances(log.profiles), budget)
     doubt = _prediction_errors(units, everybody, fit, rounds, seed)
     found = []
@@ -124,12 +130,12 @@ def estimate_gain(
         part = np.full(len(log.latest), -1)
         part[rng.permutation(people)] = np.arange(len(people)) % parts
         scores = []
-        for last in range(min(FIRST, parts - 1), parts):
+        for last in range(min(FIRST_PARTS, parts - 1), parts):
             scores.append(measure_part(units, everybody, part, last, rounds, seed))
             if progress is not None:
-                done = order + (last + 1 - FIRST) / (parts - FIRST)
+                done = order + (last + 1 - FIRST_PARTS) / (parts - FIRST_PARTS)
                 progress(done / orders, "judging")
-        found.append(join(scores))
+        found.append(join_parts(scores))
     return _average(found, doubt, fit.acts, len(people), rounds, budget)
 
 
@@ -150,7 +156,7 @@ def _prediction_errors(
 
 
 def _average(
-    found: list[Scores],
+    found: list[MeasuredPeople],
     doubt: Mapping[str, float],
     acts: float,
     people: int,
@@ -173,7 +179,9 @@ def _average(
     )
 
 
-def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: float) -> Interval:
+def _interval(
+    found: list[MeasuredPeople], over: str, share: float, doubt: float, acts: float
+) -> Interval:
     """The gain over a rule, and its interval, where each order measures a `share` of all people,
     the fit predicts the gain with the standard error `doubt` and says that acting matters with the
     probability `acts`."""
@@ -194,7 +202,9 @@ def _interval(found: list[Scores], over: str, share: float, doubt: float, acts: 
     return Interval(estimate, estimate - reach, estimate + reach, float(stderr))
 
 
-def _corrected(found: list[Scores], over: str, share: float, prior: float) -> tuple[float, float]:
+def _corrected(
+    found: list[MeasuredPeople], over: str, share: float, prior: float
+) -> tuple[float, float]:
     """The mean gain over orders with the whole correction, and its variance. The share of it that a
     random sample of people would have counts for `prior` orders."""
     means, variances = [], []

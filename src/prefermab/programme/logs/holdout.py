@@ -7,13 +7,13 @@ import polars as pl
 from scipy.special import softmax
 
 from prefermab.programme.logs.fitting import Fit, fit_log
-from prefermab.programme.logs.reading import Log, Transitions
-from prefermab.programme.logs.shrinkage import SMALLEST
+from prefermab.programme.logs.reading import Log, LogTransitions
+from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY
 
-SHARE, LEAST_ROWS = 0.2, 30
+HELD_OUT_SHARE, FEWEST_ON_EITHER_SIDE = 0.2, 30
 """Share of the transitions that is held out, and the fewest transitions on either side."""
 
-BINS = 10
+CALIBRATION_BINS = 10
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,7 +44,9 @@ def hold_out(log: Log, draws: int = 64, seed: int = 0) -> list[HeldOut]:
         words = "The last round" if n == 1 else f"The last {n} rounds"
         found.append(_predict_held(log, late, "rounds", words, draws, seed))
     people = np.unique(moves.person)
-    chosen = np.random.default_rng(seed).permutation(people)[: max(1, round(SHARE * len(people)))]
+    chosen = np.random.default_rng(seed).permutation(people)[
+        : max(1, round(HELD_OUT_SHARE * len(people)))
+    ]
     others = np.isin(moves.person, chosen)
     if _enough(others):
         words = f"{len(chosen):,} other people"
@@ -52,16 +54,16 @@ def hold_out(log: Log, draws: int = 64, seed: int = 0) -> list[HeldOut]:
     return found
 
 
-def _late(moves: Transitions) -> np.ndarray:
+def _late(moves: LogTransitions) -> np.ndarray:
     """The transitions of the last rounds that together are at least a fifth of all."""
     times, sizes = np.unique(moves.round, return_counts=True)
     after = np.cumsum(sizes[::-1])[::-1]
-    first = np.flatnonzero(after >= SHARE * len(moves))[-1]
+    first = np.flatnonzero(after >= HELD_OUT_SHARE * len(moves))[-1]
     return moves.round >= times[first]
 
 
 def _enough(held: np.ndarray) -> bool:
-    return bool(min(held.sum(), (~held).sum()) >= LEAST_ROWS)
+    return bool(min(held.sum(), (~held).sum()) >= FEWEST_ON_EITHER_SIDE)
 
 
 def _predict_held(
@@ -104,7 +106,7 @@ def features_verdict(held: HeldOut) -> str:
     return f"In predicting what was held out, {'; '.join(sentences)}. {advice[max(found)]}"
 
 
-def _pooled_shares(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
+def _pooled_shares(log: Log, before: LogTransitions, after: LogTransitions) -> np.ndarray:
     """Shares of next states by state and action; a prior counts as one transition."""
     counts = np.zeros(log.shape)
     np.add.at(counts, (before.state, before.action, before.following), 1.0)
@@ -112,7 +114,9 @@ def _pooled_shares(log: Log, before: Transitions, after: Transitions) -> np.ndar
     return chances[after.state, after.action]
 
 
-def _by_features(fit: Fit, log: Log, after: Transitions, before: Transitions | None) -> np.ndarray:
+def _by_features(
+    fit: Fit, log: Log, after: LogTransitions, before: LogTransitions | None
+) -> np.ndarray:
     """The mean over draws of what the features and, where `before` is given, each person's own past
     predict."""
     known, own = fit.terms(log.profiles)[after.profile], 0.0
@@ -122,12 +126,12 @@ def _by_features(fit: Fit, log: Log, after: Transitions, before: Transitions | N
     for coefficients, kappa in zip(fit.draws, fit.kappas, strict=True):
         here = coefficients[after.state, after.action]
         chances = softmax(np.einsum("itx,ix->it", here, known), axis=1)
-        concentration = kappa * np.maximum(chances, SMALLEST) + own
+        concentration = kappa * np.maximum(chances, LEAST_PROBABILITY) + own
         total += concentration / concentration.sum(axis=1, keepdims=True)
     return total / len(fit.draws)
 
 
-def _own_counts(log: Log, before: Transitions, after: Transitions) -> np.ndarray:
+def _own_counts(log: Log, before: LogTransitions, after: LogTransitions) -> np.ndarray:
     """(transition, next state): earlier counts for the same person, state and action."""
     n_states, n_actions, _ = log.shape
     cell = lambda it: (it.person * n_states + it.state) * n_actions + it.action  # noqa: E731
@@ -138,7 +142,7 @@ def _own_counts(log: Log, before: Transitions, after: Transitions) -> np.ndarray
     return counts[np.where(known[asked] == cell(after), asked, len(known))]
 
 
-def _losses(predicted: dict[str, np.ndarray], after: Transitions) -> pl.DataFrame:
+def _losses(predicted: dict[str, np.ndarray], after: LogTransitions) -> pl.DataFrame:
     rows, came = [], (np.arange(len(after)), after.following)
     loss = {name: -np.log(chances[came]) for name, chances in predicted.items()}
     for where, chosen in (("all", after.action >= 0), ("under an action", after.action > 0)):
@@ -164,12 +168,12 @@ def _mean_by_person(values: np.ndarray, person: np.ndarray) -> tuple[float, floa
     return mean, float(np.sqrt((sums**2).sum() * n / max(n - 1, 1)) / len(values))
 
 
-def _calibration(chances: np.ndarray, after: Transitions) -> pl.DataFrame:
+def _calibration(chances: np.ndarray, after: LogTransitions) -> pl.DataFrame:
     """Predicted and observed shares; every next state of every transition is one prediction."""
     came = after.following[:, None] == np.arange(chances.shape[1])
     order = np.argsort(chances, axis=None, kind="stable")
     rows = []
-    for part in np.array_split(order, BINS):
+    for part in np.array_split(order, CALIBRATION_BINS):
         if not len(part):
             continue
         hits, n = came.ravel()[part].sum(), len(part)

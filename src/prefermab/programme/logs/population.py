@@ -16,19 +16,19 @@ from jaxtyping import Array, Float
 from scipy.optimize import root_scalar
 
 from prefermab.programme.logs.fitting import Fit, Terms, transition_tables
-from prefermab.programme.logs.reading import Log, Transitions
+from prefermab.programme.logs.reading import Log, LogTransitions
 from prefermab.programme.logs.shrinkage import (
-    SMALLEST,
+    LEAST_PROBABILITY,
     dirichlet,
     log_probabilities,
     posterior_mode,
 )
 from prefermab.recipes import Exact
 
-TABLES = 12
+TABLES_PER_PERSON = 12
 """Posterior tables of a person that the value of acting is averaged over."""
 
-PRICES = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 11)])
+PRICE_SHARES = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 11)])
 """Prices at which the value of acting is computed, as shares of the highest."""
 
 FINER = 8
@@ -37,7 +37,7 @@ FINER = 8
 LITTLE_LOG_ODDS, MOST_LOG_ODDS = 0.5, 12.0
 """By which the odds of acting are raised or lowered: tried first, and at most."""
 
-AT_ONCE = 1 << 15
+TABLES_AT_ONCE = 1 << 15
 """Tables that are computed together."""
 
 
@@ -171,15 +171,15 @@ def learned_rule(
     by backward induction, averaged over posterior tables. No network is trained."""
     config, rng = Exact(), np.random.default_rng(seed)
     ahead = (1 - config.discount**config.horizon) / (1 - config.discount)
-    prices = PRICES * np.ptp(rewards) * ahead / costs[costs > 0].min()
+    prices = PRICE_SHARES * np.ptp(rewards) * ahead / costs[costs > 0].min()
     known, fixed = fit.terms(features), [jnp.asarray(x, jnp.float32) for x in (rewards, costs)]
     fixed.append(jnp.asarray(prices, jnp.float32))
-    drawn = np.linspace(0, len(fit.draws) - 1, TABLES).astype(int)
+    drawn = np.linspace(0, len(fit.draws) - 1, TABLES_PER_PERSON).astype(int)
     parts = []
-    for first in range(0, len(known), AT_ONCE // TABLES):
-        part = known[first : first + AT_ONCE // TABLES]
+    for first in range(0, len(known), TABLES_AT_ONCE // TABLES_PER_PERSON):
+        part = known[first : first + TABLES_AT_ONCE // TABLES_PER_PERSON]
         concentration = [
-            fit.kappas[d] * np.maximum(transition_tables(fit.draws[d], part), SMALLEST)
+            fit.kappas[d] * np.maximum(transition_tables(fit.draws[d], part), LEAST_PROBABILITY)
             for d in drawn
         ]
         table = jnp.asarray(dirichlet(rng, np.stack(concentration)), jnp.float32)
@@ -207,7 +207,7 @@ class Units:
     took each action."""
 
     log: Log
-    transitions: Transitions
+    transitions: LogTransitions
     unit: np.ndarray
     """(transition,)"""
     person: np.ndarray
@@ -218,7 +218,7 @@ class Units:
     propensity: np.ndarray
 
     @classmethod
-    def from_transitions(cls, log: Log, transitions: Transitions) -> "Units":
+    def from_transitions(cls, log: Log, transitions: LogTransitions) -> "Units":
         """The units of these transitions."""
         n_states = log.shape[0]
         own = transitions.person * len(log.profiles) + transitions.profile
@@ -239,7 +239,7 @@ class Units:
         )
 
 
-def estimate_propensity(log: Log, transitions: Transitions) -> np.ndarray:
+def estimate_propensity(log: Log, transitions: LogTransitions) -> np.ndarray:
     """(profile, state, action): the probability with which the log took each action, by logistic
     regression on the state and the features."""
     n_states, n_actions, _ = log.shape

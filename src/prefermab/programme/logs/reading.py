@@ -56,7 +56,7 @@ class Found:
 
 
 @dataclasses.dataclass(frozen=True)
-class Transitions:
+class LogTransitions:
     """Who went from which state under which action to which state, in which round of the log, and
     what was known of them then, by place in the log's profiles."""
 
@@ -70,16 +70,16 @@ class Transitions:
     """With which the log took the action; NaN where that is unknown."""
 
     @classmethod
-    def from_rows(cls, rows: pl.DataFrame) -> "Transitions":
+    def from_rows(cls, rows: pl.DataFrame) -> "LogTransitions":
         """Transitions in columns of these names."""
         return cls(*(rows[field.name].to_numpy() for field in dataclasses.fields(cls)))
 
     def __len__(self) -> int:
         return len(self.person)
 
-    def where(self, chosen: np.ndarray) -> "Transitions":
+    def where(self, chosen: np.ndarray) -> "LogTransitions":
         """The transitions at which `chosen` is true."""
-        return Transitions(*(getattr(self, f.name)[chosen] for f in dataclasses.fields(self)))
+        return LogTransitions(*(getattr(self, f.name)[chosen] for f in dataclasses.fields(self)))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,8 +106,8 @@ class Log:
     latest: np.ndarray
     first_state: np.ndarray
     last_state: np.ndarray
-    transitions: Transitions
-    idle: Transitions
+    transitions: LogTransitions
+    idle: LogTransitions
     """Transitions of people who were not available."""
     spent: float
     """The mean cost of a round's actions."""
@@ -202,7 +202,7 @@ def _assemble(
     profiles = find_profiles(known, rows.frame["person"], columns)
     frame = rows.frame.with_columns(profile=profiles.by_row)
     moves = _find_transitions(frame)
-    transitions = Transitions.from_rows(moves.filter("available"))
+    transitions = LogTransitions.from_rows(moves.filter("available"))
     histories = find_histories(frame, labels, seen, where, told="reached" in roles)
     _check_learnable(transitions, histories, labels, where)
     return Log(
@@ -214,7 +214,7 @@ def _assemble(
         first_state=_known_state(frame, last=False),
         last_state=_known_state(frame, last=True),
         transitions=transitions,
-        idle=Transitions.from_rows(moves.filter(~pl.col("available"))),
+        idle=LogTransitions.from_rows(moves.filter(~pl.col("available"))),
         spent=_mean_spending(frame, labels),
         earned=float(labels.rewards[frame["state"].drop_nulls().to_numpy()].mean()),
         found=_count(rows, roles["time"].name, len(moves) - len(transitions)),
@@ -257,7 +257,7 @@ def _find_transitions(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check_learnable(
-    transitions: Transitions, histories: Histories | None, labels: Labels, where: str
+    transitions: LogTransitions, histories: Histories | None, labels: Labels, where: str
 ) -> None:
     if histories is not None:
         histories.check(labels, where)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.pages import Block, Bullets, Grid, Heading, Text
-from prefermab.programme.evidence.results import OffPolicy
+from prefermab.programme.evidence.results import NOTABLE_DIFFERENCE, OffPolicy
 from prefermab.programme.logs.allocation import Allocation
 from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.fitting import Fit
@@ -14,25 +14,22 @@ from prefermab.programme.logs.holdout import HeldOut, features_verdict
 from prefermab.programme.logs.reading import Found, Log
 from prefermab.programme.logs.report_parts import (
     MARKOV,
-    MOST_ROWS,
+    MOST_ROWS_SHOWN,
     calibration_picture,
-    cells,
     estimate_tables,
     frame_grid,
     gain_picture,
+    text_cells,
 )
 from prefermab.programme.logs.verdict import Assessment
-from prefermab.programme.logs.warnings import FEW
+from prefermab.programme.logs.warnings import FEWEST_SEEN
 from prefermab.programme.tables import format_people
-
-APART = 0.25
-"""Standard deviations by which those acted on differ from others that the first lines name."""
 
 BALANCE = {"": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
            "difference": "{difference:+.2f}"}  # fmt: skip
-"""Columns of the table that compares them."""
+"""Columns of the table that compares those acted on with the others."""
 
-OTHERS = {"before": "as chosen so far", "random": "at random", "none": "nobody acted on"}
+COMPARED_WITH = {"before": "as chosen so far", "random": "at random", "none": "nobody acted on"}
 """The ways of choosing that a model is compared with, in words."""
 
 
@@ -69,11 +66,11 @@ def _comparison(assessment: Assessment) -> list[Block]:
     if comparison is None:
         return []
     earned = comparison.earned
-    rows = [cells("by the model", f"{earned['model']:.3f}", "", "")]
-    for name, words in OTHERS.items():
+    rows = [text_cells("by the model", f"{earned['model']:.3f}", "", "")]
+    for name, words in COMPARED_WITH.items():
         gain = comparison.gains[name]
         interval = f"{gain.low:+.3f} to {gain.high:+.3f}"
-        rows.append(cells(words, f"{earned[name]:.3f}", f"{gain.estimate:+.3f}", interval))
+        rows.append(text_cells(words, f"{earned[name]:.3f}", f"{gain.estimate:+.3f}", interval))
     return [
         Heading("The model and other ways of choosing"),
         Text(
@@ -92,7 +89,7 @@ def _comparison(assessment: Assessment) -> list[Block]:
 def _differences(assessment: Assessment, allocation: Allocation) -> list[Block]:
     """The first lines: where those who were acted on differ from the others, and how strong a
     hidden cause would have to be."""
-    apart = allocation.balance.filter(pl.col("difference").abs() > APART)
+    apart = allocation.balance.filter(pl.col("difference").abs() > NOTABLE_DIFFERENCE)
     if apart.is_empty():
         return []
     comparison = assessment.comparison
@@ -133,7 +130,11 @@ def group_table(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
         "group and action": "{feature} {group}, {action}", "people": "{people:,}", "seen": "{n:,}",
         "gain per round": "{gain:+.3f}", "90 % interval": "{low:+.3f} to {high:+.3f}",
     }  # fmt: skip
-    rest = f"; the first {MOST_ROWS} rows, all are in the data" if len(groups) > MOST_ROWS else ""
+    rest = (
+        f"; the first {MOST_ROWS_SHOWN} rows, all are in the data"
+        if len(groups) > MOST_ROWS_SHOWN
+        else ""
+    )
     return [
         Heading("Whom it helps"),
         Text(
@@ -173,7 +174,7 @@ def _data(log: Log) -> list[Block]:
     counts = np.zeros(log.shape[:2], int)
     np.add.at(counts, (seen.state, seen.action), 1)
     rows = [
-        cells(f"{state} (reward {reward:g})", *(f"{n:,}" for n in each))
+        text_cells(f"{state} (reward {reward:g})", *(f"{n:,}" for n in each))
         for state, reward, each in zip(labels.states, labels.rewards, counts, strict=True)
     ]
     head = [f"{a} (cost {c:g})" for a, c in zip(labels.actions, labels.costs, strict=True)]
@@ -230,7 +231,7 @@ def _left_out(found: Found) -> list[str]:
 
 def _estimates(log: Log, fit: Fit, effects: Effects) -> list[Block]:
     kappa = float(np.exp(np.log(fit.kappas).mean()))
-    few = [row for row in effects.effects.iter_rows(named=True) if 0 < row["n"] < FEW]
+    few = [row for row in effects.effects.iter_rows(named=True) if 0 < row["n"] < FEWEST_SEEN]
     gaps = [
         ("**Nothing seen**: ", unseen_actions(log), "What follows there is assumed, not learned."),
         (
@@ -281,7 +282,7 @@ def _held_out(held_out: Sequence[HeldOut]) -> list[Block]:
 
 def _one_held_out(held: HeldOut) -> list[Block]:
     losses = [
-        cells(
+        text_cells(
             f"{r['where']}: {r['predictor']}", f"{r['n']:,}",
             "" if r["loss"] is None else f"{r['loss']:.4f}",
             "" if r["better"] is None else f"{r['better']:+.4f} ± {r['stderr']:.4f}",

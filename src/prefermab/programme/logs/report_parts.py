@@ -13,7 +13,7 @@ from prefermab.plots import svg_of
 from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.verdict import Assessment
 
-MOST_ROWS = 40
+MOST_ROWS_SHOWN = 40
 """Rows of a table in the report; the rest is in the data beside it."""
 
 MARKOV = (
@@ -42,21 +42,23 @@ def estimate_tables(effects: Effects, told: Sequence[Block] = ()) -> list[Block]
         *told,
         Text(
             "Chances of the next state, those of at least 0.001"
-            + (f", the first {MOST_ROWS}:" if len(shown) > MOST_ROWS else ":")
+            + (f", the first {MOST_ROWS_SHOWN}:" if len(shown) > MOST_ROWS_SHOWN else ":")
         ),
         frame_grid(shown, chances),
     ]
 
 
-def cells(*texts: str) -> list[Cell]:
+def text_cells(*texts: str) -> list[Cell]:
     """A row of a grid."""
     return [Cell(text) for text in texts]
 
 
 def frame_grid(frame: pl.DataFrame, columns: Mapping[str, str]) -> Grid:
     """The first rows of a frame; `columns` are formats of a row's values by heading."""
-    rows = frame.head(MOST_ROWS).iter_rows(named=True)
-    return Grid(list(columns), [cells(*(c.format(**r) for c in columns.values())) for r in rows])
+    rows = frame.head(MOST_ROWS_SHOWN).iter_rows(named=True)
+    return Grid(
+        list(columns), [text_cells(*(c.format(**r) for c in columns.values())) for r in rows]
+    )
 
 
 def calibration_picture(bins: pl.DataFrame, name: str) -> Sequence[Picture]:

@@ -17,9 +17,9 @@ from prefermab.programme.logs.population import (
     evaluate_rule,
     learned_rule,
 )
-from prefermab.programme.logs.reading import Transitions
+from prefermab.programme.logs.reading import LogTransitions
 
-DRAWS = 64
+GAIN_DRAWS = 64
 """Posterior draws of each fit."""
 
 RAREST = 0.01
@@ -30,7 +30,7 @@ MOST_LIKELIER = 5.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Scores:
+class MeasuredPeople:
     """Measured people, in all arrays but the last two one number for each."""
 
     scores: Mapping[str, np.ndarray]
@@ -51,10 +51,10 @@ class Scores:
 
 def measure_part(
     units: Units, everybody: Population, part: np.ndarray, last: int, rounds: int, seed: int
-) -> Scores:
+) -> MeasuredPeople:
     """The rule learned from the parts before `last`, measured on the people of that part."""
     log, moves = units.log, units.transitions
-    fit = fit_log(log, DRAWS, seed, moves.where(part[moves.person] < last))
+    fit = fit_log(log, GAIN_DRAWS, seed, moves.where(part[moves.person] < last))
     rules = compared_rules(units, fit, seed)
     population = units.population(fit.chances(log.profiles), everybody.budget)
     values = {name: evaluate_rule(population, rule, rounds) for name, rule in rules.items()}
@@ -81,7 +81,7 @@ def compared_rules(units: Units, fit: Fit, seed: int) -> dict[str, Rule]:
 
 def _score(
     units: Units, values: Mapping[str, RuleValue], logged: RuleValue, chosen: np.ndarray
-) -> Scores:
+) -> MeasuredPeople:
     """The scores of the people of these units."""
     in_part = np.isin(units.unit, chosen)
     moves, unit = units.transitions.where(in_part), units.unit[in_part]
@@ -101,7 +101,7 @@ def _score(
     spending = spending.sum(axis=0) * units.weight[chosen, None, None]
     rare = units.propensity[chosen] < RAREST
     acted, total = moves.action > 0, np.maximum(ratio.sum(axis=0), 0)
-    return Scores(
+    return MeasuredPeople(
         scores,
         predicted,
         np.bincount(place, units.weight[chosen], len(people)),
@@ -135,7 +135,7 @@ def _weights(rule: RuleValue, logged: RuleValue, units: Units, predicted: RuleVa
 
 
 def _residuals(
-    rule: RuleValue, weights: np.ndarray, units: Units, moves: Transitions, unit: np.ndarray
+    rule: RuleValue, weights: np.ndarray, units: Units, moves: LogTransitions, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(round, transition): the weight of each transition, and what came beyond the prediction."""
     at, rewards = (unit, moves.state), units.log.labels.rewards
@@ -144,7 +144,7 @@ def _residuals(
     return weights[:, *at, moves.action], came - predicted
 
 
-def join(parts: list[Scores]) -> Scores:
+def join_parts(parts: list[MeasuredPeople]) -> MeasuredPeople:
     """All parts of an order."""
 
     def together(name: str) -> np.ndarray:
@@ -153,7 +153,7 @@ def join(parts: list[Scores]) -> Scores:
     def by_rule(each: list[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
         return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
 
-    return Scores(
+    return MeasuredPeople(
         by_rule([part.scores for part in parts]),
         by_rule([part.predicted for part in parts]),
         together("weight"),

@@ -31,7 +31,7 @@ from scipy.special import gammaln, log_softmax, softmax
 
 from prefermab.errors import InputError, PrefermabError
 
-LARGEST = 4000
+MOST_STATE_COEFFICIENTS = 4000
 """Coefficients of one state above which their covariance is too large to work with."""
 
 EXPECTED = np.array([1.5, 0.5, 1.0, 0.35])
@@ -42,7 +42,7 @@ coefficients it counts for."""
 EFFECT_MODELS = (2, 3, 4)
 """How many of the four scales each model of the effect uses: none, constant, by features."""
 
-MOST_TURNS = 50
+MOST_SHRINKAGE_TURNS = 50
 """Of fitting coefficients and scales in turn."""
 
 MOST_STEPS = 200
@@ -57,7 +57,7 @@ MOST_PRODUCTS = 1 << 22
 """Products of inputs that are held in memory at once."""
 
 KAPPAS = 2.0 ** np.arange(0, 13)
-SMALLEST = 1e-6
+LEAST_PROBABILITY = 1e-6
 """Probability below which a Dirichlet's parameters are not taken."""
 
 
@@ -121,11 +121,11 @@ def scale_index(n_terms: int, n_actions: int) -> np.ndarray:
 def check_size(n_states: int, n_actions: int, n_terms: int) -> None:
     """Refuses a model with too many coefficients for each state."""
     size = (n_states - 1) * n_actions * n_terms
-    if size > LARGEST:
+    if size > MOST_STATE_COEFFICIENTS:
         raise InputError(
             f"{n_states} states, {n_actions} actions and {n_terms - 1} features need {size:,} "
-            f"coefficients for each state, more than {LARGEST:,}: join labels or leave out "
-            "features."
+            f"coefficients for each state, more than {MOST_STATE_COEFFICIENTS:,}: join labels or "
+            "leave out features."
         )
 
 
@@ -156,7 +156,7 @@ def fit_shrunk(
         return [posterior_mode(design, seen, precision, start) for design, seen, start in each]
 
     fits = fitted(at, scales)
-    for _ in range(MOST_TURNS):
+    for _ in range(MOST_SHRINKAGE_TURNS):
         last, scales = scales, _update_scales(fits, group, scales)
         if np.abs(np.log(scales / last)).max() < 0.02:
             break
@@ -294,7 +294,7 @@ def log_evidence(chances: np.ndarray, counts: np.ndarray, kappa: float) -> float
     >>> round(float(np.exp(log_evidence(half, twice, 1.0))), 4)  # 1/2 · (1/2 + 1)/(1 + 1)
     0.375
     """
-    share = kappa * np.maximum(chances, SMALLEST)
+    share = kappa * np.maximum(chances, LEAST_PROBABILITY)
     whole = share.sum(axis=1)
     each = (gammaln(share + counts) - gammaln(share)).sum(axis=1)
     return float((each + gammaln(whole) - gammaln(whole + counts.sum(axis=1))).sum())

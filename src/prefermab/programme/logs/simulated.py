@@ -14,7 +14,7 @@ from prefermab.errors import count
 from prefermab.errors import share as checked_share
 from prefermab.programme.tables import write_table
 
-STATES = ("engaged", "drifting", "silent")
+ENGAGEMENT_STATES = ("engaged", "drifting", "silent")
 REGIONS = ("north", "south", "east")
 NURSES = ("Ana", "Bo", "Chi")
 CALLED = 0.08
@@ -137,7 +137,7 @@ def example_tables(
     who = example_people(rng, count(people, "people"))
     log, state, since = _example_weeks(rng, who, count(weeks, "weeks", at_least=2))
     now = who.with_columns(
-        pl.Series("state", np.array(STATES)[state]),
+        pl.Series("state", np.array(ENGAGEMENT_STATES)[state]),
         pl.Series("rounds_since_action", since).replace(0, None),
         pl.Series("nurse", np.array(NURSES)[rng.integers(0, 3, people)]),
         pl.Series("do_not_call", np.where(rng.random(people) < 0.02, "yes", "no")),
@@ -173,7 +173,7 @@ def _example_weeks(
         parts.append(
             who.select("id", pl.lit(week).alias("week"), "age", "phone", "region")
             .with_columns(
-                pl.Series("state", np.array(STATES)[state]),
+                pl.Series("state", np.array(ENGAGEMENT_STATES)[state]),
                 pl.Series("action", np.where(called, "call", "none")),
             )
             .filter(pl.Series(here))

@@ -11,8 +11,8 @@ from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.allocation import Allocation, check_allocation
 from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.gain import Comparison, estimate_gain
-from prefermab.programme.logs.reading import Log, Transitions
-from prefermab.programme.logs.warnings import FEW, LogWarning, log_warnings
+from prefermab.programme.logs.reading import Log, LogTransitions
+from prefermab.programme.logs.warnings import FEWEST_SEEN, LogWarning, log_warnings
 from prefermab.programme.tables import format_people
 from prefermab.recipes import Exact
 
@@ -21,7 +21,7 @@ Verdict = Literal["shown", "not shown", "cannot tell"]
 SHUFFLES, PLACEBO_ORDERS = 5, 2
 """Placebo logs with shuffled actions, and the random orders of people for each."""
 
-UNSEEN = 0.2
+MOST_UNTRIED_SPENDING = 0.2
 """Share of the model's spending where the log almost never acted above which no gain is
 measured."""
 
@@ -89,7 +89,7 @@ def decide(gain: Interval, warnings: list[LogWarning]) -> Verdict:
     return "shown" if gain.shown else "not shown"
 
 
-def shuffle_actions(moves: Transitions, seed: int) -> Transitions:
+def shuffle_actions(moves: LogTransitions, seed: int) -> LogTransitions:
     """The placebo: actions shuffled among the people in the same state and round, which removes any
     effect of acting and keeps everything else."""
     chance = np.random.default_rng(seed).random(len(moves))
@@ -108,11 +108,11 @@ def _too_few(log: Log) -> LogWarning | None:
         (moves.person[moves.action > 0], "who were acted on"),
     ):
         n = len(np.unique(who))
-        if n < FEW:
+        if n < FEWEST_SEEN:
             return LogWarning(
                 "too_few_to_judge",
-                f"there are {format_people(n)} {which}, and at least {FEW} are needed to learn "
-                "from some and judge on others: collect more.",
+                f"there are {format_people(n)} {which}, and at least {FEWEST_SEEN} are needed to "
+                "learn from some and judge on others: collect more.",
                 spoils=True,
             )
     return None
@@ -121,7 +121,7 @@ def _too_few(log: Log) -> LogWarning | None:
 def _doubts(comparison: Comparison, placebo: list[Interval]) -> list[LogWarning]:
     """Warnings about the estimate itself."""
     found = []
-    if comparison.unseen > UNSEEN:
+    if comparison.unseen > MOST_UNTRIED_SPENDING:
         found.append(
             LogWarning(
                 "never_tried",

@@ -11,10 +11,10 @@ import numpy as np
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.tables import UNKNOWN, format_people
 
-FEW = 30
+FEWEST_SEEN = 30
 """People, or transitions under an action, below which effects are mostly assumed."""
 
-MANY = 0.05
+MANY_MISSING = 0.05
 """Share of rows without a state or an action that is worth a warning."""
 
 SURE = 4.0
@@ -56,7 +56,7 @@ def log_warnings(log: Log) -> list[LogWarning]:
 
 
 def _few(log: Log) -> Iterator[LogWarning]:
-    if log.found.people < FEW:
+    if log.found.people < FEWEST_SEEN:
         yield LogWarning(
             "few_people",
             f"the log has {format_people(log.found.people)} only: estimates for others like them "
@@ -66,7 +66,7 @@ def _few(log: Log) -> Iterator[LogWarning]:
     if log.histories is not None:
         counts = log.histories.between(len(counts))
     for name, n in zip(log.labels.actions, counts.tolist(), strict=True):
-        if n < FEW:
+        if n < FEWEST_SEEN:
             yield LogWarning(
                 "few_actions",
                 f"the log has only {n} transition{'' if n == 1 else 's'} under the action "
@@ -77,7 +77,7 @@ def _few(log: Log) -> Iterator[LogWarning]:
 def _unknown(log: Log) -> Iterator[LogWarning]:
     found = log.found
     for what, n in (("state", found.unknown_states), ("action", found.unknown_actions)):
-        if n > MANY * found.rows and not (what == "state" and log.histories is not None):
+        if n > MANY_MISSING * found.rows and not (what == "state" and log.histories is not None):
             words = ", ".join(word for word in UNKNOWN if word)
             yield LogWarning(
                 f"unknown_{what}s",
@@ -90,7 +90,7 @@ def _carried_forward(log: Log) -> Iterator[LogWarning]:
     seen = log.transitions
     moved, acted = seen.state != seen.following, seen.action > 0
     n, n_acted = int((~acted).sum()), int(acted.sum())
-    if n < 50 or n_acted < FEW:
+    if n < 50 or n_acted < FEWEST_SEEN:
         return
     still, busy = moved[~acted].mean(), moved[acted].mean()
     if still <= 0.01 and busy >= 0.1 and _z_score(still, n, busy, n_acted) > SURE:
@@ -126,7 +126,7 @@ def _only_successes(log: Log) -> Iterator[LogWarning]:
     better = rewards[seen.following] > rewards[seen.state]
     acted, not_acted = (below & (seen.action > 0)), (below & (seen.action == 0))
     n, n_not = int(acted.sum()), int(not_acted.sum())
-    if n < FEW or n_not < FEW:
+    if n < FEWEST_SEEN or n_not < FEWEST_SEEN:
         return
     share, otherwise = better[acted].mean(), better[not_acted].mean()
     if share >= 0.98 and otherwise <= 0.8:
@@ -147,7 +147,7 @@ def _rows_stop(log: Log) -> Iterator[LogWarning]:
     better = log.labels.rewards >= levels[-half]
     n_low, low = log.diagnostics.stops[worse].sum(axis=0).tolist()
     n_high, high = log.diagnostics.stops[better].sum(axis=0).tolist()
-    if low < 10 or n_high < FEW:
+    if low < 10 or n_high < FEWEST_SEEN:
         return
     often, seldom = low / n_low, high / n_high
     if often >= 2 * seldom and _z_score(seldom, n_high, often, n_low) > 3:

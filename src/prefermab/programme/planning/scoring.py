@@ -15,7 +15,7 @@ import numpy as np
 from prefermab.amounts import DecimalUnits, exact_amounts
 from prefermab.arms import Observation, hide_opted_out
 from prefermab.model import Model
-from prefermab.policies.learned import CHUNK, Judged, Learned, sample
+from prefermab.policies.learned import CHUNK, JudgedRound, Learned, sample
 from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import ANY
 
@@ -60,7 +60,7 @@ def settle(
     seen = observation(model.policy, roster, may, budget, paid)
     gains = np.zeros((seen.n_arms, scores.gains.shape[1]), np.float32)
     gains[: roster.size] = scores.gains
-    judged = Judged(jnp.asarray(scores.price, jnp.float32), jnp.asarray(gains))
+    judged = JudgedRound(jnp.asarray(scores.price, jnp.float32), jnp.asarray(gains))
     return np.asarray(_settle(model.policy, judged, seen))[: roster.size]
 
 
@@ -241,12 +241,12 @@ def _observation(
 
 
 @eqx.filter_jit
-def _judge(policy: Learned, seen: Observation) -> Judged:
+def _judge(policy: Learned, seen: Observation) -> JudgedRound:
     return policy.judge(seen)
 
 
 @eqx.filter_jit
-def _settle(policy: Learned, judged: Judged, seen: Observation):
+def _settle(policy: Learned, judged: JudgedRound, seen: Observation):
     return policy.settle(judged, seen)
 
 

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from prefermab.errors import InputError, count
 from prefermab.programme.logs.fitting import (
-    DRAWS,
+    POSTERIOR_DRAWS,
     Fit,
     Terms,
     by_action,
@@ -35,7 +35,7 @@ from prefermab.programme.logs.shrinkage import (
     EFFECT_MODELS,
     EXPECTED,
     KAPPAS,
-    SMALLEST,
+    LEAST_PROBABILITY,
     STRENGTH,
     EffectModel,
     Normal,
@@ -51,10 +51,10 @@ from prefermab.programme.logs.unseen.likelihood import (
     likelihood_by_table,
 )
 
-LARGEST = 1500
+MOST_COEFFICIENTS = 1500
 """Coefficients of all states together above which their curvature takes too long."""
 
-MOST_TURNS = 8
+MOST_FITTING_TURNS = 8
 """Of fitting coefficients and scales in turn."""
 
 STEEPEST = 3e-3
@@ -64,12 +64,12 @@ CURVED = 1 << 22
 """Rounds times coefficients that a curvature is worked out from. Where a log has more, it is that
 of some of its people, as if the others were like them."""
 
-TABLES, WEIGHED = 64, 1500
+TABLES_TO_WEIGH, PEOPLE_TO_WEIGH = 64, 1500
 """Tables drawn for each person to weigh κ, and the people that are asked."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Problem:
+class FittingProblem:
     """What coefficients are fitted to; `some` histories stand for all where the curvature is
     worked out."""
 
@@ -80,17 +80,17 @@ class Problem:
     some: Batches
 
     @classmethod
-    def from_log(cls, log: Log, terms: Terms, several: Histories) -> "Problem":
+    def from_log(cls, log: Log, terms: Terms, several: Histories) -> "FittingProblem":
         """The problem that these histories of a log pose."""
         n_states, n_actions, _ = log.shape
         known = terms(log.profiles)
         inputs = scale_index(known.shape[1], n_actions)
         size = (n_states + 1, n_states - 1, len(inputs))
-        if np.prod(size) > LARGEST:
+        if np.prod(size) > MOST_COEFFICIENTS:
             raise InputError(
                 f"{n_states} states, {n_actions} actions and {known.shape[1] - 1} features need "
-                f"{np.prod(size):,} coefficients, more than the {LARGEST:,} that can be learned "
-                "where most states are empty: join labels or leave out features."
+                f"{np.prod(size):,} coefficients, more than the {MOST_COEFFICIENTS:,} that can be "
+                "learned where most states are empty: join labels or leave out features."
             )
         group = np.broadcast_to(inputs, size).copy()
         group[-1, :, inputs >= 2] = -1
@@ -105,7 +105,7 @@ class Problem:
 
 @threadpool_limits.wrap(limits=1, user_api="blas")
 def fit_hidden(
-    log: Log, draws: int = DRAWS, seed: int = 0, several: Histories | None = None
+    log: Log, draws: int = POSTERIOR_DRAWS, seed: int = 0, several: Histories | None = None
 ) -> Fit:
     """The fit to the histories of a log, or to some of them.
 
@@ -123,7 +123,7 @@ def fit_hidden(
         assert log.histories is not None
         several = log.histories
     terms = Terms.from_features(log.columns, log.features, log.profiles)
-    problem = Problem.from_log(log, terms, several)
+    problem = FittingProblem.from_log(log, terms, several)
     whole, scales = _fit_scales(problem)
     models = _effect_models(problem, whole, scales)
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
@@ -144,12 +144,12 @@ def fit_hidden(
     return dataclasses.replace(fit, kappas=rng.choice(KAPPAS, size=number, p=likely))
 
 
-def _fit_scales(problem: Problem) -> tuple[Normal, np.ndarray]:
+def _fit_scales(problem: FittingProblem) -> tuple[Normal, np.ndarray]:
     """All coefficients and the scales, fitted in turn."""
     used, scales = problem.group.ravel() >= 0, EXPECTED
     group = problem.group.ravel()[used]
     found = _mode(problem, used, scales[group] ** -2.0, np.zeros(len(group)))
-    for _ in range(MOST_TURNS):
+    for _ in range(MOST_FITTING_TURNS):
         size = found.mean.ravel() ** 2
         known = 1 - found.variance().ravel() / scales[group] ** 2
         total, number = (np.bincount(group, each, minlength=4) for each in (size, known))
@@ -160,7 +160,7 @@ def _fit_scales(problem: Problem) -> tuple[Normal, np.ndarray]:
     return found, scales
 
 
-def _effect_models(problem: Problem, whole: Normal, scales: np.ndarray) -> list[EffectModel]:
+def _effect_models(problem: FittingProblem, whole: Normal, scales: np.ndarray) -> list[EffectModel]:
     """The models of the effect of acting with their posterior weights; prior weights are equal."""
     group, found, scores = problem.group.ravel(), [], []
     at = np.zeros(len(group))
@@ -185,7 +185,7 @@ def _effect_models(problem: Problem, whole: Normal, scales: np.ndarray) -> list[
 
 
 def _mode(
-    problem: Problem,
+    problem: FittingProblem,
     used: np.ndarray,
     precision: np.ndarray,
     start: np.ndarray,
@@ -212,7 +212,7 @@ def _mode(
 
 
 def _loss(
-    problem: Problem, used: np.ndarray, precision: np.ndarray, at: np.ndarray
+    problem: FittingProblem, used: np.ndarray, precision: np.ndarray, at: np.ndarray
 ) -> tuple[float, np.ndarray]:
     """Minus the log-posterior up to a constant, and its slope."""
     value, slope = likelihood_and_slope(problem.batches, _whole(problem, used, at))
@@ -221,7 +221,7 @@ def _loss(
 
 
 def _factor(
-    problem: Problem, used: np.ndarray, precision: np.ndarray, at: np.ndarray
+    problem: FittingProblem, used: np.ndarray, precision: np.ndarray, at: np.ndarray
 ) -> np.ndarray:
     """The Cholesky factor of the precision of all coefficients in use. Where the likelihood is
     hollow, which hidden rounds can make it, the prior's precision remains."""
@@ -233,7 +233,7 @@ def _factor(
     return cholesky(sound * np.outer(scale, scale), lower=True)
 
 
-def _whole(problem: Problem, used: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _whole(problem: FittingProblem, used: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Coefficients (origin, contrast, input), 0 for those not in use."""
     whole = np.zeros(len(used))
     whole[used] = at
@@ -243,7 +243,7 @@ def _whole(problem: Problem, used: np.ndarray, at: np.ndarray) -> np.ndarray:
 def _kappa_weights(log: Log, fit: Fit, several: Histories, rng: np.random.Generator) -> np.ndarray:
     """The posterior probability of each κ, under equal prior probabilities."""
     everybody = np.unique(several.person)
-    people = rng.permutation(everybody)[:WEIGHED]
+    people = rng.permutation(everybody)[:PEOPLE_TO_WEIGH]
     chosen = np.isin(np.arange(len(log.latest)), people)
     own = several.of(chosen)
     place = np.searchsorted(np.sort(people), own.person)
@@ -251,10 +251,10 @@ def _kappa_weights(log: Log, fit: Fit, several: Histories, rng: np.random.Genera
     starts = fit.first_states(log.profiles)[own.profile[:, 0]]
     scores = []
     for kappa in KAPPAS:
-        drawn = dirichlet(rng, np.broadcast_to(
-            kappa * np.maximum(chances, SMALLEST), (TABLES, *chances.shape)))  # fmt: skip
+        concentration = kappa * np.maximum(chances, LEAST_PROBABILITY)
+        drawn = dirichlet(rng, np.broadcast_to(concentration, (TABLES_TO_WEIGH, *chances.shape)))
         each = likelihood_by_table(own, jnp.asarray(drawn, jnp.float32), place, starts)
-        by_person = np.zeros((len(people), TABLES))
+        by_person = np.zeros((len(people), TABLES_TO_WEIGH))
         np.add.at(by_person, place, each.T)
         scores.append(_log_mean(by_person.T).sum() * len(everybody) / len(people))
     return softmax(scores)

@@ -15,16 +15,16 @@ from prefermab.errors import InputError, unknown
 from prefermab.programme.logs.labels import Labels
 from prefermab.programme.tables import row_in
 
-WAYS = ("acted", "always", "some")
+WAYS_SEEN_IN_LOG = ("acted", "always", "some")
 
-FEW = 0.05
+NEGLIGIBLE_SHARE = 0.05
 """Share of rows without a state up to which a log counts as one with all states; and share of the
 states that may have been seen in another way than most."""
 
-MOST = 0.5
+MOST_ROWS_WITHOUT_STATE = 0.5
 """Share of rows without a state above which they are not seen always, whatever is said."""
 
-LEAST_ROWS = 30
+FEWEST_ROWS_OF_ACTION = 30
 """Rows of an action from which on it is asked whether it shows states as others do."""
 
 
@@ -140,13 +140,13 @@ def find_histories(
 
 
 def _way(frame: pl.DataFrame, labels: Labels, seen: str | None, where: str) -> str:
-    if seen is not None and seen not in WAYS:
-        raise unknown("way to see", str(seen), WAYS)
+    if seen is not None and seen not in WAYS_SEEN_IN_LOG:
+        raise unknown("way to see", str(seen), WAYS_SEEN_IN_LOG)
     empty = ~_filled(frame)
-    if seen is None and empty.mean() <= FEW:
+    if seen is None and empty.mean() <= NEGLIGIBLE_SHARE:
         return "always"
     if seen == "always":
-        if empty.mean() > MOST:
+        if empty.mean() > MOST_ROWS_WITHOUT_STATE:
             raise InputError(
                 f"{where}: {empty.sum():,} of {len(empty):,} rows have no state, the first of them "
                 f"{_first(frame, empty, where)}, and states were expected to be seen always; "
@@ -169,7 +169,7 @@ def _against_acted(frame: pl.DataFrame, labels: Labels, where: str) -> str | Non
     beyond = filled & ~(acted & frame["reached"].to_numpy()) & ~joined
     if not (filled & acted).any():
         return "no row with an action has a state"
-    if beyond.sum() > FEW * filled.sum():
+    if beyond.sum() > NEGLIGIBLE_SHARE * filled.sum():
         return (
             f"{beyond.sum():,} of {filled.sum():,} states are of rows in which nobody was acted on "
             f"(or reached), the first of them {_first(frame, beyond, where)}"
@@ -178,7 +178,7 @@ def _against_acted(frame: pl.DataFrame, labels: Labels, where: str) -> str | Non
     rows, shown = (np.bincount(each, minlength=len(labels.actions)) for each in (
         action, action[filled]))  # fmt: skip
     shares = shown[1:] / np.maximum(rows[1:], 1)
-    blind = (rows[1:] >= LEAST_ROWS) & (shares < shares.max() / 2)
+    blind = (rows[1:] >= FEWEST_ROWS_OF_ACTION) & (shares < shares.max() / 2)
     if not blind.any():
         return None
     place = 1 + int(blind.argmax())

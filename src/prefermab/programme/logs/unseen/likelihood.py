@@ -17,10 +17,10 @@ from jaxtyping import Array, Bool, Float, Int
 from prefermab.programme.logs.shrinkage import contrasts
 from prefermab.programme.logs.unseen.histories import Histories
 
-AT_ONCE = 1 << 22
+PROBABILITIES_AT_ONCE = 1 << 22
 """Probabilities of all rounds that are held in memory at once."""
 
-SMALLEST = 1e-30
+LEAST_LIKELIHOOD = 1e-30
 """Least probability of what was seen, so that its logarithm is finite."""
 
 Coefficients = Float[Array, "origin contrast input"]
@@ -45,7 +45,7 @@ class Batches:
         seen = np.flatnonzero((several.state >= 0).any(axis=0))
         length = int(seen[-1]) + 1 if len(seen) else 1
         number = len(several.person)
-        size = int(np.clip(AT_ONCE // (length * n_states**2), 1, max(number, 1)))
+        size = int(np.clip(PROBABILITIES_AT_ONCE // (length * n_states**2), 1, max(number, 1)))
         n_batches = -(-max(number, 1) // size)
 
         def cut(values: np.ndarray, empty: int) -> jax.Array:
@@ -153,7 +153,9 @@ def _one(
         belief, grounded = carry
         seen, table = now
         found = jnp.take(belief, jnp.maximum(seen, 0))
-        gained = jnp.where((seen >= 0) & grounded, jnp.log(jnp.maximum(found, SMALLEST)), 0.0)
+        gained = jnp.where(
+            (seen >= 0) & grounded, jnp.log(jnp.maximum(found, LEAST_LIKELIHOOD)), 0.0
+        )
         certain = jax.nn.one_hot(seen, belief.shape[0], dtype=belief.dtype)
         known = jnp.where(seen >= 0, certain, belief)
         return (known @ table, grounded | (seen >= 0)), gained

@@ -11,7 +11,7 @@ from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.report import group_table
-from prefermab.programme.logs.report_parts import MARKOV, cells, estimate_tables, frame_grid
+from prefermab.programme.logs.report_parts import MARKOV, estimate_tables, frame_grid, text_cells
 from prefermab.programme.logs.summary import about_scores, could_be_wrong
 from prefermab.programme.logs.unseen.visits import PREDICTORS, Visits
 from prefermab.programme.logs.verdict import Assessment
@@ -157,7 +157,7 @@ def _data(log: Log) -> list[Block]:
     counts = np.zeros(log.shape[:2], int)
     np.add.at(counts, (state, action), 1)
     rows = [
-        cells(f"{name} (reward {reward:g})", *(f"{n:,}" for n in each))
+        text_cells(f"{name} (reward {reward:g})", *(f"{n:,}" for n in each))
         for name, reward, each in zip(labels.states, labels.rewards, counts, strict=True)
     ]
     head = [f"{a} (cost {c:g})" for a, c in zip(labels.actions, labels.costs, strict=True)]

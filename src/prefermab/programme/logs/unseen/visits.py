@@ -17,9 +17,9 @@ from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.unseen.hidden import fit_hidden
 from prefermab.programme.logs.unseen.histories import Histories
 from prefermab.programme.logs.unseen.likelihood import predict
-from prefermab.programme.logs.warnings import FEW, SURE, LogWarning
+from prefermab.programme.logs.warnings import FEWEST_SEEN, SURE, LogWarning
 
-SHARE, DRAWS = 0.2, 16
+HELD_OUT_PEOPLE, HELD_OUT_DRAWS = 0.2, 16
 """Share of the people who are held back, and posterior draws of the fit to the others."""
 
 GAPS = ((1, 1), (2, 3), (4, 7), (8, 10**6))
@@ -27,7 +27,7 @@ GAPS = ((1, 1), (2, 3), (4, 7), (8, 10**6))
 
 PREDICTORS = ("the fit", "as last seen", "average")
 
-APART = 1.5
+UNEVEN_SIGHTINGS_RATIO = 1.5
 """How many times as often states are seen in some rows as in others that is worth a warning."""
 
 
@@ -63,13 +63,13 @@ def check_visits(log: Log, fit: Fit, seed: int = 0) -> Visits:
     several = log.histories
     assert several is not None
     people = np.unique(several.person[(several.since >= 0).any(axis=1)])
-    held = np.random.default_rng(seed).permutation(people)[: round(SHARE * len(people))]
+    held = np.random.default_rng(seed).permutation(people)[: round(HELD_OUT_PEOPLE * len(people))]
     mask = np.isin(np.arange(len(log.latest)), held)
     others = several.of(~mask)
     predicted = None
-    if min(_sightings(several.of(mask)), _sightings(others)) >= FEW:
+    if min(_sightings(several.of(mask)), _sightings(others)) >= FEWEST_SEEN:
         predicted = _predictions(
-            log, fit_hidden(log, DRAWS, seed, others), others, several.of(mask)
+            log, fit_hidden(log, HELD_OUT_DRAWS, seed, others), others, several.of(mask)
         )
     beliefs = _beliefs(log, fit, several)
     apart = _apart(log, beliefs, several)
@@ -141,7 +141,7 @@ def _apart(log: Log, beliefs: np.ndarray, several: Histories) -> pl.DataFrame:
     for where, chosen in _places(since)[1:-1]:
         n = int(chosen.sum())
         for place, name in enumerate(log.labels.states):
-            if n < FEW:
+            if n < FEWEST_SEEN:
                 continue
             own, chance = came[chosen] == place, expected[chosen, place]
             each = np.bincount(person[chosen], own - chance, len(log.latest))
@@ -191,7 +191,7 @@ def _seen_by_action(several: Histories) -> Iterator[LogWarning]:
 def _seen_by_state(beliefs: np.ndarray, several: Histories, log: Log) -> list[LogWarning]:
     """Whether people are seen more often where they are likely to be better or worse off."""
     rounds = several.there & (several.since >= 1)
-    if rounds.sum() < FEW:
+    if rounds.sum() < FEWEST_SEEN:
         return []
     likely, seen = (beliefs @ log.labels.rewards)[rounds], (several.state >= 0)[rounds]
     person = np.broadcast_to(several.person[:, None], rounds.shape)[rounds]
@@ -225,9 +225,9 @@ def _rate(state: np.ndarray, rows: np.ndarray) -> tuple[float, int]:
 
 def _differ(one: float, n: int, other: float, m: int) -> bool:
     """Whether two rates differ much, and surely; not where there are few rows."""
-    if min(n, m) < FEW:
+    if min(n, m) < FEWEST_SEEN:
         return False
     both = (one * n + other * m) / (n + m)
     error = np.sqrt(max(both * (1 - both), 1e-12) * (1 / n + 1 / m))
-    apart = max(one, other) > APART * min(one, other)
+    apart = max(one, other) > UNEVEN_SIGHTINGS_RATIO * min(one, other)
     return bool(apart and abs(one - other) > SURE * error)
