@@ -11,10 +11,11 @@ import pytest
 from jaxtyping import Float, TypeCheckError, jaxtyped
 
 import conftest
-from prefermab.paper.runner import APART
+from prefermab.paper.runner import NO_RESULT_DEPENDS_ON
 
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "prefermab"
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 PROGRAMME_SIDE = ("programme", "service", "cli", "bench", "__main__")
 """The half that is built on the other; everything else is the science."""
 
@@ -50,6 +51,29 @@ def imports() -> set[tuple[str, str]]:
     return {(here, other) for here, other in found if other in files and other != "prefermab"}
 
 
+SEVERAL = {
+    "BY_NAME": "registries: what can be asked for by name, of domains, policies and recipes",
+    "T": "a type variable",
+    "main": "entry points",
+    "router": "routes of a part of the service",
+}
+"""Public names that several modules define, and why: each is looked up in its module."""
+
+
+def public_names(tree: ast.Module) -> set[str]:
+    """Classes, functions and constants at the top of a module, but for names with an underscore."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            inner = [each for target in targets for each in ast.walk(target)]
+            stored = [it for it in inner if isinstance(it, ast.Name)]
+            names |= {it.id for it in stored if isinstance(it.ctx, ast.Store)}
+    return {name for name in names if not name.startswith("_")}
+
+
 def is_science(module: str) -> bool:
     return module.split(".")[1] not in PROGRAMME_SIDE
 
@@ -78,7 +102,7 @@ def test_no_import_cycles():
 
 
 def test_source_that_no_result_depends_on_is_named_as_it_is_now():
-    assert all((SOURCE / name).exists() for name in APART)
+    assert all((SOURCE / name).exists() for name in NO_RESULT_DEPENDS_ON)
 
 
 def test_every_source_file_is_short():
@@ -87,7 +111,33 @@ def test_every_source_file_is_short():
     assert not long
 
 
-WALKS = (ROOT / "docs" / "architecture.md").read_text().partition("## From a CSV")[2]
+def test_no_public_name_is_defined_in_two_modules():
+    """One name for one thing: who searches for a name finds one definition."""
+    found = defaultdict(list)
+    for file in sorted(SOURCE.rglob("*.py")):
+        if "migrations" not in file.relative_to(SOURCE).parts:
+            for name in public_names(ast.parse(file.read_text())) - set(SEVERAL):
+                found[name].append(file.relative_to(SOURCE).as_posix())
+    twice = {name: where for name, where in sorted(found.items()) if len(where) > 1}
+    if twice:
+        pytest.fail("\n".join(f"{name}: {', '.join(where)}" for name, where in twice.items()))
+
+
+HALVES = re.findall(r"^About ([0-9,]+) lines", ARCHITECTURE, re.M)
+
+
+@pytest.mark.parametrize(("place", "science"), [(0, True), (1, False)])
+def test_the_page_says_how_long_each_half_is(place, science):
+    lines = sum(
+        len(file.read_text().splitlines())
+        for file in SOURCE.rglob("*.py")
+        if (file.relative_to(SOURCE).with_suffix("").parts[0] not in PROGRAMME_SIDE) == science
+    )
+    told = int(HALVES[place].replace(",", ""))
+    assert abs(told - lines) <= 0.05 * lines, f"docs/architecture.md says {told}, it is {lines}"
+
+
+WALKS = ARCHITECTURE.partition("## From a CSV")[2]
 HOPS = re.findall(r"`([a-z_/]+)\.([A-Za-z_.]+)`", WALKS)
 
 
