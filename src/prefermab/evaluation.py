@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from prefermab.amounts import as_single
 from prefermab.arms import Arms, Key, TrialKeys, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.opt_in import Streaming, fixed_share, in_place, opted_in_count
+from prefermab.opt_in import Streaming, schedules
 from prefermab.oracles.lagrangian import relax
 from prefermab.policies.base import Policy, Problem, as_policies
 from prefermab.rollout import NotActionsError, Played, draw_world, play, reward_per_arm
@@ -150,46 +150,6 @@ def trial_keys(seed: int, trials: int) -> TrialKeys:
 _fold_in_each = jax.jit(jax.vmap(jax.random.fold_in, in_axes=(None, 0)))
 
 
-def opt_in_key(key: Key) -> Key:
-    """The random stream that decides who is in a trial; its world uses `key` itself."""
-    return jax.random.fold_in(key, 1)
-
-
-def _schedules(
-    keys: TrialKeys, rate: float | Streaming, n_arms: int, n_rounds: int
-) -> Bool[Array, "trial round arm"]:
-    """ξ for every trial: a fixed random share, or a stream of people."""
-    if isinstance(rate, Streaming):
-        places = _places(keys, rate, n_arms, n_rounds)
-        return _presence(places, int(places.max()) + 1)
-    opted_in = opted_in_count(rate, n_arms)
-    if opted_in == 0:
-        raise InputError(f"at opt_in {rate:g} none of {n_arms} arms is in: nothing to evaluate.")
-    return _shares(keys, jnp.asarray(opted_in), n_arms, n_rounds)
-
-
-@eqx.filter_jit
-def _shares(
-    keys: TrialKeys, opted_in: Int[Array, ""], n_arms: int, n_rounds: int
-) -> Bool[Array, "trial round arm"]:
-    shares = jax.vmap(lambda key: fixed_share(opt_in_key(key), n_arms, opted_in))(keys)
-    return jnp.broadcast_to(shares[:, None], (len(keys), n_rounds, n_arms))
-
-
-@eqx.filter_jit
-def _places(
-    keys: TrialKeys, rate: Streaming, n_arms: int, n_rounds: int
-) -> Int[Array, "trial round arm"]:
-    return jax.vmap(lambda key: rate.occupants(opt_in_key(key), n_arms, n_rounds))(keys)
-
-
-@eqx.filter_jit
-def _presence(
-    places: Int[Array, "trial round place"], people: int
-) -> Bool[Array, "trial round arm"]:
-    return jax.vmap(lambda held: in_place(held, people))(places)
-
-
 def trial_batches(
     domain: Domain,
     n_arms: int,
@@ -201,7 +161,7 @@ def trial_batches(
 ) -> list[Trials]:
     """Trials in batches of equal size, at most `largest`, whose transition tables fit in memory.
     The last batch is filled up with the first trials."""
-    opt_in = _schedules(keys, rate, n_arms, n_rounds)
+    opt_in = schedules(keys, rate, n_arms, n_rounds)
     size = max(1, min(len(keys), TABLE_BYTES // table_bytes(domain, opt_in), largest or len(keys)))
     if size == len(keys):
         return [Trials(keys, opt_in, arms)]

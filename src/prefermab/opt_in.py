@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from prefermab.arms import Key, OptIn
+from prefermab.arms import Key, OptIn, TrialKeys
 from prefermab.errors import InputError, count, number, share
 
 
@@ -142,3 +142,59 @@ def in_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "rou
 def joins(opt_in: Bool[Array, "round arm"]) -> Bool[Array, "round arm"]:
     """Where an arm comes in: it is in, and was not in the round before."""
     return opt_in & ~jnp.pad(opt_in, ((1, 0), (0, 0)))[:-1]
+
+
+def opt_in_key(key: Key) -> Key:
+    """The random stream that decides who is in a trial; its world uses `key` itself."""
+    return jax.random.fold_in(key, 1)
+
+
+def schedules(
+    keys: TrialKeys, rate: float | Streaming, n_arms: int, n_rounds: int
+) -> Bool[Array, "trial round arm"]:
+    """ξ of every trial: a random share that is in throughout, or a stream of people.
+
+    Args:
+        keys: A random key for each trial.
+        rate: Share of arms that are in, or a `Streaming` process.
+        n_arms: Number of arms, or of places in a stream.
+        n_rounds: Number of rounds.
+
+    Returns:
+        True or False for each trial, round and arm; in a stream, for everyone who ever joins.
+
+    >>> import jax
+    >>> from prefermab import opt_in
+    >>> keys = jax.random.split(jax.random.key(0), 3)
+    >>> opt_in.schedules(keys, 0.8, n_arms=10, n_rounds=4).sum(axis=2)[0]
+    Array([8, 8, 8, 8], dtype=int32)
+    """
+    if isinstance(rate, Streaming):
+        places = _places(keys, rate, n_arms, n_rounds)
+        return _presence(places, int(places.max()) + 1)
+    opted_in = opted_in_count(rate, n_arms)
+    if opted_in == 0:
+        raise InputError(f"at opt_in {rate:g} none of {n_arms} arms is in: nothing to evaluate.")
+    return _shares(keys, jnp.asarray(opted_in), n_arms, n_rounds)
+
+
+@eqx.filter_jit
+def _shares(
+    keys: TrialKeys, opted_in: Int[Array, ""], n_arms: int, n_rounds: int
+) -> Bool[Array, "trial round arm"]:
+    shares = jax.vmap(lambda key: fixed_share(opt_in_key(key), n_arms, opted_in))(keys)
+    return jnp.broadcast_to(shares[:, None], (len(keys), n_rounds, n_arms))
+
+
+@eqx.filter_jit
+def _places(
+    keys: TrialKeys, rate: Streaming, n_arms: int, n_rounds: int
+) -> Int[Array, "trial round place"]:
+    return jax.vmap(lambda key: rate.occupants(opt_in_key(key), n_arms, n_rounds))(keys)
+
+
+@eqx.filter_jit
+def _presence(
+    places: Int[Array, "trial round place"], people: int
+) -> Bool[Array, "trial round arm"]:
+    return jax.vmap(lambda held: in_place(held, people))(places)

@@ -32,8 +32,7 @@ from prefermab.budget import cost_of, greedy
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.evaluation import opt_in_key
-from prefermab.opt_in import Streaming, fixed_share, in_place, joins, opted_in_count
+from prefermab.opt_in import Streaming, fixed_share, in_place, joins, opt_in_key, opted_in_count
 from prefermab.rollout import Moves, World, come_in, draw_world, observe
 
 ObservationArrays = dict[str, np.ndarray]
