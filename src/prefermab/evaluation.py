@@ -16,7 +16,7 @@ import polars as pl
 from jaxtyping import Array, Bool, Float
 
 from prefermab.amounts import as_single
-from prefermab.arms import Arms, Key, TrialKeys, number_of_arms
+from prefermab.arms import Arms, TrialKeys, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
