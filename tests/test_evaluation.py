@@ -79,7 +79,6 @@ def test_index_and_bound_are_within_one_percent_of_those_found_before(
         assert means(frame)[name] == pytest.approx(index, rel=0.01)
 
 
-@pytest.mark.computes_much
 def test_no_policy_earns_more_than_the_bound():
     policies = {name: policy() for name, policy in P.BY_NAME.items()}
     frame = pm.evaluate(D.Armman(), policies, n_arms=10, budget=3, opt_in=(0.7, 1.0), trials=200)

@@ -135,7 +135,6 @@ def test_the_lagrangian_policy_is_optimal_where_the_optimum_is_known(resolve):
     assert row["mean"] == pytest.approx(row["bound"], abs=3 * row["stderr"])
 
 
-@pytest.mark.computes_much
 def test_resolving_prices_is_no_worse_with_few_arms():
     policies = {"fixed": P.Lagrangian(), "resolved": P.Lagrangian(resolve=True)}
     frame = pm.evaluate(pm.domains.Armman(), policies, n_arms=5, budget=1, trials=100)

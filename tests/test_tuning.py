@@ -21,7 +21,6 @@ def synthetic():
     return model, domain, domain.draw_arms(jax.random.key(3), 21)
 
 
-@pytest.mark.computes_much
 def test_fine_tuning_learns_what_features_mean(synthetic):
     model, domain, arms = synthetic
     tuned = pm.finetune(model, domain, arms=arms, budget=7, trials=100)

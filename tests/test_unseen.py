@@ -39,11 +39,15 @@ def test_every_way_to_see_is_a_sound_domain(seen, chance, rounds):
 def test_few_successors_are_the_dense_table(seen, chance, rounds, arms):
     domain = unseen(seen, chance, rounds)
     one = jax.tree.map(lambda x: x[0], arms)
-    by_rows = pm.domains.FiniteDomain.transitions(domain, one)
-    np.testing.assert_allclose(domain.transitions(one), by_rows, atol=1e-6)
-    np.testing.assert_allclose(
-        domain.rewards(one), pm.domains.FiniteDomain.rewards(domain, one), atol=1e-6
-    )
+
+    @jax.jit
+    def tables(arm):
+        dense = pm.domains.FiniteDomain
+        few = domain.transitions(arm), domain.rewards(arm)
+        return few, (dense.transitions(domain, arm), dense.rewards(domain, arm))
+
+    for few, dense in zip(*tables(one), strict=True):
+        np.testing.assert_allclose(few, dense, atol=1e-6)
 
 
 def test_a_belief_by_hand():
@@ -117,19 +121,19 @@ def test_trials_by_a_table_are_those_of_the_domain(arms):
     domain = unseen(rounds=3)
     state, actions = jnp.array([3, 4, 9, 1, 12]), jnp.array([1, 0, 1, 0, 1])
     luck = jax.random.key(5)
-    after, rewards = Moves.of(domain, arms)(luck, state, actions)
+    after, rewards = jax.jit(lambda: Moves.of(domain, arms)(luck, state, actions))()
+    step, reward_at = (jax.jit(jax.vmap(each)) for each in (domain.step, domain.reward_at))
     keys = jax.random.split(luck, 5)
-    np.testing.assert_array_equal(after, jax.vmap(domain.step)(keys, arms, state, actions))
-    np.testing.assert_allclose(rewards, jax.vmap(domain.reward_at)(arms, after), atol=1e-6)
+    np.testing.assert_array_equal(after, step(keys, arms, state, actions))
+    np.testing.assert_allclose(rewards, reward_at(arms, after), atol=1e-6)
 
 
-@pytest.mark.computes_much
 def test_the_bound_holds_and_the_chain_beats_the_state_last_seen():
     domain = unseen(rounds=6)
     found = pm.evaluate(
         domain,
         {"chain": pm.policies.Whittle(), "last": LastSeen(), "none": pm.policies.NoAction()},
-        n_arms=20, budget=4, trials=60, rounds=20, bound=10,
+        n_arms=20, budget=4, trials=60, rounds=20, bound=5,
     )  # fmt: skip
     mean = dict(zip(found["policy"], found["mean"], strict=True))
     assert mean["none"] < mean["last"] < mean["chain"]
@@ -171,6 +175,7 @@ def test_indices_are_those_of_threshold_whittle():
     with jax.enable_x64(True):
         domain = pm.domains.Unseen(pm.domains.Synthetic(), rounds=40)
         names, shown = list(domain.state_names), range(1, 9)
+        tables = jax.jit(lambda arm: (domain.transitions(arm)[None], domain.rewards(arm)[None]))
         for _ in range(60):
             (p01, p11), (a01, a11) = np.sort(rng.random(2)), np.sort(rng.random(2))
             theirs = threshold_whittle((p01, p11), (a01, a11), 38)[:, :8]
@@ -179,8 +184,7 @@ def test_indices_are_those_of_threshold_whittle():
             if not sound or (np.diff(theirs) < 0).any():
                 continue
             arm = jnp.array([1 - p01, 1 - a01, 1 - p11, 1 - a11])
-            tables = domain.transitions(arm)[None], domain.rewards(arm)[None]
-            ours = pm.oracles.whittle_indices(*tables, discount=0.999999)[0]
+            ours = pm.oracles.whittle_indices(*tables(arm), discount=0.999999)[0]
             own = [[ours[names.index(f"{s}, act, {u} ago")] for u in shown] for s in names[:2]]
             np.testing.assert_allclose(own, theirs, atol=1e-4)
             compared += 1
@@ -224,9 +228,10 @@ def test_the_end_of_a_programme_is_for_states_that_are_seen():
 def test_all_states_at_once_are_each_of_them(model):
     worth, features = model.network, jnp.array([0.1, jnp.nan, -0.3, 0.2, 0.0, 0.4])
     price = jnp.array(0.3)
-    everywhere = worth.everywhere(features, price)
+    everywhere = jax.jit(worth.everywhere)(features, price)
     cells = jnp.arange(everywhere.shape[0])
-    values, gains = jax.vmap(worth, in_axes=(0, None, None))(cells, features, price)
+    each = jax.jit(jax.vmap(worth, in_axes=(0, None, None)))
+    values, gains = each(cells, features, price)
     np.testing.assert_allclose(everywhere[:, 0], values, atol=1e-5)
     np.testing.assert_allclose(everywhere[:, 1], gains[:, 1], atol=1e-5)
 

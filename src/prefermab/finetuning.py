@@ -232,4 +232,4 @@ def at_place(stacked: T, place: int) -> T:
     (3, 2)
     """
     arrays, fixed = eqx.partition(stacked, eqx.is_array)
-    return eqx.combine(jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[place]), arrays), fixed)
+    return eqx.combine(jax.tree.map(lambda x: jax.device_put(np.asarray(x)[place]), arrays), fixed)

@@ -15,7 +15,6 @@ from typing import Annotated, Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import msgspec
 import numpy as np
 import polars as pl
@@ -200,7 +199,7 @@ def with_arrays(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
         if found.dtype.kind == "f" and not np.isfinite(found).all():
             raise InputError(f"the array {name} holds numbers that are not finite.")
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: jnp.asarray(tensors[_place(path)]) if is_slot(leaf) else leaf, tree
+        lambda path, leaf: jax.device_put(tensors[_place(path)]) if is_slot(leaf) else leaf, tree
     )
 
 

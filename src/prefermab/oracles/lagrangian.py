@@ -199,11 +199,11 @@ def lagrangian_bound(
             f"({rounds}, {n_arms}), not {present.shape}."
         )
     value, prices = _relax_compiled(
-        jnp.asarray(table, jnp.float32),
-        jnp.asarray(check_rewards(rewards, n_arms, n_states), jnp.float32),
-        jnp.asarray(check_costs(costs, n_arms, n_actions), jnp.float32),
-        jnp.asarray(number(budget, "budget"), jnp.float32),
-        jnp.asarray(first),
-        jnp.asarray(np.broadcast_to(present, (rounds, n_arms))),
+        np.asarray(table, np.float32),
+        np.asarray(check_rewards(rewards, n_arms, n_states), np.float32),
+        np.asarray(check_costs(costs, n_arms, n_actions), np.float32),
+        np.float32(number(budget, "budget")),
+        first,
+        np.broadcast_to(present, (rounds, n_arms)),
     )
     return Bound(float(value), prices)
