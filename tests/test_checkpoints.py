@@ -63,16 +63,17 @@ def test_a_training_cut_in_two_is_the_same_training(domain, settings, tmp_path):
 
 def test_a_checkpoint_is_neither_overwritten_nor_taken_for_another(tmp_path):
     domain, file = pm.domains.Synthetic(), tmp_path / "x.checkpoint"
+    asked = {"n_arms": 6, "budget": 2, "checkpoint": file, **SWEEP}
     with pytest.raises(KeyboardInterrupt):
-        pm.pretrain(domain, seed=4, checkpoint=file, progress=stop_after(1), **SWEEP)
+        pm.pretrain(domain, seed=4, progress=stop_after(1), **asked)
     with pytest.raises(pm.InputError, match="cut short"):
-        pm.pretrain(domain, seed=4, checkpoint=file, **SWEEP)
+        pm.pretrain(domain, seed=4, **asked)
     with pytest.raises(pm.InputError, match="another training"):
-        pm.pretrain(domain, seed=5, checkpoint=file, resume=True, **SWEEP)
+        pm.pretrain(domain, seed=5, resume=True, **asked)
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(pm.InputError, match="not a checkpoint that can be read"):
-        pm.pretrain(domain, seed=4, checkpoint=file, resume=True, **SWEEP)
+        pm.pretrain(domain, seed=4, resume=True, **asked)
 
 
 def test_a_killed_training_resumes_to_identical_weights(tmp_path):

@@ -1,3 +1,5 @@
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -26,10 +28,22 @@ def lifted_or_not():
     return pm.domains.Tabular([stay, deaf], [0, 1], [0, 1], features=[[1.0], [-1.0]])
 
 
-@pytest.mark.parametrize("recipe", ["sweep", "exact", "paper"])
+WORTHS = {"steps": 1500, "arms": 128, "width": 16}
+SETTINGS = {
+    "paper": {"epochs": 40, "rounds": 40},
+    "sweep": WORTHS,
+    "exact": {**WORTHS, "masked": 0.0},
+}
+
+
+@functools.cache
+def taught(recipe):
+    return pm.pretrain(lifted_or_not(), recipe, n_arms=8, budget=2, **SETTINGS[recipe])
+
+
+@pytest.mark.parametrize("recipe", SETTINGS)
 def test_a_model_learns_who_can_be_helped(recipe):
-    settings = {"epochs": 40, "rounds": 40} if recipe == "paper" else {"steps": 300, "arms": 64}
-    model = pm.pretrain(lifted_or_not(), n_arms=8, budget=2, recipe=recipe, **settings)
+    model = taught(recipe)
     features = np.array([[-1.0], [1.0], [-1.0], [1.0], [-1.0]])
     for states in ([0] * 5, [1] * 5):
         actions = model.act(states, features, budget=2)
@@ -37,7 +51,7 @@ def test_a_model_learns_who_can_be_helped(recipe):
 
 
 def test_sweep_spends_nothing_on_those_it_cannot_help():
-    model = pm.pretrain(lifted_or_not(), steps=1500, arms=128, width=16)
+    model = taught("sweep")
     assert isinstance(model.network, Worth)
     worth = model.network(jnp.array(0), jnp.array([-1.0]), jnp.array(0.0))[1]
     assert abs(float(worth[1])) < 0.05
@@ -50,12 +64,9 @@ def test_exact_learns_the_mean_over_arms_that_look_alike():
     """Acting lifts one kind of arm by 0.85 for a round and does nothing for the other. Both show
     the same feature, so acting is worth the mean of the two, at any price it is asked at; also
     where errors near a choice count more."""
-    domain = lifted_or_not()
+    domain, told = lifted_or_not(), taught("exact")
     alike = pm.domains.Tabular(domain.table, [0, 1], [0, 1], features=[[1.0], [1.0]])
-    told = pm.pretrain(domain, recipe="exact", steps=1500, arms=128, width=16, masked=0.0)
-    mixed = pm.pretrain(
-        alike, recipe="exact", steps=1500, arms=128, width=16, masked=0.0, focus=0.3
-    )
+    mixed = pm.pretrain(alike, "exact", **SETTINGS["exact"], focus=0.3)
     for price in (0.0, 0.3):
         ask = lambda model, feature, at=price: float(  # noqa: E731
             model.network(jnp.array(0), jnp.array([feature]), jnp.array(at))[1][1]

@@ -21,9 +21,14 @@ def synthetic():
     return model, domain, domain.draw_arms(jax.random.key(3), 21)
 
 
-def test_fine_tuning_learns_what_features_mean(synthetic):
+@pytest.fixture(scope="module")
+def tuned(synthetic):
     model, domain, arms = synthetic
-    tuned = pm.finetune(model, domain, arms=arms, budget=7, trials=100)
+    return pm.finetune(model, domain, arms=arms, budget=7, trials=100)
+
+
+def test_fine_tuning_learns_what_features_mean(synthetic, tuned):
+    model, domain, arms = synthetic
     found = tuned.tuned
     assert found is not None
     assert (found.kept, found.samples_per_arm, found.n_arms) == (True, 400, 21)
@@ -54,14 +59,11 @@ def test_a_model_that_tuning_does_not_improve_stays_as_it_was(synthetic):
         np.testing.assert_array_equal(named_arrays(tuned.network)[name], array)
 
 
-def test_what_tuning_found_is_saved_with_the_model(synthetic, tmp_path):
-    model, domain, arms = synthetic
-    tuned = pm.finetune(model, domain, arms=arms, budget=7, **SMALL)
+def test_what_tuning_found_is_saved_with_the_model(tuned, tmp_path):
     tuned.save(tmp_path / "tuned")
     again = pm.load(tmp_path / "tuned")
     assert again.tuned == tuned.tuned
-    assert "30 samples" not in again.card
-    assert "60 samples of each of 21 arms" in again.card
+    assert "400 samples of each of 21 arms" in again.card
     assert (tmp_path / "tuned" / "metrics.parquet").exists()
 
 
