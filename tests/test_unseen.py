@@ -1,6 +1,5 @@
 """Arms whose state is not always seen: against dense tables, by hand, by a published formula."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -229,10 +228,9 @@ def test_the_end_of_a_programme_is_for_states_that_are_seen():
 def test_all_states_at_once_are_each_of_them(model):
     worth, features = model.network, jnp.array([0.1, jnp.nan, -0.3, 0.2, 0.0, 0.4])
     price = jnp.array(0.3)
-    everywhere = eqx.filter_jit(worth.everywhere)(features, price)
+    everywhere = jax.jit(lambda: worth.everywhere(features, price))()
     cells = jnp.arange(everywhere.shape[0])
-    each = eqx.filter_jit(jax.vmap(worth, in_axes=(0, None, None)))
-    values, gains = each(cells, features, price)
+    values, gains = jax.jit(jax.vmap(lambda cell: worth(cell, features, price)))(cells)
     np.testing.assert_allclose(everywhere[:, 0], values, atol=1e-5)
     np.testing.assert_allclose(everywhere[:, 1], gains[:, 1], atol=1e-5)
 
