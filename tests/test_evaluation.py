@@ -52,10 +52,10 @@ def much(*case):
 # The index policy at 100 % opt-in and the bound at 80, 90 and 100 %, all with known dynamics.
 REACHABLE = [
     much(D.Synthetic(), 21, 7, "whittle", 4.59, (4.78, 4.70, 4.62), 300),
-    much(D.Synthetic(), 96, 32, "whittle", 4.62, (4.82, 4.74, 4.65), 300),
+    much(D.Synthetic(), 96, 32, "whittle", 4.62, (4.82, 4.74, 4.65), 150),
     much(D.Armman(), 25, 7, "whittle", 4.78, (5.21, 5.05, 4.83), 300),
-    much(D.Armman(), 50, 10, "whittle", 4.31, (4.64, 4.47, 4.32), 300),
-    much(D.SIS(50), 20, 16, None, None, (8.63, None, 8.55), 50),
+    much(D.Armman(), 50, 10, "whittle", 4.31, (4.64, 4.47, 4.32), 150),
+    much(D.SIS(50), 20, 16, None, None, (8.63, None, 8.55), 20),
     much(D.ContinuousSynthetic(), 21, 7, "lagrangian", 4.35, (None, None, 4.39), 150),
     much(D.ContinuousSynthetic("scaled"), 21, 7, "lagrangian", 5.82, (None, None, 5.88), 150),
     much(D.ContinuousSynthetic("exponential"), 21, 7, "lagrangian", 5.07, (None, None, 5.14), 150),

@@ -70,7 +70,7 @@ def pretrain(
         The trained model.
 
     >>> import prefermab as pm
-    >>> model = pm.pretrain(pm.domains.Synthetic(), n_arms=21, budget=7, steps=50)
+    >>> model = pm.pretrain(pm.domains.Synthetic(), n_arms=21, budget=7, steps=20)
     >>> model.action_names
     ('none', 'act')
     >>> pm.pretrain(pm.domains.Synthetic(), pm.recipes.Sweep(steps=20)).recipe
