@@ -147,9 +147,9 @@ def test_a_streaming_programme_is_evaluated_per_person_present():
     assert frame["opt_in"].to_list() == ["1", "stay 0.7, 2 join"]
 
 
-@given(budget=st.sampled_from([0.0, 1.0, 1e6]))
-def test_small_and_extreme_settings(budget):
-    frame = pm.evaluate(D.Armman(), {"w": P.Whittle()}, n_arms=1, budget=budget, trials=20)
+@given(n_arms=st.sampled_from([1, 2]), budget=st.sampled_from([0.0, 1.0, 1e6]))
+def test_small_and_extreme_settings(n_arms, budget):
+    frame = pm.evaluate(D.Armman(), {"w": P.Whittle()}, n_arms=n_arms, budget=budget, trials=20)
     assert np.isfinite(frame["mean"][0])
 
 
