@@ -112,7 +112,7 @@ def test_what_if_shows_what_the_model_says(served, model):
     page = served.client("Vera").get("/what-if").text
     plan = served.desk.programme().planned()
     found = dict(re.findall(r'data-budget="([\d.]+)"[^>]*data-chosen="(\d+)"', page))
-    told = model.what_if(plan.inputs, [2.0, 4.0], None)["chosen"].to_list()
+    told = model.what_if(plan.inputs, [2.0, 4.0])["chosen"].to_list()
     assert [int(found["2.0"]), int(found["4.0"])] == told
     assert 'id="of-budget">4<' in page
     assert f'id="of-gain">{format_number(plan.facts["gain"])}<' in page

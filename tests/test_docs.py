@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -89,6 +90,41 @@ def public_names() -> dict[str, object]:
 
 def test_everything_public_has_a_docstring():
     assert not [name for name, found in public_names().items() if not inspect.getdoc(found)]
+
+
+FILLED_IN = (pm.domains.Domain, pm.policies.Policy, pm.recipes.Recipe)
+"""Interfaces: their own methods are documented, and not again where a subclass fills them in."""
+
+
+def public_functions() -> dict[str, Callable]:
+    """Functions that users call or fill in: public ones, and the methods of public classes."""
+    functions = {}
+    for name, thing in public_names().items():
+        if inspect.isfunction(thing):
+            functions[name] = thing
+        elif inspect.isclass(thing) and (thing in FILLED_IN or not issubclass(thing, FILLED_IN)):
+            for own, method in vars(thing).items():
+                method = getattr(method, "__func__", method)
+                if inspect.isfunction(method) and not own.startswith("_"):
+                    functions[f"{name}.{own}"] = method
+    return functions
+
+
+def missing_sections(function: Callable) -> list[str]:
+    """`Args:` and `Returns:`, where a docstring lacks what its function has."""
+    docstring, signature = inspect.getdoc(function) or "", inspect.signature(function)
+    if not set(signature.parameters) - {"self", "cls"}:
+        return []
+    returns = signature.return_annotation not in (None, "None")
+    wanted = ["Args:", *["Returns:"] * returns]
+    return [section for section in wanted if section not in docstring]
+
+
+def test_public_functions_say_what_they_take_and_return():
+    functions = public_functions()
+    assert len(functions) > 60
+    missing = {name: missing_sections(function) for name, function in functions.items()}
+    assert not {name: sections for name, sections in missing.items() if sections}
 
 
 def test_the_version_is_the_same_everywhere():

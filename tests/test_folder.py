@@ -106,7 +106,7 @@ def test_every_cut_gives_the_plan_of_the_whole_table(tmp_path, table, rules, bud
         "prefermab.programme.planning.summary.LARGEST_LINEAR_PROGRAMME",
         0 if budget == 625.3 else 100_000,
     )
-    made = MODEL.plan(table, budget, rules)
+    made = MODEL.plan(table, budget, rules=rules)
     summaries = []
     for name, ends, rows in (
         ("one", [], 1 << 19), ("three", [10, 5_000], 1 << 19), ("seven", [4_167], 1_375),
@@ -167,7 +167,7 @@ def test_a_small_folder_is_planned_as_one_table(tmp_path):
     table = people(300)
     arms = in_parts(table, tmp_path / "arms", [7, 7, 200])
     (arms / "_SUCCESS").write_text("")
-    made = MODEL.plan(table, 40, SHARED)
+    made = MODEL.plan(table, 40, rules=SHARED)
     summary = plan_folder(str(MODEL_FOLDER), arms, tmp_path / "out", 40, SHARED, rows=50)
     found = whole(tmp_path / "out")
     same = [*COLUMNS, "list"]

@@ -394,7 +394,7 @@ def test_what_a_rule_costs_is_what_is_gained_without_it():
     chosen = made.frame.filter(pl.col("list") == "chosen")
     assert (chosen["region"] == "north").mean() >= 0.9
     assert (chosen["nurse"] == "Ana").sum() <= 3
-    free = MODEL.plan(table, 7, dataclasses.replace(rules, min_share={}))
+    free = MODEL.plan(table, 7, rules=dataclasses.replace(rules, min_share={}))
     assert made.summary.rules["min_share"] == pytest.approx(free.summary.gain - made.summary.gain)
 
 

@@ -109,8 +109,14 @@ class Model:
         return Familiar.of(self.domain, perception)
 
     def judge_cautiously(self, features: np.ndarray) -> JudgedFeatures:
-        """Features (arm, feature) as the network is to see them: those that lie outside of what it
-        was trained on are moved inside; see `prefermab.familiarity`.
+        """Features as the network is to see them: values outside of what it was trained on are
+        moved inside; see `prefermab.familiarity`.
+
+        Args:
+            features: Features (arm, feature), NaN where unknown.
+
+        Returns:
+            The features, which cells were moved, and which arms are unlike those of the training.
 
         >>> import numpy as np
         >>> import prefermab as pm
@@ -124,14 +130,23 @@ class Model:
         return self.familiar.judge(features, self.network.perception)
 
     def warn_if_unlike(self, domain: Domain, name: str) -> None:
-        """Warns if more than one in a hundred arms of a domain are unlike those of the training."""
+        """Warns if more than one in a hundred arms of a domain are unlike those of the training.
+
+        Args:
+            domain: The domain whose arms the model is to decide about.
+            name: What the warning calls the model.
+        """
         if self.domain is domain or eqx.tree_equal(self.domain, domain) is True:
             return
         judged = self.judge_cautiously(draw_features(domain))
         warn_of_domain(judged, self.feature_names, domain.name, name)
 
     def check_fits(self, domain: Domain) -> None:
-        """Raises `InputError` if the domain has other numbers of states, actions or features."""
+        """Raises `InputError` if the domain has other numbers of states, actions or features.
+
+        Args:
+            domain: The domain whose arms the model is to decide about.
+        """
         continuous = isinstance(domain, ContinuousDomain)
         if continuous != self.network.perception.continuous:
             kinds = ("finitely many states", "a state between 0 and 1")
@@ -176,26 +191,43 @@ class Model:
         states: Any,
         features: Any,
         budget: float,
+        *,
         opt_in: Any = None,
         costs: Any = None,
-        *,
         rounds_since_seen: Any = None,
         action_seen: Any = None,
         rounds_left: int | None = None,
     ) -> np.ndarray:
         """An action for each arm, within the budget.
 
-        `states` are numbers (arm,), `features` (arm, feature) with NaN for unknown ones, `opt_in`
-        (arm,) of true and false, everyone if left out. `costs` are the model's own if left out:
-        (action,) or (arm, action). Arms unlike those of the training are judged cautiously, as in a
-        plan, with a warning. A model for states that are not always seen takes the states last
-        seen, NaN for never, `rounds_since_seen` (now if left out) and what was done then by number.
-        `rounds_left` is how many rounds the programme has left, the present one included; left out,
-        it goes on.
+        Arms unlike those of the training are judged cautiously, as in a plan, with a warning.
+
+        Args:
+            states: The state of each arm, as numbers (arm,). For a model of states that are not
+                always seen: the state last seen, NaN where none ever was.
+            features: Features (arm, feature), NaN where unknown.
+            budget: What the actions may cost together.
+            opt_in: True or false for each arm; everyone is in if left out.
+            costs: Costs (action,) or (arm, action); the model's own if left out.
+            rounds_since_seen: For states that are not always seen: how many rounds ago each was;
+                0 if left out.
+            action_seen: For states that are not always seen: the number of the action in the round
+                in which each was.
+            rounds_left: How many rounds the programme has left, the present one included; it goes
+                on without an end if left out.
+
+        Returns:
+            Actions by number (arm,); 0 is doing nothing.
+
+        >>> import numpy as np
+        >>> import prefermab as pm
+        >>> features = np.full((3, 6), 0.5)
+        >>> pm.load("armman").act([1, 1, 1], features, budget=5, opt_in=[True, False, True])
+        array([1, 0, 1], dtype=int32)
         """
         if rounds_left is not None:
             return self.with_rounds_left(rounds_left).act(
-                states, features, budget, opt_in, costs,
+                states, features, budget, opt_in=opt_in, costs=costs,
                 rounds_since_seen=rounds_since_seen, action_seen=action_seen,
             )  # fmt: skip
         state = checked_places(self, states, rounds_since_seen, action_seen)
@@ -223,17 +255,27 @@ class Model:
         return np.asarray(actions)
 
     def plan(
-        self, frame: Any, budget: float, rules: "Rules | None" = None, waiting: int = 20,
+        self, frame: Any, budget: float, *, rules: "Rules | None" = None, waiting: int = 20,
         explore: float = 0.0, seed: int | None = None, rounds_left: int | None = None,
     ) -> "Plan":  # fmt: skip
-        """A round's plan for a table of people, polars or pandas.
+        """A round's plan for a table of people.
 
-        `frame` has the columns id, state (by name or number) and the features by name; `opt_in` is
-        optional. Unknown features and categories are allowed for. All other columns are carried.
-        The share `explore` of what is given out goes by lot, drawn from `seed` (a new one if None);
-        the column `probability` says with which chance a person got their action.
-        `rounds_left` is how many rounds the programme has left, this one included; left out, it
-        goes on.
+        Args:
+            frame: A polars or pandas frame with the columns id, state (by name or number) and the
+                features by name, and optionally `opt_in`. Unknown features and categories may be
+                empty. All other columns are copied to the plan.
+            budget: What may be spent in this round.
+            rules: Rules that the plan must keep.
+            waiting: Length of the waiting list.
+            explore: Share of the actions that goes by lot; the plan then has a column
+                `probability`, the chance with which each person got their action.
+            seed: Random seed of the lots; a new one if left out.
+            rounds_left: How many rounds the programme has left, this one included; it goes on
+                without an end if left out.
+
+        Returns:
+            A `Plan`: `frame` has a row for each person with action, rank and reason, `summary` the
+            spending and the expected gain.
 
         >>> import polars as pl
         >>> import prefermab as pm
@@ -253,12 +295,22 @@ class Model:
         self,
         frame: Any,
         budgets: Sequence[float],
+        *,
         rules: "Rules | None" = None,
         rounds_left: int | None = None,
     ) -> pl.DataFrame:
-        """What each of several budgets would do for a table of people: what is spent, how many are
-        chosen, the price, and the expected reward gained over doing nothing (in the `rounds_left`,
-        if given).
+        """What each of several budgets would do for a table of people.
+
+        Args:
+            frame: People, as for `plan`.
+            budgets: The budgets to compare.
+            rules: Rules that every plan must keep.
+            rounds_left: How many rounds the programme has left; it goes on without an end if left
+                out.
+
+        Returns:
+            A row for each budget: what is spent, how many people are chosen, the price, and the
+            expected reward gained over doing nothing.
 
         >>> import polars as pl
         >>> import prefermab as pm
@@ -292,7 +344,12 @@ class Model:
         write_folder(Path(path), Stored(config, arrays, card, self.history))
 
     def describe(self) -> dict[str, Any]:
-        """Everything about the model but its arrays, as JSON can hold it."""
+        """Everything about the model but its arrays.
+
+        Returns:
+            JSON values, as in `config.json` of its folder. The fingerprint of the model is computed
+            from them and the arrays.
+        """
         perception = self.network.perception
         cells, code = perception.codes.shape
         return {

@@ -53,7 +53,7 @@ def compare_budgets(
     if not isinstance(model, Model):
         raise InputError("the model of this programme cannot tell what other budgets would do.")
     left = None if last is None else last - programme.round + 1
-    return model.what_if(programme.roster(), budgets, rules, rounds_left=left)
+    return model.what_if(programme.roster(), budgets, rules=rules, rounds_left=left)
 
 
 def facts_of(plan: Planned) -> dict[str, Any]:
