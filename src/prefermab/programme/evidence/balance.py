@@ -86,7 +86,8 @@ def balanced_draw(design: Design, units: dict[str, Any], seed: int) -> int:
     own, other = model.sum(axis=1, keepdims=True), (1 - model).sum(axis=1, keepdims=True)
     apart = model @ columns / own - (1 - model) @ columns / other
     inverse = np.linalg.pinv(np.atleast_2d(np.cov(columns.T)))
-    distance = np.einsum("da,ab,db->d", apart, inverse, apart)
+    # Rounded, because equally good draws differ in the last digits from one processor to another.
+    distance = np.einsum("da,ab,db->d", apart, inverse, apart).round(9)
     return int(rng.choice(np.argsort(distance, kind="stable")[:ASSIGNMENTS_KEPT]))
 
 
