@@ -93,9 +93,9 @@ def test_states_written_down_after_the_action(name):
 
 
 def test_states_that_were_copied_where_nobody_looked():
-    seen = pl.col("action").shift().over("id") == 1
-    state = pl.when(seen | (pl.col("time") == 0)).then("state").forward_fill().over("id")
-    found = told(weeks().with_columns(state=state))
+    seen = (pl.col("action").shift().over("id") == 1) | (pl.col("time") == 0)
+    frame = weeks().with_columns(state=pl.when(seen).then("state"))
+    found = told(frame.with_columns(pl.col("state").forward_fill().over("id")))
     assert found["states_carried_forward"].spoils
     sentence = found["states_carried_forward"].sentence
     assert sentence.startswith("under '0' 3,2")
