@@ -28,7 +28,7 @@ def forged(folder, change):
     shutil.copytree(SHIPPED, folder)
     config = json.loads((folder / "config.json").read_text())
     change(config)
-    config["checksum"] = modelfile._checksum(config)
+    config["checksum"] = modelfile.config_checksum(config)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 

@@ -117,7 +117,7 @@ def forge(folder, target, change_tensors=None, change_config=None):
     data = pack(tensors)
     (target / "model.safetensors").write_bytes(data)
     config["weights_sha256"] = modelfile.digest(data)
-    config["checksum"] = modelfile._checksum(config)
+    config["checksum"] = modelfile.config_checksum(config)
     (target / "config.json").write_text(json.dumps(config))
 
 

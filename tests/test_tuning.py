@@ -7,8 +7,8 @@ import pytest
 
 import prefermab as pm
 from prefermab.modelfile import named_arrays
-from prefermab.networks import OwnNetworks
 from prefermab.policies.learned import ByGreedyProba
+from prefermab.topline import OwnNetworks
 
 SMALL = {"epochs": 3, "rounds": 10, "trials": 60}
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prefermab.errors import InputError, PrefermabError
     from prefermab.evaluation import evaluate
     from prefermab.features import FeatureMap
-    from prefermab.finetuning import ddlpo, finetune
+    from prefermab.finetuning import finetune
     from prefermab.model import Model
     from prefermab.programme import evidence
     from prefermab.programme import exchange as tables
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from prefermab.programme.simulation import simulate
     from prefermab.programme.store import Programme
     from prefermab.storage import load
+    from prefermab.topline import ddlpo
     from prefermab.training import TrainingError, pretrain, pretrain_seeds
 
 __version__ = "0.2.0"
@@ -55,7 +56,7 @@ _NAMES = {
     "Programme": "programme.store",
     "Rules": "programme.planning.rules",
     "TrainingError": "training",
-    "ddlpo": "finetuning",
+    "ddlpo": "topline",
     "evaluate": "evaluation",
     "finetune": "finetuning",
     "from_log": "programme.logs.domain",

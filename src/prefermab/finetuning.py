@@ -1,4 +1,4 @@
-"""Learning from given arms: fine-tuning a pretrained model, and DDLPO from scratch."""
+"""Fine-tuning: a pretrained model learns further from given arms."""
 
 import dataclasses
 from typing import Any, TypeVar
@@ -13,14 +13,13 @@ from jaxtyping import Array, Float
 from prefermab.arms import Arms, Budget, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, number
 from prefermab.evaluation import Progress, Trials, everyone_in, play_trials
 from prefermab.model import Model
 from prefermab.networks import Network
 from prefermab.policies.base import Policy
-from prefermab.recipes import Paper, Tuned, Tuning
-from prefermab.recipes import ddlpo as own_networks
-from prefermab.recipes.base import check_settings, make
+from prefermab.recipes import Tuned, Tuning
+from prefermab.recipes.base import check_settings
 from prefermab.rollout import reward_per_arm
 
 T = TypeVar("T")
@@ -95,65 +94,6 @@ def finetune(
     return dataclasses.replace(
         model, network=network, domain=domain, tuned=tuned, history=history, card=""
     )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Topline:
-    """DDLPO's policies for the arms it was trained on, and their rewards along the way. The best
-    epoch is chosen on the trials it is judged by, as in the paper; the last one is not. `start` is
-    the policy before any training."""
-
-    start: Policy
-    best: Policy
-    last: Policy
-    history: pl.DataFrame
-
-
-def ddlpo(
-    domain: Domain,
-    arms: Arms,
-    *,
-    budget: float | None = None,
-    with_features: bool = True,
-    trials: int = 50,
-    seed: int = 0,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> Topline:
-    """Networks of its own for every arm, trained and tested on these arms.
-
-    `history` has a row for each epoch: samples of each arm so far, and the mean reward on
-    `trials` trials. Play the policies with `pm.evaluate(domain, ..., arms=arms)`.
-
-    >>> import jax
-    >>> import prefermab as pm
-    >>> domain = pm.domains.Synthetic()
-    >>> arms = domain.draw_arms(jax.random.key(7), 21)
-    >>> topline = pm.ddlpo(domain, arms, budget=7, epochs=4, trials=20)
-    >>> topline.history["samples_per_arm"].to_list()
-    [100, 200, 300, 400]
-    """
-    check_once(domain)
-    # Each arm has networks of its own, so that a step on all of them is one for each.
-    recipe = make("paper", {"opt_in": 1.0, **settings, "step_on": "batch"})
-    assert isinstance(recipe, Paper)
-    money = jnp.asarray(
-        number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32
-    )
-    n_arms, n_trials = number_of_arms(arms), count(trials, "trials")
-    key = jax.random.key(count(seed, "seed", at_least=0))
-    learner = own_networks.start(recipe, domain, arms, n_arms, with_features, key)
-    start = recipe.policy(learner.network)
-    networks = recipe.learn_on(domain, money, learner, key, progress)
-    policies = recipe.policy(networks)
-    tests = everyone_in(seed + CURVE_SEED, n_trials, n_arms, arms)
-    earned = np.asarray(earned_each(policies, domain, tests, money)).mean(axis=1)
-    epochs = 1 + np.arange(recipe.epochs)
-    history = pl.DataFrame(
-        {"epoch": epochs, "samples_per_arm": epochs * recipe.rounds, "mean": earned}
-    )
-    best, last = int(earned.argmax()), recipe.epochs - 1
-    return Topline(start, at_place(policies, best), at_place(policies, last), history)
 
 
 @eqx.filter_jit

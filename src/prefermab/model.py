@@ -13,12 +13,9 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Int
 
-import prefermab
-from prefermab import domains
 from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
-from prefermab.asked import checked_costs, checked_features, checked_places
-from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.domains.base import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, count, number
 from prefermab.familiarity import (
@@ -28,10 +25,11 @@ from prefermab.familiarity import (
     warn_of_arms,
     warn_of_domain,
 )
-from prefermab.modelfile import Stored, named_arrays, write_folder
+from prefermab.model_checks import check_fits, checked_costs, checked_features, checked_places
+from prefermab.modelfile import Stored, default_card, describe_model, named_arrays, write_folder
 from prefermab.networks import Network
 from prefermab.policies.learned import NO_END, TRIAL, Learned
-from prefermab.recipes.base import Recipe, Tuned, hyperparameters_of
+from prefermab.recipes.base import Recipe, Tuned
 from prefermab.sharding import everywhere
 
 if TYPE_CHECKING:
@@ -147,19 +145,7 @@ class Model:
         Args:
             domain: The domain whose arms the model is to decide about.
         """
-        continuous = isinstance(domain, ContinuousDomain)
-        if continuous != self.network.perception.continuous:
-            kinds = ("finitely many states", "a state between 0 and 1")
-            own, other = kinds[not continuous], kinds[continuous]
-            raise InputError(f"the model knows {own}, the domain '{domain.name}' has {other}.")
-        for what in ("state", "action", "feature"):
-            own, other = len(getattr(self, f"{what}_names")), len(getattr(domain, f"{what}_names"))
-            if what == "state" and not continuous:
-                own, other = len(self.network.perception.points), domain.n_cells
-            if own != other:
-                raise InputError(
-                    f"the model knows {own} {what}s, the domain '{domain.name}' has {other}."
-                )
+        check_fits(self, domain)
 
     def with_rounds_left(self, rounds_left: int | str | None) -> "Model":
         """The same model for a programme that ends.
@@ -336,7 +322,7 @@ class Model:
         >>> sorted(file.name for file in folder.iterdir())
         ['README.md', 'config.json', 'model.safetensors']
         """
-        card = self.card or self._default_card()
+        card = self.card or default_card(self)
         arrays = named_arrays(self.network)
         familiar = None if self.familiar is None else self.familiar.as_json()
         # Not in `describe`, on which the fingerprint rests: models of older versions keep theirs.
@@ -350,47 +336,7 @@ class Model:
             JSON values, as in `config.json` of its folder. The fingerprint of the model is computed
             from them and the arrays.
         """
-        perception = self.network.perception
-        cells, code = perception.codes.shape
-        return {
-            "package": prefermab.__version__,
-            "recipe": self.recipe,
-            "config": hyperparameters_of(self.config),
-            "domain": {"name": self.domain_name, "settings": domains.settings_of(self.domain)},
-            "shape": {
-                "cells": cells,
-                "code": code,
-                "features": len(self.feature_names),
-                "actions": len(self.action_names),
-                "continuous": perception.continuous,
-                **({"arms": self.network.places} if self.network.places else {}),
-                **({"by_cell": True} if perception.by_cell else {}),
-            },
-            "state_names": list(self.state_names),
-            "action_names": list(self.action_names),
-            **({} if self.sightings is None else {"sightings": self.sightings.as_json()}),
-            "feature_names": list(self.feature_names),
-            "costs": None if self.costs is None else list(self.costs),
-            "n_arms": self.n_arms,
-            "budget": self.budget,
-            "tuned": None if self.tuned is None else dataclasses.asdict(self.tuned),
-        }
-
-    def _default_card(self) -> str:
-        """A card for a model that has not been measured yet."""
-        how = ""
-        if self.domain is None:
-            how = ": `prefermab evaluate FOLDER --domain FILE.py:CLASS`"
-        elif domains.settings_of(self.domain) is not None:
-            how = ": `prefermab evaluate FOLDER`"
-        elif self.domain.name not in ("tabular", "logged"):
-            how = f": `prefermab evaluate FOLDER --domain {domains.spelling(self.domain)}`"
-        return (
-            f"# {self.domain_name}, recipe `{self.recipe}`\n\n"
-            f"Actions {', '.join(self.action_names)}; {len(self.feature_names)} features. "
-            + (f"Fine-tuned: {self.tuned}.\n" if self.tuned else "")
-            + f"Not measured on new arms yet{how}.\n"
-        )
+        return describe_model(self)
 
 
 @eqx.filter_jit

@@ -317,29 +317,6 @@ class ActorCritic(Network):
         return self.pricing(codes, jax.vmap(self.perception.scaled)(features), opt_in)
 
 
-class OwnNetworks(ActorCritic):
-    """DDLPO's networks: every arm has an actor and a critic of its own, stacked along their first
-    axis, and all share the price. They can decide for these arms only, in this order.
-    """
-
-    def logits_of(
-        self, states: States, features: Features, price: Float[Array, ""]
-    ) -> Float[Array, "arm act"]:
-        return self._each(self.actor, states, features, price)
-
-    def values_of(
-        self, states: States, features: Features, price: Float[Array, ""]
-    ) -> Float[Array, "arm"]:
-        return self._each(self.critic, states, features, price)[:, 0]
-
-    def _each(self, layers, states, features, price) -> Float[Array, "arm out"]:
-        def one_arm(own, state, seen):
-            return own(self.perception(state, seen, price))
-
-        over_arms = (eqx.if_array(0), 0, 0)
-        return eqx.filter_vmap(one_arm, in_axes=over_arms)(layers, states, features)
-
-
 def mlp(
     size: int, out: int, width: int, depth: int, activation: Callable[[Array], Array], key: Key
 ) -> eqx.nn.MLP:

@@ -1,32 +1,123 @@
-"""Loading models: those that ship with the package, by name, and those in folders."""
+"""Loads models: those that ship with the package, by name, and those in folders.
+
+Reading executes nothing: names, shapes, types and checksums are compared with what the
+configuration says they must be, and any difference is an error.
+"""
 
 import dataclasses
+import json
+import math
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import equinox as eqx
 import jax
+import msgspec
+import polars as pl
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
 
 from prefermab import domains
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
-from prefermab.errors import InputError, unknown
+from prefermab.errors import InputError, brief, list_names, unknown
 from prefermab.familiarity import Familiar
 from prefermab.features import FeatureMap
+from prefermab.files import check_file
 from prefermab.model import Model
 from prefermab.modelfile import (
     MODEL_FORMAT,
     Stored,
-    check_counts,
+    config_checksum,
+    digest,
     digest_of_model,
     named_arrays,
-    read_folder,
     with_arrays,
 )
 from prefermab.networks import Shape
 from prefermab.recipes import BY_NAME, Tuned
 from prefermab.recipes.base import make
+
+MOST_WEIGHT_BYTES, MOST_TEXT_BYTES = 1 << 28, 1 << 24
+"""Sizes in bytes above which a file cannot hold the weights or metrics of a model, or its texts."""
+
+MOST_METRICS = 1 << 24
+"""Cells of the largest table of metrics."""
+
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+Size = Annotated[int, msgspec.Meta(ge=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class ShapeSchema(msgspec.Struct):
+    """Sizes of a network."""
+
+    cells: Size
+    code: Size
+    features: Size
+    actions: Size
+    continuous: bool
+    arms: Size = 0
+    by_cell: bool = False
+
+
+class DomainSchema(msgspec.Struct):
+    """The domain that a model was trained on; without settings it is one of the user's own."""
+
+    name: str
+    settings: dict[str, Any] | None
+
+
+class TunedSchema(msgspec.Struct):
+    """What fine-tuning used and found."""
+
+    n_arms: Size
+    samples_per_arm: Size
+    trials: Size
+    before: float
+    after: float
+    stderr: float
+    kept: bool
+
+
+class SeenSchema(msgspec.Struct):
+    """The features of the training: the range of each, null where it was never known, and how far
+    they lay from the mean together."""
+
+    low: list[float | None]
+    high: list[float | None]
+    radius: NotNegative | None
+
+
+class SightingsSchema(msgspec.Struct):
+    """How states are seen, where they are not always."""
+
+    seen: str
+    rounds: Positive
+
+
+class ConfigSchema(msgspec.Struct):
+    """What `config.json` holds; types and ranges are checked when it is read."""
+
+    format: int
+    package: str
+    recipe: str
+    config: dict[str, Any]
+    domain: DomainSchema
+    shape: ShapeSchema
+    state_names: list[Name]
+    action_names: list[Name]
+    feature_names: list[Name]
+    costs: list[NotNegative] | None
+    n_arms: Positive
+    budget: NotNegative
+    weights_sha256: str
+    checksum: str
+    tuned: TunedSchema | None = None
+    seen: SeenSchema | None = None
+    sightings: SightingsSchema | None = None
 
 
 def load(name: str | Path, domain: Domain | None = None) -> Model:
@@ -149,3 +240,107 @@ def _domain(name: str, settings: dict[str, Any]) -> Domain:
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     seen = {**settings["feature_map"], "masked": tuple(settings["feature_map"]["masked"])}
     return domains.get(name, **{**plain, "feature_map": FeatureMap(**seen)})
+
+
+def read_folder(folder: Path) -> Stored:
+    """Reads a model's folder and compares its checksums."""
+    config = _read_config(folder / "config.json")
+    weights = _read(folder / "model.safetensors", MOST_WEIGHT_BYTES)
+    if digest(weights) != config["weights_sha256"]:
+        raise InputError(f"{folder / 'model.safetensors'} is damaged: its checksum does not match.")
+    card = ""
+    if (folder / "README.md").exists():
+        card = _read(folder / "README.md", MOST_TEXT_BYTES).decode(errors="replace")
+    try:
+        arrays = parse_tensors(weights)
+    except SafetensorError as error:
+        raise InputError(f"{folder} does not hold a model that can be read: {error}.") from None
+    try:
+        return Stored(config, arrays, card, _history(folder / "metrics.parquet"))
+    except InputError as error:
+        raise InputError(f"{folder}: {error}") from None
+
+
+def check_config(config: dict[str, Any], where: str) -> None:
+    """Raises unless a configuration has all that a model needs, of the right types and lengths.
+
+    Args:
+        config: What `config.json` holds.
+        where: What a message calls it.
+    """
+    try:
+        found = msgspec.convert(config, ConfigSchema)
+    except msgspec.ValidationError as error:
+        raise InputError(
+            f"{where} does not hold a model that can be read: {brief(error, 200)}."
+        ) from None
+    for name in ("state_names", "action_names", "feature_names"):
+        names = getattr(found, name)
+        if len(set(names)) < len(names):
+            twice = sorted({one for one in names if names.count(one) > 1})
+            raise InputError(f"{where}: {name} has {list_names(twice)} more than once.")
+    amounts = [*(found.costs or ()), found.budget]
+    if not all(math.isfinite(amount) for amount in amounts):
+        raise InputError(f"{where}: costs and budget must be finite numbers.")
+
+
+def check_counts(config: dict[str, Any]) -> None:
+    """Raises unless there is a name and a cost for each thing that the network knows."""
+    shape = config["shape"]
+    wanted = {"action_names": shape["actions"], "feature_names": shape["features"]}
+    wanted["costs"] = shape["actions"]
+    if config.get("seen"):
+        for end in ("low", "high"):
+            wanted[end] = shape["features"]
+            config = {**config, end: config["seen"][end]}
+    if not shape["continuous"] and not config.get("sightings"):
+        wanted["state_names"] = shape["cells"]
+    for name, size in wanted.items():
+        if config[name] is not None and len(config[name]) != size:
+            raise InputError(
+                f"config.json has {len(config[name])} {name}, but the weights are for {size}."
+            )
+
+
+def _history(path: Path) -> pl.DataFrame | None:
+    if not path.exists():
+        return None
+    check_file(path, path.name, MOST_WEIGHT_BYTES)
+    try:
+        schema = pl.read_parquet_schema(path)
+        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        plain = all(kind.is_numeric() or kind == pl.Boolean for kind in schema.values())
+        if not plain or rows * len(schema) > MOST_METRICS:
+            raise InputError(f"{path.name} holds something else than the metrics of a training.")
+        return pl.read_parquet(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError):
+        raise InputError(
+            f"{path.name} is damaged: delete it to load the model without its training's metrics."
+        ) from None
+
+
+def _read(path: Path, most: int) -> bytes:
+    check_file(path, most=most)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from None
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    text = _read(path, MOST_TEXT_BYTES)
+    try:
+        config = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is not the JSON of a model.") from None
+    if not isinstance(config, dict) or "format" not in config:
+        raise InputError(f"{path} is not the configuration of a model.")
+    if config["format"] != MODEL_FORMAT:
+        raise InputError(
+            f"{path} has format {config['format']}, and this version reads {MODEL_FORMAT}: "
+            f"it was written by prefermab {config.get('package')}."
+        )
+    if config.get("checksum") != config_checksum(config) or "weights_sha256" not in config:
+        raise InputError(f"{path} is damaged: its checksum does not match.")
+    check_config(config, str(path))
+    return config

@@ -12,7 +12,7 @@ from prefermab import policies
 from prefermab.arms import Arms
 from prefermab.domains import Domain
 from prefermab.evaluation import everyone_in, play_trials
-from prefermab.finetuning import CURVE_SEED, ddlpo, finetune
+from prefermab.finetuning import CURVE_SEED, finetune
 from prefermab.model import Model
 from prefermab.paper.runner import Scale, Store, Task, TaskResult
 from prefermab.paper.tables import Setting
@@ -20,6 +20,7 @@ from prefermab.paper.tasks import Train, policies_named, rewards_in_trials, untr
 from prefermab.policies import Policy
 from prefermab.recipes import Tuning
 from prefermab.rollout import reward_per_arm
+from prefermab.topline import ddlpo
 
 ARMS_SEED = 1000
 CURVE_TRIALS = 200

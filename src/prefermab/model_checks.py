@@ -1,9 +1,10 @@
-"""What a model is asked about, checked: states, features and costs of arms."""
+"""Checks of what a model is given: states, features and costs of arms, and its domain."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.errors import InputError, reals
 
 if TYPE_CHECKING:
@@ -66,3 +67,20 @@ def checked_costs(model: "Model", costs: Any, n_arms: int) -> np.ndarray:
     if given.shape not in {(n_actions,), (n_arms, n_actions)} or (given < 0).any():
         raise InputError(f"costs must be {n_actions} numbers of at least 0, for all or each arm.")
     return np.broadcast_to(given, (n_arms, n_actions))
+
+
+def check_fits(model: "Model", domain: Domain) -> None:
+    """Raises unless the domain has the numbers of states, actions and features of the model."""
+    continuous = isinstance(domain, ContinuousDomain)
+    if continuous != model.network.perception.continuous:
+        kinds = ("finitely many states", "a state between 0 and 1")
+        own, other = kinds[not continuous], kinds[continuous]
+        raise InputError(f"the model knows {own}, the domain '{domain.name}' has {other}.")
+    for what in ("state", "action", "feature"):
+        own, other = len(getattr(model, f"{what}_names")), len(getattr(domain, f"{what}_names"))
+        if what == "state" and not continuous:
+            own, other = len(model.network.perception.points), domain.n_cells
+        if own != other:
+            raise InputError(
+                f"the model knows {own} {what}s, the domain '{domain.name}' has {other}."
+            )
