@@ -23,8 +23,8 @@ from prefermab.recipes.base import check_settings
 from prefermab.rollout import reward_per_arm
 
 T = TypeVar("T")
-CURVE_SEED, JUDGING_SEED = 10_001, 20_001
-"""Added to the seed of learning: the trials along the way, and those that judge in the end."""
+CURVE_SEED, TEST_SEED = 10_001, 20_001
+"""Added to the seed of learning: for the trials that choose the epoch, and for the final test."""
 
 
 def finetune(
@@ -36,15 +36,15 @@ def finetune(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Model:
-    """The model, learned further from these very arms; never a worse one.
+    """Fine-tunes a model on these very arms, and keeps the result only if it tests better.
 
-    Of the networks after each epoch the one that earns most on a first set of trials is compared
-    with the model it comes from on a second. Only if it earns more there, by more than the
-    standard error of the paired difference, is it returned; else the model is returned as it
-    was. `Model.tuned` says what was used and found.
+    Each epoch gives a network. The one that earns most on a first set of trials is compared with
+    the given model on a second set. It is kept if it earns more there, by more than one standard
+    error of the paired difference; otherwise the model stays as it was. `Model.tuned` says what was
+    used and found.
 
-    Models of the recipes `sweep` and `paper` learn from sampled steps of the arms; one of `exact`
-    from their dynamics, which it then has to be given.
+    Models of the recipes `sweep` and `paper` learn from sampled steps of the arms; those of `exact`
+    learn from the arms' dynamics, which the domain must know.
 
     Args:
         model: A pretrained model.
@@ -55,7 +55,7 @@ def finetune(
         **settings: Fields of `pm.recipes.Tuning`, such as `epochs` and `seed`.
 
     Returns:
-        The tuned model, or the model as it was where tuning does not help.
+        The fine-tuned model, or the model as it was.
 
     >>> import jax
     >>> import prefermab as pm
@@ -70,22 +70,22 @@ def finetune(
     tuning, recipe = Tuning(**settings), model.config
     money = jnp.asarray(number(model.budget if budget is None else budget, "budget"), jnp.float32)
 
-    report = _Report(progress)
+    report = progress or (lambda *_: None)
     report(0.0, "learning")
     key = jax.random.key(tuning.seed)
     networks = recipe.finetune(tuning, domain, model.network, arms, money, key)
     policies = recipe.policy(networks)
-    # Three worlds apart: one to learn in (above), one to choose the epoch in, one to judge in.
-    choosing, judging = (
+    # Independent draws: one to learn from (above), one to choose the epoch, one to test it.
+    choosing, testing = (
         everyone_in(tuning.seed + shift, tuning.trials, n_arms, arms)
-        for shift in (CURVE_SEED, JUDGING_SEED)
+        for shift in (CURVE_SEED, TEST_SEED)
     )
     report(0.3, "choosing an epoch")
     curve = np.asarray(earned_each(policies, domain, choosing, money)).mean(axis=1)
     best = int(curve.argmax())
     report(0.8, "held-out trials")
     chosen = at_place(networks, best)
-    tuned = _judged(model, chosen, tuning, domain, judging, money)
+    tuned = _tested(model, chosen, tuning, domain, testing, money)
     report(1.0, "done")
     epochs = 1 + np.arange(tuning.epochs)
     used = epochs * tuned.samples_per_arm // tuning.epochs
@@ -110,7 +110,7 @@ def earned_each(
     return jax.lax.map(one_policy, arrays)
 
 
-def _judged(
+def _tested(
     model: Model,
     network: Network,
     tuning: Tuning,
@@ -118,7 +118,7 @@ def _judged(
     trials: Trials,
     budget: Budget,
 ) -> Tuned:
-    """What a network earns on trials of its own beside the model that it comes from."""
+    """What the fine-tuned network and the model before it earn on the same held-out trials."""
     before, after = (
         np.asarray(reward_per_arm(play_trials(policy, domain, trials, budget)))
         for policy in (model.policy, model.config.policy(network))
@@ -135,17 +135,6 @@ def _judged(
         stderr=stderr,
         kept=bool(gain.mean() > stderr),
     )
-
-
-class _Report:
-    """Progress, where somebody listens."""
-
-    def __init__(self, progress: Progress | None):
-        self.progress = progress
-
-    def __call__(self, share: float, what: str) -> None:
-        if self.progress is not None:
-            self.progress(share, what)
 
 
 def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, int]:
