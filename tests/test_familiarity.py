@@ -11,7 +11,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.errors import UnlikeTrainingWarning
-from prefermab.familiarity import Familiar, distance, draw_features
+from prefermab.familiarity import FeatureRanges, distance, draw_features
 from prefermab.storage import fingerprint
 
 MODEL = pm.load("armman")
@@ -130,7 +130,7 @@ def test_a_model_without_ranges_and_domain_guesses_them():
 
 
 def test_a_feature_that_was_never_known_says_nothing():
-    known = Familiar.from_features(np.array([[0.0, np.nan], [1.0, np.nan]]), _two_features())
+    known = FeatureRanges.from_features(np.array([[0.0, np.nan], [1.0, np.nan]]), _two_features())
     judged = known.judge(np.array([[0.5, 7.0]], np.float32), _two_features())
     assert judged.features[0, 0] == 0.5
     assert np.isnan(judged.features[0, 1])

@@ -12,7 +12,7 @@ import pytest
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.ending import LEVELS, Usual, clock, worths_to_end
+from prefermab.ending import LEVELS, UsualPrices, encode_rounds_left, worths_to_end
 from prefermab.oracles import backward_induction
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.storage import earlier_fingerprint, fingerprint
@@ -68,7 +68,7 @@ def test_worths_equal_backward_induction():
 
 
 def test_usual_prices_fall_towards_the_end_and_with_the_budget():
-    usual = Usual.of(pm.domains.Armman(), 6, jax.random.key(0))
+    usual = UsualPrices.of(pm.domains.Armman(), 6, jax.random.key(0))
     assert usual.prices.shape == (LEVELS, 6)
     assert (np.diff(usual.prices, axis=0) >= 0).all()
     middle = usual.prices[LEVELS // 2]
@@ -83,13 +83,13 @@ def test_usual_prices_are_worked_out_inside_compiled_code():
 
     def prices(population):
         traced = eqx.tree_at(lambda it: it.population, domain, population)
-        return Usual.of(traced, 2, jax.random.key(0)).prices
+        return UsualPrices.of(traced, 2, jax.random.key(0)).prices
 
     assert jax.eval_shape(prices, 150.0).shape == (LEVELS, 2)
 
 
 def test_many_arms_are_believed_and_few_are_not():
-    usual = dataclasses.replace(Usual.blank(2), prices=jnp.full((LEVELS, 2), 0.5))
+    usual = dataclasses.replace(UsualPrices.blank(2), prices=jnp.full((LEVELS, 2), 0.5))
     usual = dataclasses.replace(usual, budgets=jnp.linspace(1.0, 0.1, LEVELS))
 
     def price(n):
@@ -102,7 +102,7 @@ def test_many_arms_are_believed_and_few_are_not():
 
 
 def test_clock_tells_few_rounds_apart():
-    seen = np.array([clock(jnp.array(rounds)) for rounds in (1, 2, 3, 12, 13)])
+    seen = np.array([encode_rounds_left(jnp.array(rounds)) for rounds in (1, 2, 3, 12, 13)])
     steps = np.abs(np.diff(seen, axis=0)).max(axis=1)
     assert steps[0] > steps[1] > 10 * steps[3] > 0
 

@@ -12,7 +12,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.recipes import hyperparameters, ppo
-from prefermab.recipes.base import hyperparameters_of, make
+from prefermab.recipes.base import hyperparameters_of, make_recipe
 from prefermab.shaping import Samples
 from prefermab.storage import shipped_models
 from studies import departures, departures_page
@@ -20,7 +20,7 @@ from studies import departures, departures_page
 
 def test_the_preset_takes_the_other_way_everywhere():
     ours, literal = pm.recipes.Paper(), pm.recipes.Paper.literal()
-    assert literal == make("paper-literal", {})
+    assert literal == make_recipe("paper-literal", {})
     assert literal.price_start == 0
     for name, (own, other) in hyperparameters.CHOICES.items():
         assert getattr(ours, name) == own
@@ -167,7 +167,7 @@ def test_the_study_of_departures_has_a_case_for_each_switch_and_a_page(tmp_path)
         entries = [{"case": name, **made_up} for name in names]
         (tmp_path / f"{part}.json").write_text(json.dumps(entries))
     for case in departures.cases_of("switches-armman"):
-        make(case.recipe, dict(case.settings)).check(case.domain)
+        make_recipe(case.recipe, dict(case.settings)).check(case.domain)
     page = departures_page.departures(tmp_path)
     for switch, (_, other) in hyperparameters.CHOICES.items():
         assert f"| `{switch}={other}` | +0.000 ± 0.000 |" in page

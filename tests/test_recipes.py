@@ -17,7 +17,7 @@ from prefermab.modelfile import named_arrays
 from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import BySweep
 from prefermab.recipes import METRICS, Metrics, Recipe
-from prefermab.recipes.base import make
+from prefermab.recipes.base import make_recipe
 
 
 class State(eqx.Module):
@@ -171,9 +171,9 @@ def test_a_hyperparameter_out_of_range_is_refused():
     with pytest.raises(pm.InputError, match="did you mean 'steps'"):
         pm.pretrain(pm.domains.Armman(), recipe="one-round-ahead", step=10)
     with pytest.raises(pm.InputError, match=r"write OneRoundAhead\(\)"):
-        make(OneRoundAhead, {})
+        make_recipe(OneRoundAhead, {})
     with pytest.raises(pm.InputError, match="recipe must be a name or an object"):
-        make(25, {})
+        make_recipe(25, {})
 
 
 def test_every_recipe_has_the_same_metrics(model):

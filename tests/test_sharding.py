@@ -13,7 +13,7 @@ import json
 import jax, numpy as np
 import prefermab as pm
 from prefermab import training
-from prefermab.sharding import everywhere
+from prefermab.sharding import all_devices
 
 domain, model, devices = pm.domains.Armman(), pm.load("armman"), jax.devices()
 sweep = pm.recipes.Sweep(steps=5, arms=64, width=16)
@@ -30,7 +30,7 @@ for number in (1, 8):
         network = pm.pretrain(domain, recipe, n_arms=24, budget=7).network
         layers = network.actor if recipe is paper else network.layers
         found[recipe.name] = [layer.weight.tolist() for layer in layers.layers]
-    with everywhere():
+    with all_devices():
         state = training._init(sweep, domain, 24, keys)
         compiled = training._step.lower(sweep, domain, 24, budget, 5, state, keys).compile()
     found["gradients cross"] = "all-reduce" in compiled.compiled.as_text()

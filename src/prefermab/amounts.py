@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 LIMIT = 10**18
 """No budget has as many units."""
 
-TOO_MUCH = 2 * LIMIT
+UNAFFORDABLE = 2 * LIMIT
 """The units of a cost that no budget can pay."""
 
 BASE = 10**9
@@ -54,7 +54,7 @@ class DecimalUnits:
         return cls(min(17 - math.floor(math.log10(budget)), 300) if budget > 0 else 0)
 
     def of_costs(self, costs: Any) -> np.ndarray:
-        """Costs in units, rounded up; `TOO_MUCH` where 18 digits do not hold one."""
+        """Costs in units, rounded up; `UNAFFORDABLE` where 18 digits do not hold one."""
         given = np.asarray(costs, float)
         if given.ndim == 2 and len(given) > 1 and (given == given[:1]).all():
             return np.broadcast_to(self.of_costs(given[:1]), given.shape)
@@ -64,7 +64,9 @@ class DecimalUnits:
         fine, coarse = 10 ** np.clip(shift, 0, 18), 10 ** np.clip(-shift, 0, 18)
         with np.errstate(over="ignore"):
             held = amounts * 10.0**self.decimals < LIMIT
-        units = np.where(held, np.where(shift < 0, -(-digits // coarse), digits * fine), TOO_MUCH)
+        units = np.where(
+            held, np.where(shift < 0, -(-digits // coarse), digits * fine), UNAFFORDABLE
+        )
         return np.where(digits == 0, 0, units)[where].reshape(given.shape)
 
     def of_budget(self, budget: float) -> int:
@@ -205,7 +207,7 @@ class Digits(eqx.Module):
         """Sums of all numbers up to each along the only axis."""
         if len(self.high) <= BLOCK:
             until = np.tri(len(self.high), dtype=bool)
-            return self._added(lambda part: jnp.sum(jnp.where(until, part, 0), axis=1))
+            return self._sum_with_carry(lambda part: jnp.sum(jnp.where(until, part, 0), axis=1))
         rows = self._in_rows()
         nothing = rows[:, 0].where(jnp.zeros((), bool))
         total, sums = jax.lax.scan(
@@ -222,15 +224,15 @@ class Digits(eqx.Module):
             rows = jax.tree.map(jnp.transpose, self._in_rows())
             nothing = rows[0].where(jnp.zeros((), bool))
             numbers, _ = jax.lax.scan(lambda sums, row: (sums + row, None), nothing, rows)
-        return numbers._added(jnp.sum)
+        return numbers._sum_with_carry(jnp.sum)
 
-    def _added(self, add: Callable[[Array], Array]) -> "Digits":
+    def _sum_with_carry(self, add: Callable[[Array], Array]) -> "Digits":
         """Sums of these numbers: four and five digits at a time are added up and then carried."""
-        high, low = (_divided(part, 10**4) for part in (self.high, self.low))
-        carry, fours = _divided(add(low[1]), 10**4)
-        carry, fives = _divided(add(low[0]) + carry, 10**5)
+        high, low = (_divide(part, 10**4) for part in (self.high, self.low))
+        carry, fours = _divide(add(low[1]), 10**4)
+        carry, fives = _divide(add(low[0]) + carry, 10**5)
         low = fives * 10**4 + fours
-        carry, fours = _divided(add(high[1]) + carry, 10**4)
+        carry, fours = _divide(add(high[1]) + carry, 10**4)
         fives = add(high[0]) + carry
         return Digits(jnp.where(fives < 10**5, fives * 10**4 + fours, BASE), low)
 
@@ -283,7 +285,7 @@ def read_amounts(costs: Float[Array, "arm act"], budget: Float[Array, ""]) -> Am
     given = jnp.append(costs, budget)
     digits, places = _read_single(given, up=np.arange(given.size) < costs.size)
     unit = 17 - jnp.sum(digits[-1] >= _POWERS) + places[-1]
-    units = _scaled(digits, unit - places)
+    units = _scale(digits, unit - places)
     paid = jax.tree.map(lambda part: part[:-1].reshape(costs.shape), units)
     high, low = (jnp.where(costs > budget, *parts) for parts in ((BASE, paid.high), (0, paid.low)))
     return Amounts(Digits(high, low), units[-1])
@@ -301,7 +303,7 @@ def _times_ten_to(
     return jnp.where(power < 0, amounts / ten, amounts * ten)
 
 
-_FIGURES, _BESIDE = np.array([[7, 7, 7, 6], [1, -1, 0, 0]], np.int32)
+_FIGURES, _OFFSETS = np.array([[7, 7, 7, 6], [1, -1, 0, 0]], np.int32)
 """Seven digits may come out one too low or too high; six do not. The last that is right counts."""
 
 
@@ -314,10 +316,12 @@ def _read_single(
     places = jnp.clip(8 - size, -37, 37)
     scaled = _times_ten_to(amounts, places)
     digits = jnp.floor(scaled * jnp.where(up, 1 + 3e-7, 1 - 3e-7)) + up
-    found, power = _written(amounts, size, _FIGURES[:, None], _BESIDE[:, None])
+    found, power = _round_to_figures(amounts, size, _FIGURES[:, None], _OFFSETS[:, None])
     right = (_times_ten_to(found, -power) == amounts) & (found > 0) & (found <= 2**24)
     way = jnp.max(jnp.where(right, np.arange(len(right))[:, None], -1), axis=0)
-    found, power = _written(amounts, size, jnp.asarray(_FIGURES)[way], jnp.asarray(_BESIDE)[way])
+    found, power = _round_to_figures(
+        amounts, size, jnp.asarray(_FIGURES)[way], jnp.asarray(_OFFSETS)[way]
+    )
     digits, places = jnp.where(way < 0, digits, found), jnp.where(way < 0, places, power)
     whole = (amounts == jnp.floor(amounts)) & (amounts < 2.0**31)
     as_it_is = jnp.where(whole, amounts, 0.0).astype(jnp.int32)
@@ -325,7 +329,7 @@ def _read_single(
     return digits, jnp.where(whole, 0, places).astype(jnp.int32)
 
 
-def _written(
+def _round_to_figures(
     amounts: Float[Array, "n"], size: Int[Array, "n"], figures: Any, beside: Any
 ) -> tuple[Float[Array, "*ways n"], Int[Array, "*ways n"]]:
     """Amounts as so many figures, and the power of ten that they were multiplied by."""
@@ -333,17 +337,17 @@ def _written(
     return jnp.round(_times_ten_to(amounts, power)) + beside, power
 
 
-def _divided(whole: Int[Array, "*shape"], by: Any) -> tuple[Array, Array]:
+def _divide(whole: Int[Array, "*shape"], by: Any) -> tuple[Array, Array]:
     """Quotients and remainders of whole numbers from 0; `//` would be right below 0, and larger."""
     by = jnp.broadcast_to(jnp.asarray(by, whole.dtype), whole.shape)
     return jax.lax.div(whole, by), jax.lax.rem(whole, by)
 
 
-def _scaled(digits: Int[Array, "*shape"], power: Int[Array, "*shape"]) -> Digits:
+def _scale(digits: Int[Array, "*shape"], power: Int[Array, "*shape"]) -> Digits:
     """Whole numbers times ten to a power, rounded up where it is negative."""
     powers = jnp.asarray(_POWERS)
-    quotient, rest = _divided(digits, powers[jnp.clip(-power, 0, 9)])
+    quotient, rest = _divide(digits, powers[jnp.clip(-power, 0, 9)])
     digits = jnp.where(power < 0, quotient + (rest > 0), digits)
-    high, low = _divided(digits, powers[jnp.clip(9 - power, 0, 9)])
+    high, low = _divide(digits, powers[jnp.clip(9 - power, 0, 9)])
     high, low = high * powers[jnp.clip(power - 9, 0, 9)], low * powers[jnp.clip(power, 0, 9)]
     return Digits(jnp.where(power < 0, 0, high), jnp.where(power < 0, digits, low))

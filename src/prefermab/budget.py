@@ -265,11 +265,11 @@ def _by_price(
     low, high = price_bracket(spending_at(gains, costs, opt_in), budget, highest)
     actions = preferred(gains, costs, high, opt_in)
     if len(gains) > MOST_ARMS_SORTED:
-        actions = _within(actions, amounts)
+        actions = _first_that_fit(actions, amounts)
         actions = _take_tied(actions, preferred(gains, costs, low, opt_in), amounts)
     else:
         # Where rounding let in too much, everything is bought by gain per cost below.
-        fits = _paid(actions, amounts).sum() <= amounts.budget
+        fits = _cost_of_each(actions, amounts).sum() <= amounts.budget
         actions = jnp.where(fits, actions, 0)
 
     def upgrade(_, actions):
@@ -278,21 +278,21 @@ def _by_price(
     return jax.lax.fori_loop(0, costs.shape[1] - 1, upgrade, actions)
 
 
-def _paid(actions: Actions, amounts: Amounts) -> Digits:
+def _cost_of_each(actions: Actions, amounts: Amounts) -> Digits:
     """What each arm's action costs."""
     return jax.tree.map(
         lambda part: jnp.take_along_axis(part, actions[:, None], axis=1)[:, 0], amounts.costs
     )
 
 
-def _within(actions: Actions, amounts: Amounts) -> Actions:
+def _first_that_fit(actions: Actions, amounts: Amounts) -> Actions:
     """The actions of the first arms, as far as the budget reaches."""
-    return jnp.where(_paid(actions, amounts).cumsum() <= amounts.budget, actions, 0)
+    return jnp.where(_cost_of_each(actions, amounts).cumsum() <= amounts.budget, actions, 0)
 
 
 def _take_tied(actions: Actions, more: Actions, amounts: Amounts) -> Actions:
     """Actions preferred just below the clearing price; taken in arm order while they fit."""
-    now, then = _paid(actions, amounts), _paid(more, amounts)
+    now, then = _cost_of_each(actions, amounts), _cost_of_each(more, amounts)
     further = (then - now).where(now <= then)
     return jnp.where(further.cumsum() <= amounts.budget - now.sum(), more, actions)
 
@@ -304,7 +304,7 @@ def _upgrade(
     gain_now, cost_now = (jnp.take_along_axis(t, actions[:, None], axis=1) for t in (gains, costs))
     more, extra = gains - gain_now, costs - cost_now
     per_cost = jnp.where(extra > 0, more / jnp.where(extra > 0, extra, 1.0), jnp.inf)
-    paid = _paid(actions, amounts)
+    paid = _cost_of_each(actions, amounts)
     further = amounts.costs - paid[:, None]
     # Differences in single precision may vanish; exact ones decide what costs more.
     scores = jnp.where((more > 0) & (paid[:, None] <= amounts.costs), per_cost, -jnp.inf)

@@ -42,10 +42,10 @@ def training_fingerprint(*parts: Any) -> str:
     digest = hashlib.sha256()
     leaves, structure = jax.tree.flatten(parts)
     # Functions print with their address in memory, which differs between runs.
-    nowhere = lambda text: re.sub(r"0x[0-9a-f]+", "", text).encode()  # noqa: E731
-    digest.update(nowhere(str(structure)))
+    without_addresses = lambda text: re.sub(r"0x[0-9a-f]+", "", text).encode()  # noqa: E731
+    digest.update(without_addresses(str(structure)))
     for leaf in leaves:
-        shown = np.asarray(leaf).tobytes() if eqx.is_array(leaf) else nowhere(repr(leaf))
+        shown = np.asarray(leaf).tobytes() if eqx.is_array(leaf) else without_addresses(repr(leaf))
         digest.update(hashlib.sha256(shown).digest())
     return digest.hexdigest()
 

@@ -30,15 +30,15 @@ detail than decisions."""
 PRICE_STEPS = 40
 """Of the search for the prices of a programme."""
 
-NOTHING = 1e-4
+NEGLIGIBLE_GAIN = 1e-4
 """A gain that is so small beside the largest one is rounding."""
 
-TRUSTED = 30
+TRUSTED_ARMS = 30
 """So many arms say as much about the price to come by what they ask for now as the training's do:
 the states of a few arms are chance, and soon others."""
 
 
-class Usual(eqx.Module):
+class UsualPrices(eqx.Module):
     """Prices of a programme of training arms, by its budget and the rounds that are left; and what
     an action gained at most of any of them."""
 
@@ -49,12 +49,12 @@ class Usual(eqx.Module):
     most: Float[Array, "left"]
 
     @classmethod
-    def blank(cls, longest: int) -> "Usual":
+    def blank(cls, longest: int) -> "UsualPrices":
         """One that knows nothing, of a given size."""
         return cls(jnp.zeros((LEVELS, longest)), jnp.zeros(LEVELS), jnp.zeros(longest))
 
     @classmethod
-    def of(cls, domain: Domain, longest: int, key: Key) -> "Usual":
+    def of(cls, domain: Domain, longest: int, key: Key) -> "UsualPrices":
         """The prices of programmes of so many rounds."""
         if isinstance(domain, ContinuousDomain):
             # Not by its constructor, which checks numbers that are not known inside compiled code.
@@ -88,10 +88,10 @@ class Usual(eqx.Module):
         """The most rounds left that it knows."""
         return self.prices.shape[1]
 
-    def least(self, left: Int[Array, ""]) -> Float[Array, ""]:
+    def least_gain(self, left: Int[Array, ""]) -> Float[Array, ""]:
         """What an action must gain to be worth taking for nothing: infinitely much where none pays
         before the end, and a network's small errors must not say otherwise."""
-        pays = self.most[left - 1] > NOTHING * jnp.max(self.most)
+        pays = self.most[left - 1] > NEGLIGIBLE_GAIN * jnp.max(self.most)
         return jnp.where(pays, 0.0, jnp.inf)
 
     def path(self, level: Float[Array, ""]) -> Float[Array, "left"]:
@@ -112,17 +112,17 @@ class Usual(eqx.Module):
     ) -> Float[Array, ""]:
         """The price to go by where these arms ask for `price` now."""
         usual = self.price(budget / jnp.maximum(n_arms, 1), left)
-        weight = n_arms / (n_arms + TRUSTED)
+        weight = n_arms / (n_arms + TRUSTED_ARMS)
         return weight * price + (1 - weight) * usual
 
 
-def clock(left: Int[Array, ""]) -> Float[Array, "3"]:
+def encode_rounds_left(left: Int[Array, ""]) -> Float[Array, "3"]:
     """The number of rounds left as numbers of about unit size: what a round more adds shrinks, for
     some arms soon and for others late.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.ending import clock
-    >>> [[f"{number:.1f}" for number in clock(jnp.array(left))] for left in (1, 2)]
+    >>> from prefermab.ending import encode_rounds_left
+    >>> [[f"{number:.1f}" for number in encode_rounds_left(jnp.array(left))] for left in (1, 2)]
     [['1.0', '1.0', '1.0'], ['0.0', '0.0', '0.6']]
     """
     more = left - 1

@@ -93,7 +93,7 @@ def evaluate(
     if not rates:
         raise InputError("opt_in must name at least one rate.")
     bounded = len(keys) if bound is True else min(count(bound, "bound", at_least=0), len(keys))
-    report = _Counted(progress, (len(players) + (bounded > 0)) * len(rates))
+    report = _ProgressCounter(progress, (len(players) + (bounded > 0)) * len(rates))
     rows = []
     for rate in rates:
         if arms is not None and isinstance(rate, Streaming):
@@ -111,20 +111,20 @@ def _play_all(
     budget: Float[Array, ""],
     n_trials: int,
     bounded: int,
-    report: "_Counted",
+    report: "_ProgressCounter",
 ) -> tuple[dict[str, np.ndarray], dict[str, float], np.ndarray]:
     """What each policy earns and spends in the trials, and the bounds of the first `bounded`."""
     bounds, prices = np.zeros(0), [None] * len(batches)
     if bounded:
-        first = report.each(_first(batches, bounded), "bound")
+        first = report.each(_first_batches(batches, bounded), "bound")
         bounds, found = trial_bounds(domain, first, budget, bounded)
         prices = found if bounded == n_trials else prices
     earned, spent = {}, {}
     for name, policy in players.items():
         each = report.each(list(zip(batches, prices, strict=True)), name)
         played = [play_checked(name, policy, domain, batch, budget, price) for batch, price in each]
-        earned[name] = _joined([reward_per_arm(p) for p in played], n_trials)
-        spent[name] = float(_joined([p.spent for p in played], n_trials).mean())
+        earned[name] = _concatenate([reward_per_arm(p) for p in played], n_trials)
+        spent[name] = float(_concatenate([p.spent for p in played], n_trials).mean())
     return earned, spent, bounds
 
 
@@ -169,7 +169,7 @@ def trial_batches(
     return [Trials(keys[i], opt_in[i], arms) for i in padded.reshape(-1, size)]
 
 
-def _first(batches: list[Trials], n_trials: int) -> list[Trials]:
+def _first_batches(batches: list[Trials], n_trials: int) -> list[Trials]:
     """The batches that hold the first trials; the first batch is cut if it alone holds more."""
     one = batches[0]
     if n_trials < len(one.keys):
@@ -193,7 +193,7 @@ def trial_bounds(
     """The bound per opted-in arm of each trial, and the prices of each batch."""
     # Waits for each batch, so that progress is reported when the work is done.
     found = [jax.block_until_ready(_relax_trials(domain, batch, budget)) for batch in batches]
-    return _joined([bound for bound, _ in found], n_trials), [price for _, price in found]
+    return _concatenate([bound for bound, _ in found], n_trials), [price for _, price in found]
 
 
 def trial_rewards(
@@ -207,10 +207,10 @@ def trial_rewards(
     """What a policy earns per opted-in arm in each trial."""
     priced = zip(batches, prices or [None] * len(batches), strict=True)
     played = [play_trials(policy, domain, batch, budget, price) for batch, price in priced]
-    return _joined([reward_per_arm(p) for p in played], n_trials)
+    return _concatenate([reward_per_arm(p) for p in played], n_trials)
 
 
-def _joined(parts: Sequence[Array], n_trials: int) -> np.ndarray:
+def _concatenate(parts: Sequence[Array], n_trials: int) -> np.ndarray:
     return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])[:n_trials]
 
 
@@ -318,7 +318,7 @@ def _label(rate: float | Streaming, rates: Sequence[float | Streaming]) -> float
     return f"{rate:g}"
 
 
-class _Counted:
+class _ProgressCounter:
     """Reports which share of all runs is done, batch by batch."""
 
     def __init__(self, progress: Progress | None, runs: int):

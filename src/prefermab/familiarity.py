@@ -29,7 +29,7 @@ MARGIN = 0.05
 """A range is wider than what was drawn by this share of its width on either side: the next arms of
 the same kind lie a little further out."""
 
-UNUSUAL = 0.01
+MOST_UNLIKE = 0.01
 """A domain is like that of the training if at most this share of its arms is not."""
 
 TOGETHER = "features together"
@@ -68,7 +68,7 @@ class JudgedFeatures:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Familiar:
+class FeatureRanges:
     """The features of a training: the range of each, NaN where it was never known, and how far
     those of an arm lay from the mean together; None where that was not measured."""
 
@@ -77,20 +77,20 @@ class Familiar:
     radius: float | None
 
     @classmethod
-    def of(cls, domain: Domain, perception: Perception) -> "Familiar":
+    def of(cls, domain: Domain, perception: Perception) -> "FeatureRanges":
         """What a domain draws.
 
         >>> import prefermab as pm
-        >>> from prefermab.familiarity import Familiar
+        >>> from prefermab.familiarity import FeatureRanges
         >>> model = pm.load("armman")
-        >>> known = Familiar.of(model.domain, model.network.perception)
+        >>> known = FeatureRanges.of(model.domain, model.network.perception)
         >>> bool((known.low < known.high).all())
         True
         """
         return cls.from_features(draw_features(domain), perception)
 
     @classmethod
-    def from_features(cls, drawn: np.ndarray, perception: Perception) -> "Familiar":
+    def from_features(cls, drawn: np.ndarray, perception: Perception) -> "FeatureRanges":
         """What these features of many arms say."""
         drawn = drawn.astype(float)
         known = ~np.isnan(drawn)
@@ -104,7 +104,7 @@ class Familiar:
         return cls(low - slack, high + slack, radius)
 
     @classmethod
-    def guess(cls, perception: Perception) -> "Familiar | None":
+    def guess(cls, perception: Perception) -> "FeatureRanges | None":
         """What can be told of a model that came without ranges: within four standard deviations,
         which its whitening knows; None where it does not whiten."""
         if not is_whitened(perception):
@@ -124,7 +124,7 @@ class Familiar:
         return {**plain, "radius": self.radius}
 
     @classmethod
-    def from_json(cls, stored: dict[str, Any]) -> "Familiar":
+    def from_json(cls, stored: dict[str, Any]) -> "FeatureRanges":
         """From what `as_json` gave."""
         low, high = (np.array(stored[end], float) for end in ("low", "high"))
         return cls(low, high, stored["radius"])
@@ -175,11 +175,11 @@ def is_whitened(perception: Perception) -> bool:
     return not np.array_equal(np.asarray(matrix), np.eye(len(matrix)))
 
 
-def sentence(counts: dict[str, int], people: int, what: str = "people") -> str:
+def unlike_sentence(counts: dict[str, int], people: int, what: str = "people") -> str:
     """Who is unlike the training, in one sentence without its end.
 
-    >>> from prefermab.familiarity import sentence
-    >>> sentence({"age": 1200, "income": 3}, 1201)
+    >>> from prefermab.familiarity import unlike_sentence
+    >>> unlike_sentence({"age": 1200, "income": 3}, 1201)
     '1,201 people are unlike those that the model was trained on (age of 1,200, income of 3)'
     """
     named = list_names(f"{name} of {number:,}" for name, number in counts.items())
@@ -193,14 +193,14 @@ def warn_of_arms(judged: JudgedFeatures, names: tuple[str, ...], present: np.nda
     rows = np.flatnonzero(judged.unlike & present)
     if rows.size:
         some = JudgedFeatures(judged.features[rows], judged.outside[rows], judged.far[rows])
-        told = sentence(some.counts(names), rows.size, "arms")
+        told = unlike_sentence(some.counts(names), rows.size, "arms")
         warnings.warn(f"{told}, and are judged cautiously.", UnlikeTrainingWarning, stacklevel=3)
 
 
 def warn_of_domain(judged: JudgedFeatures, names: tuple[str, ...], domain: str, model: str) -> None:
     """Warns if more than a few of the arms that a domain drew are unlike those of the training."""
     share = judged.unlike.mean()
-    if share <= UNUSUAL:
+    if share <= MOST_UNLIKE:
         return
     found = judged.counts(names)
     each = (f"{column} of {times / len(judged.far):.0%}" for column, times in found.items())

@@ -19,7 +19,7 @@ from prefermab.domains.base import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, count, number
 from prefermab.familiarity import (
-    Familiar,
+    FeatureRanges,
     JudgedFeatures,
     draw_features,
     warn_of_arms,
@@ -30,7 +30,7 @@ from prefermab.modelfile import Stored, default_card, describe_model, named_arra
 from prefermab.networks import Network
 from prefermab.policies.learned import NO_END, TRIAL, Learned
 from prefermab.recipes.base import Recipe, Tuned
-from prefermab.sharding import everywhere
+from prefermab.sharding import all_devices
 
 if TYPE_CHECKING:
     from prefermab.programme.planning.plan import Plan
@@ -70,7 +70,7 @@ class Model:
     """Metrics of the training it comes from, an epoch a row; no part of what it decides by."""
     sightings: Sightings | None = None
     """What may be known of an arm, where its state is not always seen."""
-    seen: Familiar | None = None
+    seen: FeatureRanges | None = None
     """The features of its training, where its file has them; `familiar` has them in any case."""
     rounds_left: int | str | None = None
     """For how many rounds it decides, see `with_rounds_left`; no part of what it has learned."""
@@ -96,15 +96,15 @@ class Model:
         return policy if self.rounds_left is None else policy.with_rounds_left(self.rounds_left)
 
     @functools.cached_property
-    def familiar(self) -> Familiar | None:
+    def familiar(self) -> FeatureRanges | None:
         """The features of its training: from its file, else as its domain draws them, else guessed
         from what the network knows of their spread; None where nothing is known."""
         if self.seen is not None:
             return self.seen
         perception = self.network.perception
         if self.domain is None:
-            return Familiar.guess(perception)
-        return Familiar.of(self.domain, perception)
+            return FeatureRanges.guess(perception)
+        return FeatureRanges.of(self.domain, perception)
 
     def judge_cautiously(self, features: np.ndarray) -> JudgedFeatures:
         """Features as the network is to see them: values outside of what it was trained on are
@@ -228,7 +228,7 @@ class Model:
         limit = number(budget, "budget")
         judged = self.judge_cautiously(seen)
         warn_of_arms(judged, self.feature_names, present.astype(bool))
-        with everywhere():
+        with all_devices():
             actions = _decide(
                 self.policy,
                 jnp.asarray(state),

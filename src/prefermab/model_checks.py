@@ -39,7 +39,7 @@ def checked_places(model: "Model", states: Any, since: Any, actions: Any) -> np.
     known = ~np.isnan(given)
     state = np.where(known, checked_states(model, np.where(known, given, 0)), -1)
     since = np.where(known, 0.0, np.nan) if since is None else since
-    return model.sightings.place(state, *model.sightings.told(state, since, actions))
+    return model.sightings.place(state, *model.sightings.fill_unknown(state, since, actions))
 
 
 def checked_features(model: "Model", features: Any, n_arms: int) -> np.ndarray:

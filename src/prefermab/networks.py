@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.ending import Usual, clock
+from prefermab.ending import UsualPrices, encode_rounds_left
 from prefermab.pricing import PriceKind, Pricing
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Perception(eqx.Module):
         centred around 0 or left between 0 and 1; features are whitened or left as they are."""
         codes = jax.vmap(domain.encode)(domain.cells)
         if not plain and codes.shape[1] == 1:
-            codes = jnp.concatenate([codes, stretched(codes), stretched(1 - codes)], axis=1)
+            codes = jnp.concatenate([codes, stretch(codes), stretch(1 - codes)], axis=1)
         codes = 2 * codes - 1 if centred else codes
         size, points = features.shape[1], domain.cells.astype(jnp.float32)
         scale = whitening(features) if whitened else (jnp.zeros(size), jnp.eye(size))
@@ -125,13 +125,13 @@ class Perception(eqx.Module):
         return self.codes.shape[1] + 2 * self.mean.shape[0] + 1
 
 
-def stretched(level: Float[Array, "..."]) -> Float[Array, "..."]:
+def stretch(level: Float[Array, "..."]) -> Float[Array, "..."]:
     """A number in [0, 1] on a scale on which the neighbourhood of 0 is wide: one infected or five
     in a town of hundreds are worlds apart.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.networks import stretched
-    >>> [round(float(x), 2) for x in stretched(jnp.array([0.0, 0.01, 0.1, 1.0]))]
+    >>> from prefermab.networks import stretch
+    >>> [round(float(x), 2) for x in stretch(jnp.array([0.0, 0.01, 0.1, 1.0]))]
     [0.0, 0.15, 0.52, 1.0]
     """
     return jnp.log1p(100 * level) / jnp.log1p(100)
@@ -181,7 +181,7 @@ class Worth(Network):
     """
 
     layers: eqx.nn.MLP
-    usual: Usual | None = None
+    usual: UsualPrices | None = None
     to_end: "Worth | None" = None
 
     def __call__(
@@ -193,7 +193,7 @@ class Worth(Network):
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
         seen = self.perception(state, features, price)
         if left is not None:
-            seen = jnp.concatenate([seen, clock(left)])
+            seen = jnp.concatenate([seen, encode_rounds_left(left)])
         out = self.layers(seen)
         return out[0], out.at[0].set(0.0)
 

@@ -129,10 +129,10 @@ class Streaming(eqx.Module):
         people = joined if n_people is None else n_people
         if people < joined:
             raise InputError(f"n_people is {people}, but {joined} people joined.")
-        return in_place(places, people)
+        return holds_place(places, people)
 
 
-def in_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "round person"]:
+def holds_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "round person"]:
     """Whether each person holds a place in each round."""
     rounds = jnp.arange(places.shape[0])[:, None]
     nobody = jnp.where(places < 0, n_people, places)
@@ -197,4 +197,4 @@ def _places(
 def _presence(
     places: Int[Array, "trial round place"], people: int
 ) -> Bool[Array, "trial round arm"]:
-    return jax.vmap(lambda held: in_place(held, people))(places)
+    return jax.vmap(lambda held: holds_place(held, people))(places)

@@ -19,7 +19,7 @@ from prefermab.arms import (
     reward_of_opted_in,
 )
 from prefermab.budget import cost_of
-from prefermab.domains.base import Domain, pick
+from prefermab.domains.base import Domain, draw_index
 from prefermab.errors import InputError
 from prefermab.opt_in import joins
 from prefermab.policies.base import Policy, Problem
@@ -98,7 +98,7 @@ def observe(
     return Observation(state, features, opt_in, costs, budget, round, amounts)
 
 
-def come_in(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
+def start_newcomers(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
     """States after some arms came in; these start in `world.start`."""
     return jnp.where(arrives, world.start, state)
 
@@ -128,7 +128,7 @@ class Moves(eqx.Module):
         if self.chances is None or self.rewards is None or self.domain.targets is None:
             after = jax.vmap(self.domain.step)(keys, self.arms, state, actions)
             return after, jax.vmap(self.domain.reward_at)(self.arms, after)
-        drawn = jax.vmap(pick)(keys, self.chances[arm, state, actions])
+        drawn = jax.vmap(draw_index)(keys, self.chances[arm, state, actions])
         after = jnp.asarray(self.domain.targets)[state, actions, drawn].astype(state.dtype)
         return after, self.rewards[arm, after]
 
@@ -155,7 +155,7 @@ def play(
     def one_round(carry, at):
         state, memory, reached = carry
         now, opt_in, arrives, key_luck, key_policy = at
-        state = come_in(world, arrives, state)
+        state = start_newcomers(world, arrives, state)
         seen = observe(domain, world.arms, costs, state, opt_in, budget, now, amounts)
         actions, memory = ready.act(seen, memory, key_policy)
         actions = _whole(actions, n_arms)

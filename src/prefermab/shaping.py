@@ -73,19 +73,20 @@ class Samples(eqx.Module):
         for seed, filled in enumerate(epochs):
             own = inside[seed, :filled]
             found = abstraction(cells, states[seed, :filled][own], rewards[seed, :filled][own])
-            each.append(checked(found, cells))
+            each.append(check_abstract_states(found, cells))
         return np.stack(each)
 
 
-def shaped(
+def abstract_states(
     cells: np.ndarray, states: np.ndarray, rewards: np.ndarray, estimator: str
 ) -> np.ndarray:
     """The abstract state of each cell: (r̂(s) - r_min) / (r_max - r_min) · (s_max - s_min).
 
     >>> import numpy as np
-    >>> from prefermab.shaping import shaped
+    >>> from prefermab.shaping import abstract_states
     >>> s = np.linspace(0, 1, 101)
-    >>> shaped(np.array([0.0, 0.25, 0.5, 1.0]), s, np.minimum(2 * s, 1), "isotonic").round(2)
+    >>> cells = np.array([0.0, 0.25, 0.5, 1.0])
+    >>> abstract_states(cells, s, np.minimum(2 * s, 1), "isotonic").round(2)
     array([0. , 0.5, 1. , 1. ])
     """
     estimate = _estimator(estimator).fit(states[:, None], rewards).predict(cells[:, None])
@@ -97,8 +98,8 @@ def shaped(
 
 SHAPINGS: dict[str, Abstraction | None] = {
     "none": None,
-    "isotonic": lambda cells, states, rewards: shaped(cells, states, rewards, "isotonic"),
-    "knn": lambda cells, states, rewards: shaped(cells, states, rewards, "knn"),
+    "isotonic": lambda cells, states, rewards: abstract_states(cells, states, rewards, "isotonic"),
+    "knn": lambda cells, states, rewards: abstract_states(cells, states, rewards, "knn"),
     OWN: None,
 }
 """What can be asked for by name; `own` only says that a function was passed."""
@@ -117,7 +118,7 @@ def abstraction_of(shaping: str | Abstraction) -> Abstraction | None:
     return shaping if callable(shaping) else SHAPINGS[shaping]
 
 
-def checked(found: Any, cells: np.ndarray) -> np.ndarray:
+def check_abstract_states(found: Any, cells: np.ndarray) -> np.ndarray:
     """What an abstraction gave, if it is one finite number for each cell."""
     array = np.asarray(found, float)
     if array.shape != cells.shape or not np.isfinite(array).all():

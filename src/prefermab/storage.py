@@ -22,7 +22,7 @@ from prefermab import domains
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, brief, list_names, unknown
-from prefermab.familiarity import Familiar
+from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
 from prefermab.files import check_file
 from prefermab.model import Model
@@ -37,7 +37,7 @@ from prefermab.modelfile import (
 )
 from prefermab.networks import Shape
 from prefermab.recipes import BY_NAME, Tuned
-from prefermab.recipes.base import make
+from prefermab.recipes.base import make_recipe
 
 MOST_WEIGHT_BYTES, MOST_TEXT_BYTES = 1 << 28, 1 << 24
 """Sizes in bytes above which a file cannot hold the weights or metrics of a model, or its texts."""
@@ -204,7 +204,7 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
     config = stored.config
     if config["recipe"] not in BY_NAME:
         raise unknown("recipe", str(config["recipe"]), BY_NAME)
-    recipe, shape = make(config["recipe"], config["config"]), Shape(**config["shape"])
+    recipe, shape = make_recipe(config["recipe"], config["config"]), Shape(**config["shape"])
     # A model may go by the state alone: features may be none, all else is at least one.
     features = shape.features or 1 if isinstance(shape.features, int) else -1
     arms = shape.arms or 1 if isinstance(shape.arms, int) else -1
@@ -232,7 +232,7 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
         card=stored.card,
         history=stored.history,
         sightings=Sightings.from_json(config),
-        seen=Familiar.from_json(config["seen"]) if config.get("seen") else None,
+        seen=FeatureRanges.from_json(config["seen"]) if config.get("seen") else None,
     )
 
 

@@ -23,7 +23,7 @@ from prefermab.evaluation import Progress, everyone_in
 from prefermab.finetuning import CURVE_SEED, at_place, earned_each
 from prefermab.networks import ActorCritic
 from prefermab.policies.base import Policy
-from prefermab.recipes.base import make
+from prefermab.recipes.base import make_recipe
 from prefermab.recipes.paper import Paper, PaperState
 
 
@@ -79,7 +79,7 @@ def ddlpo(
     """
     check_once(domain)
     # Each arm has networks of its own, so that a step on all of them is one for each.
-    recipe = make("paper", {"opt_in": 1.0, **settings, "step_on": "batch"})
+    recipe = make_recipe("paper", {"opt_in": 1.0, **settings, "step_on": "batch"})
     assert isinstance(recipe, Paper)
     money = jnp.asarray(
         number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32

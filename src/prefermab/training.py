@@ -26,8 +26,8 @@ from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.networks import Network
-from prefermab.recipes.base import METRICS, MetricRows, Metrics, Recipe, make
-from prefermab.sharding import everywhere
+from prefermab.recipes.base import METRICS, MetricRows, Metrics, Recipe, make_recipe
+from prefermab.sharding import all_devices
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def pretrain(
     >>> pm.pretrain(pm.domains.Synthetic(), pm.recipes.Sweep(steps=20)).recipe
     'sweep'
     """
-    made = _suited(recipe, domain, settings)
+    made = _recipe_for(recipe, domain, settings)
     models = pretrain_seeds(
         domain,
         [made.seed if seed is None else seed],
@@ -122,7 +122,7 @@ def pretrain_seeds(
     check_once(domain)
     if not seeds:
         raise InputError("seeds must name at least one seed.")
-    made = _suited(recipe, domain, settings)
+    made = _recipe_for(recipe, domain, settings)
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
@@ -132,20 +132,20 @@ def pretrain_seeds(
         prefermab.__version__, made.name, repr(made), domain, places, money, numbers
     )
     file = None if checkpoint is None else Path(checkpoint)
-    with everywhere():
+    with all_devices():
         state, rows = run(made, domain, places, money, numbers, progress, file, resume, training)
     if file is not None:
         file.unlink(missing_ok=True)
 
-    networks = apart(made.trained(state), len(numbers))
+    networks = unstack(made.trained(state), len(numbers))
     alike = _model(made, domain, networks[0], places, money)
-    return _sound(alike, networks, rows, numbers, keep_collapsed)
+    return _models_of_seeds(alike, networks, rows, numbers, keep_collapsed)
 
 
-def _suited(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) -> Recipe:
+def _recipe_for(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) -> Recipe:
     """The recipe; one that is only named has what suits the domain where nothing else is said."""
     own = domain.suits.get(recipe, {}) if isinstance(recipe, str) else {}
-    return make(recipe, {**own, **settings})
+    return make_recipe(recipe, {**own, **settings})
 
 
 def run(
@@ -177,7 +177,7 @@ def run(
         state = recipe.between(domain, state)
         new = _rows(recipe, metrics, done, size)
         _check_finite(new, recipe.unit, seeds)
-        rows = _joined(rows, new)
+        rows = _append(rows, new)
         if checkpoint is not None:
             write_checkpoint(checkpoint, training, Checkpoint(piece + 1, state, rows))
         if progress is not None:
@@ -212,13 +212,13 @@ def _rows(recipe: Recipe, metrics: Metrics, done: int, size: int) -> MetricRows:
     return {recipe.unit: done + size * (1 + np.arange(each)) // each, **found}
 
 
-def _joined(rows: MetricRows, new: MetricRows) -> MetricRows:
+def _append(rows: MetricRows, new: MetricRows) -> MetricRows:
     if not rows:
         return new
     return {name: np.concatenate([rows[name], new[name]], axis=-1) for name in rows}
 
 
-def _sound(
+def _models_of_seeds(
     alike: Model, networks: Sequence[Network], rows: MetricRows, seeds: Sequence[int], keep: bool
 ) -> list[Model]:
     """A model for each seed, or the error that says which collapsed and holds the others; with
@@ -284,15 +284,15 @@ def _model(recipe: Recipe, domain: Domain, network: Network, n_arms: int, budget
     )
 
 
-def apart(stacked: T, number: int) -> list[T]:
+def unstack(stacked: T, number: int) -> list[T]:
     """Several networks that are stacked along their first axis, one by one. NumPy takes them
     apart: JAX would compile for each shape.
 
     >>> import equinox as eqx, jax
-    >>> from prefermab.training import apart
+    >>> from prefermab.training import unstack
     >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
     ...     jax.random.split(jax.random.key(0)))
-    >>> [one.weight.shape for one in apart(both, 2)]
+    >>> [one.weight.shape for one in unstack(both, 2)]
     [(3, 2), (3, 2)]
     """
     arrays, fixed = eqx.partition(stacked, eqx.is_array)

@@ -153,7 +153,7 @@ def decision_cases(largest: int) -> Iterator[Case]:
         on_device = jnp.asarray(state), jnp.asarray(features)
         flops = _network(64, 2, 16, 2)
         seen = _observation(*on_device)
-        deciding = eqx.filter_jit(lambda p, seen: p.settle(p.judge(seen), seen))
+        deciding = eqx.filter_jit(lambda p, seen: p.choose_actions(p.judge(seen), seen))
         yield Case(
             "act", f"one pass, {size:,} arms", "arms", size,
             lambda p=passing, a=on_device: p(model.policy, *a), flops,

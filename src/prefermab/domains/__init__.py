@@ -75,10 +75,10 @@ def settings_of(domain: Domain | None) -> dict[str, Any] | None:
         return inner and {**inner, **{name: getattr(domain, name) for name in own}}
     if domain is None or BY_NAME.get(domain.name) is not type(domain):
         return None
-    return {**_told(domain), "feature_map": _told(domain.feature_map)}
+    return {**_stored_settings(domain), "feature_map": _stored_settings(domain.feature_map)}
 
 
-def _told(what: Domain | FeatureMap) -> dict[str, Any]:
+def _stored_settings(what: Domain | FeatureMap) -> dict[str, Any]:
     """Its fields by name; those that older versions do not know only where they are not at their
     default."""
     known = {f.name: (f, getattr(what, f.name)) for f in dataclasses.fields(what) if f.init}

@@ -183,7 +183,7 @@ class FiniteDomain(Domain):
         return jax.nn.one_hot(starts, n_states).mean(axis=0)
 
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
-        return pick(key, self.row(arm, self.cell(state), action)).astype(state.dtype)
+        return draw_index(key, self.row(arm, self.cell(state), action)).astype(state.dtype)
 
     def encode(self, state: State) -> Float[Array, "code"]:
         return jax.nn.one_hot(state, len(self.state_names))
@@ -237,7 +237,7 @@ class ContinuousDomain(Domain):
         return state[None]
 
 
-def pick(key: Key, chances: Float[Array, "next"]) -> Int[Array, ""]:
+def draw_index(key: Key, chances: Float[Array, "next"]) -> Int[Array, ""]:
     """Draws one of several places by their probabilities.
 
     It inverts the cumulative probability at one uniform draw: with the same key, two policies reach
@@ -247,7 +247,7 @@ def pick(key: Key, chances: Float[Array, "next"]) -> Int[Array, ""]:
     return jnp.sum(reached <= jax.random.uniform(key) * reached[-1])
 
 
-def scattered(
+def scatter_chances(
     chances: Float[Array, "state act next"], targets: Targets
 ) -> Float[Array, "state act state"]:
     """One arm's probabilities of every next state, from those of few of them."""

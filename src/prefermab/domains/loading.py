@@ -28,7 +28,7 @@ def class_in_file(name: str) -> type[Domain]:
     """The class that a name such as presses.py:Presses means; without a class, the only domain of
     the file."""
     path, _, wanted = (name, "", "") if name.endswith(".py") else name.rpartition(":")
-    there = _defined_domains(_executed(Path(path)))
+    there = _defined_domains(_execute(Path(path)))
     if not there:
         raise InputError(f"{path} defines no domain: a class made from FiniteDomain or such.")
     if wanted and wanted not in there:
@@ -67,7 +67,7 @@ def spelling(domain: Domain) -> str:
     return f"{shown}:{kind.__name__}"
 
 
-def _executed(path: Path) -> ModuleType:
+def _execute(path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"there is no file {path}.")
     # Always the same name: a training that is resumed looks for its domain under it.

@@ -72,7 +72,7 @@ class Sightings:
             raise InputError("config.json has other sightings than the weights are for.")
         return made
 
-    def told(
+    def fill_unknown(
         self, states: np.ndarray, since: Any = None, actions: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rounds since a state was seen and what was done then, with what they mean if left out:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Key, State
-from prefermab.domains.base import Domain, FiniteDomain, Targets, pick, scattered
+from prefermab.domains.base import Domain, FiniteDomain, Targets, draw_index, scatter_chances
 from prefermab.domains.sightings import ROUNDS_TOLD_APART, Sightings
 from prefermab.errors import InputError, share
 
@@ -195,10 +195,10 @@ class Unseen(FiniteDomain):
         return jnp.zeros(self.n_cells).at[jnp.asarray(self.targets)[cell, action]].add(sighted)
 
     def transitions(self, arm: Arm) -> Float[Array, "state act state"]:
-        return scattered(self.successors(arm), self.targets)
+        return scatter_chances(self.successors(arm), self.targets)
 
     def step(self, key: Key, arm: Arm, state: State, action: Int[Array, ""]) -> State:
-        place = pick(key, self._sighted(self.belief(arm, state), action, arm))
+        place = draw_index(key, self._sighted(self.belief(arm, state), action, arm))
         return jnp.asarray(self.targets)[state, action, place].astype(state.dtype)
 
     def reward_at(self, arm: Arm, state: State) -> Float[Array, ""]:

@@ -32,8 +32,8 @@ from prefermab.budget import cost_of, greedy
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, count, number
-from prefermab.opt_in import Streaming, fixed_share, in_place, joins, opt_in_key, opted_in_count
-from prefermab.rollout import Moves, World, come_in, draw_world, observe
+from prefermab.opt_in import Streaming, fixed_share, holds_place, joins, opt_in_key, opted_in_count
+from prefermab.rollout import Moves, World, draw_world, observe, start_newcomers
 
 ObservationArrays = dict[str, np.ndarray]
 """The fields of an `Observation` as NumPy arrays, and which features are `known`."""
@@ -135,7 +135,7 @@ def _who_is_in(
     n_arms, rounds = setup.n_arms, setup.rounds
     if isinstance(setup.opt_in, Streaming):
         places = setup.opt_in.occupants(key, n_arms, rounds)
-        return places, in_place(places, n_arms * rounds)
+        return places, holds_place(places, n_arms * rounds)
     share = fixed_share(key, n_arms, opted_in_count(setup.opt_in, n_arms))
     places = jnp.broadcast_to(jnp.arange(n_arms), (rounds, n_arms))
     return places, jnp.broadcast_to(share, (rounds, n_arms))
@@ -146,7 +146,7 @@ def _look(setup: Setup, episode: Episode) -> Observation:
     world, last = episode.world, setup.rounds - 1
     now = jnp.minimum(episode.round, last)
     arrives = joins(world.opt_in)[now] & (episode.round <= last)
-    state: States = come_in(world, arrives, episode.state)
+    state: States = start_newcomers(world, arrives, episode.state)
     opt_in, budget = world.opt_in[now], setup.budget
     return observe(setup.domain, world.arms, episode.costs, state, opt_in, budget, episode.round)
 

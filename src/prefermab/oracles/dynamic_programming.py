@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from prefermab.arms import Costs
-from prefermab.domains.base import Targets, scattered
+from prefermab.domains.base import Targets, scatter_chances
 
 
 class Sparse(eqx.Module):
@@ -33,7 +33,7 @@ class Sparse(eqx.Module):
 
     def dense(self) -> Float[Array, "arm state act state"]:
         """The same with a probability for every next state."""
-        return jax.vmap(scattered, in_axes=(0, None))(self.chances, self.targets)
+        return jax.vmap(scatter_chances, in_axes=(0, None))(self.chances, self.targets)
 
 
 Transitions = Float[Array, "arm state act state"] | Sparse

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from prefermab.domains.base import scattered
+from prefermab.domains.base import scatter_chances
 from prefermab.domains.tabular import check_transitions
 from prefermab.errors import InputError, number, reals
 from prefermab.oracles.dynamic_programming import Sparse, Transitions
@@ -85,7 +85,7 @@ def indices_of_arms(
     if not isinstance(transitions, Sparse):
         return jax.vmap(lambda p, r: indices_of_arm(p, r, discount)[0])(transitions, rewards)
     targets = transitions.targets
-    one = lambda arm: indices_of_arm(scattered(arm[0], targets), arm[1], discount)[0]  # noqa: E731
+    one = lambda arm: indices_of_arm(scatter_chances(arm[0], targets), arm[1], discount)[0]  # noqa: E731
     return jax.lax.map(one, (transitions.chances, rewards))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from prefermab import plots
 from prefermab.paper.claims import Gaps, interquartile_mean
 from prefermab.plots import BLUE, GREY, INK, svg_of
-from prefermab.shaping import shaped
+from prefermab.shaping import abstract_states
 
 COLOURS = {
     "paper": "#b0622a",
@@ -116,7 +116,7 @@ def draw_state_shaping() -> str:
     states = rng.random(300)
     rewards = np.minimum(2 * states, 1.0) + rng.normal(0, 0.03, 300)
     cells = np.linspace(0, 1, 101)
-    abstract = shaped(cells, states, rewards, "isotonic")
+    abstract = abstract_states(cells, states, rewards, "isotonic")
     return svg_of(plots.shaping(states, rewards, cells, abstract), "shaping")
 
 

@@ -15,7 +15,7 @@ from prefermab.budget import Scores, by_price, clearing_price, greedy
 from prefermab.errors import InputError
 from prefermab.networks import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy, Problem
-from prefermab.sharding import on_each
+from prefermab.sharding import map_on_devices
 
 PROBES = 3
 """Prices at which the network is asked, after 0, in search of the one that fits."""
@@ -85,11 +85,11 @@ class Learned(Policy):
         """The price of the round, and what each action would gain."""
 
     @abc.abstractmethod
-    def settle(self, judged: JudgedRound, seen: Observation) -> Actions:
+    def choose_actions(self, judged: JudgedRound, seen: Observation) -> Actions:
         """Actions within the budget."""
 
     def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
-        return self.settle(self.judge(seen), seen), memory
+        return self.choose_actions(self.judge(seen), seen), memory
 
 
 class BySweep(Learned):
@@ -147,12 +147,12 @@ class BySweep(Learned):
 
     @property
     def least_gain(self) -> Float[Array, ""]:
-        if self.left is None or (usual := self._asked.usual) is None:
+        if self.left is None or (usual := self._network.usual) is None:
             return jnp.zeros(())
-        return usual.least(self.left)
+        return usual.least_gain(self.left)
 
     @property
-    def _asked(self) -> Worth:
+    def _network(self) -> Worth:
         """The network that is asked."""
         if self.to_end:
             raise InputError(ONLY_TRIALS)
@@ -165,15 +165,15 @@ class BySweep(Learned):
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "act"]:
-        return self._asked(state, features, price, self.left)[1]
+        return self._network(state, features, price, self.left)[1]
 
     def judge(self, seen: Observation) -> JudgedRound:
         if seen.n_arms <= CHUNK:
             return self.search(seen)
-        price = self.search(_some(seen, CHUNK)).price
-        return _useful(price, gains := self.gains(price, seen), gains, self.least_gain)
+        price = self.search(_sample_arms(seen, CHUNK)).price
+        return _without_worthless(price, gains := self.gains(price, seen), gains, self.least_gain)
 
-    def settle(self, judged: JudgedRound, seen: Observation) -> Actions:
+    def choose_actions(self, judged: JudgedRound, seen: Observation) -> Actions:
         return by_price(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
     def gains(self, price: Float[Array, ""], seen: Observation) -> Scores:
@@ -182,7 +182,7 @@ class BySweep(Learned):
         arms = (seen.state, seen.features)
         if seen.n_arms > CHUNK:
             chunked = lambda arms: jax.lax.map(one, arms, batch_size=CHUNK)  # noqa: E731
-            return on_each(chunked, arms, seen.n_arms)
+            return map_on_devices(chunked, arms, seen.n_arms)
         return jax.vmap(one)(arms)
 
     def search(self, seen: Observation) -> JudgedRound:
@@ -205,9 +205,9 @@ class BySweep(Learned):
             slope = jnp.where(step == 0, -1.0, jnp.minimum(slope, -0.2))
             before, missed_before = price, missed
             price = jnp.clip(price - missed / slope, 0.0, highest)
-        if self.left is not None and (usual := self._asked.usual) is not None:
+        if self.left is not None and (usual := self._network.usual) is not None:
             price = usual.expected(price, seen.budget, jnp.sum(seen.opt_in), self.left)
-        return _useful(price, self.gains(price, seen), free, self.least_gain)
+        return _without_worthless(price, self.gains(price, seen), free, self.least_gain)
 
 
 class ByGreedyProba(Learned):
@@ -228,20 +228,20 @@ class ByGreedyProba(Learned):
         logits = self.network.logits_of(seen.state, seen.features, price)
         return JudgedRound(price, jax.vmap(_odds)(logits))
 
-    def settle(self, judged: JudgedRound, seen: Observation) -> Actions:
+    def choose_actions(self, judged: JudgedRound, seen: Observation) -> Actions:
         return greedy(judged.gains, seen.costs, seen.budget, seen.opt_in, seen.amounts)
 
 
-def _useful(
+def _without_worthless(
     price: Float[Array, ""], gains: Scores, free: Scores, least: Float[Array, ""]
 ) -> JudgedRound:
     """The gains of what is worth something when it is free."""
     return JudgedRound(price, jnp.where(free > least, gains, -jnp.inf).at[:, 0].set(0.0))
 
 
-def _some(seen: Observation, n_arms: int) -> Observation:
+def _sample_arms(seen: Observation, n_arms: int) -> Observation:
     """Some of the arms, with their part of the budget; always the same ones."""
-    chosen = sample(seen.n_arms, n_arms)
+    chosen = sample_rows(seen.n_arms, n_arms)
     part = seen.budget * (n_arms / seen.n_arms)
     return Observation(
         seen.state[chosen], seen.features[chosen], seen.opt_in[chosen], seen.costs[chosen], part,
@@ -249,12 +249,12 @@ def _some(seen: Observation, n_arms: int) -> Observation:
     )  # fmt: skip
 
 
-def sample(size: int, rows: int | None = None) -> np.ndarray:
+def sample_rows(size: int, rows: int | None = None) -> np.ndarray:
     """Rows that stand for many: a random one out of each of so many equal stretches, `CHUNK` if not
     said.
 
-    >>> from prefermab.policies.learned import sample
-    >>> rows = sample(200_000)
+    >>> from prefermab.policies.learned import sample_rows
+    >>> rows = sample_rows(200_000)
     >>> len(rows), bool(rows[0] < 4), bool(rows[-1] > 199_995)
     (65536, True, True)
     """

@@ -184,10 +184,10 @@ class Recipe(abc.ABC):
 def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
     """Its hyperparameters as a model's file holds them.
 
-    >>> from prefermab.recipes.base import make, hyperparameters_of
-    >>> "price_network" in hyperparameters_of(make("paper", {}))
+    >>> from prefermab.recipes.base import make_recipe, hyperparameters_of
+    >>> "price_network" in hyperparameters_of(make_recipe("paper", {}))
     False
-    >>> hyperparameters_of(make("paper", {"price_start": 0.0}))["price_start"]
+    >>> hyperparameters_of(make_recipe("paper", {"price_start": 0.0}))["price_start"]
     0.0
     """
     kept = {}
@@ -198,22 +198,22 @@ def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
     return kept
 
 
-def cut(units: int, size: int) -> tuple[int, ...]:
+def piece_sizes(units: int, size: int) -> tuple[int, ...]:
     """Sizes of the pieces of so many units, all equal but for the last.
 
-    >>> from prefermab.recipes.base import cut
-    >>> cut(11, 4)
+    >>> from prefermab.recipes.base import piece_sizes
+    >>> piece_sizes(11, 4)
     (4, 4, 3)
     """
     full, rest = divmod(units, size)
     return (size,) * full + ((rest,) if rest else ())
 
 
-def make(recipe: Any, settings: dict[str, Any]) -> Recipe:
+def make_recipe(recipe: Any, settings: dict[str, Any]) -> Recipe:
     """The recipe that is meant by a name or an object, with some of its hyperparameters set.
 
-    >>> from prefermab.recipes.base import make
-    >>> make("sweep", {"steps": 10}).steps
+    >>> from prefermab.recipes.base import make_recipe
+    >>> make_recipe("sweep", {"steps": 10}).steps
     10
     """
     if isinstance(recipe, type) and issubclass(recipe, Recipe):

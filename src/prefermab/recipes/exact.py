@@ -24,7 +24,7 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Arm, Arms, Budget, Features, Key
 from prefermab.domains.base import Domain, Targets
-from prefermab.ending import LEVELS, Usual, clock, worths_to_end
+from prefermab.ending import LEVELS, UsualPrices, encode_rounds_left, worths_to_end
 from prefermab.errors import InputError
 from prefermab.networks import Perception, Shape, Worth, mlp
 from prefermab.oracles.dynamic_programming import expectation_of_few
@@ -33,8 +33,8 @@ from prefermab.recipes.regression import (
     Batch,
     Regression,
     RegressionState,
-    mask_some,
-    some_prices,
+    hide_features,
+    sample_prices,
 )
 
 ARMS_KEPT, MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES = 512, 64, 1 << 17
@@ -93,16 +93,18 @@ class Exact(Regression):
             )
 
     @property
-    def ends(self) -> "Ends":
+    def to_end_recipe(self) -> "ExactToEnd":
         """The same recipe for the last rounds of a programme."""
         own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Ends(**{**own, "arms": ENDS * self.arms, "masked": MASKED, "focus": FOCUS})
+        return ExactToEnd(**{**own, "arms": ENDS * self.arms, "masked": MASKED, "focus": FOCUS})
 
     def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
         ongoing = super().init(domain, n_arms, key)
         if not self.rounds_left:
             return ongoing
-        to_end = self.ends.begin(domain, ongoing.worth.perception, jax.random.fold_in(key, 2))
+        to_end = self.to_end_recipe.begin(
+            domain, ongoing.worth.perception, jax.random.fold_in(key, 2)
+        )
         return dataclasses.replace(ongoing, to_end=to_end)
 
     def step(
@@ -113,7 +115,7 @@ class Exact(Regression):
         after, metrics = super().step(domain, n_arms, budget, size, ongoing, key)
         if state.to_end is None:
             return after, metrics
-        to_end = self.ends.proceed(domain, size, state.to_end, jax.random.fold_in(key, 2))
+        to_end = self.to_end_recipe.proceed(domain, size, state.to_end, jax.random.fold_in(key, 2))
         return dataclasses.replace(after, to_end=to_end), metrics
 
     def trained(self, state: RegressionState) -> Worth:
@@ -126,7 +128,7 @@ class Exact(Regression):
         ongoing = super().network(shape, key)
         if not self.rounds_left:
             return ongoing
-        to_end = self.ends.worth(ongoing.perception, shape.actions, key)
+        to_end = self.to_end_recipe.worth(ongoing.perception, shape.actions, key)
         return dataclasses.replace(ongoing, to_end=to_end)
 
     def finetune(
@@ -137,7 +139,9 @@ class Exact(Regression):
         if net.to_end is None:
             return tuned
         key = jax.random.fold_in(key, 2)
-        to_end = Regression.finetune(self.ends, tuning, domain, net.to_end, arms, budget, key)
+        to_end = Regression.finetune(
+            self.to_end_recipe, tuning, domain, net.to_end, arms, budget, key
+        )
         return dataclasses.replace(tuned, to_end=to_end)
 
     @property
@@ -171,7 +175,7 @@ class Exact(Regression):
 
     def answers(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Answers:
         """Answers for these arms, each at prices of its own."""
-        prices = some_prices(key, slow.perception.highest_price, (n_arms, self.prices))
+        prices = sample_prices(key, slow.perception.highest_price, (n_arms, self.prices))
         worth = jax.vmap(self.worths_of_arm, in_axes=(None, 0, 0))(domain, arms, prices)
         return Answers(domain.features(arms), prices, worth, jax.vmap(domain.costs)(arms))
 
@@ -185,7 +189,7 @@ class Exact(Regression):
         everywhere = among.worth[arm, price]
         return Batch(
             domain.cells[cell],
-            mask_some(key_mask, among.features[arm], self.masked),
+            hide_features(key_mask, among.features[arm], self.masked),
             among.prices[arm, price],
             everywhere if by_cell else everywhere[jnp.arange(self.arms), cell],
             among.costs[arm],
@@ -239,7 +243,7 @@ class Exact(Regression):
 
 
 @dataclasses.dataclass(frozen=True)
-class Ends(Exact):
+class ExactToEnd(Exact):
     """Recipe `exact` for programmes that end: what actions are worth with few rounds left,
     undiscounted, where later rounds have their usual prices (`prefermab.ending`)."""
 
@@ -247,7 +251,7 @@ class Ends(Exact):
         """An untrained network behind a given perception, and its first answers."""
         key_net, key_arms = jax.random.split(key)
         # The same for all seeds, so that several trainings at once work it out once.
-        usual = Usual.of(domain, self.rounds_left, jax.random.key(0))
+        usual = UsualPrices.of(domain, self.rounds_left, jax.random.key(0))
         worth = self.worth(perception, domain.n_actions, key_net)
         learner = self.learner(dataclasses.replace(worth, usual=usual))
         memory = self.prepare(domain, learner.slow, key_arms)
@@ -272,9 +276,9 @@ class Ends(Exact):
         return max(1, super().fresh_arms(domain) // 2)
 
     def worth(self, perception: Perception, n_actions: int, key: Key) -> Worth:
-        size = perception.size + clock(jnp.ones((), int)).size
+        size = perception.size + encode_rounds_left(jnp.ones((), int)).size
         layers = mlp(size, n_actions, self.width, self.depth, jax.nn.silu, key)
-        return Worth(perception, layers, Usual.blank(self.rounds_left))
+        return Worth(perception, layers, UsualPrices.blank(self.rounds_left))
 
     def answers(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Answers:
         """Answers for these arms, each at budgets and with rounds left of its own."""

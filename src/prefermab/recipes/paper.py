@@ -27,7 +27,7 @@ from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
-from prefermab.recipes.base import BY_NAME, PROBED_ARMS, MetricRows, Metrics, Tuning, cut
+from prefermab.recipes.base import BY_NAME, PROBED_ARMS, MetricRows, Metrics, Tuning, piece_sizes
 from prefermab.recipes.hyperparameters import (
     ADVANTAGES,
     COOLINGS,
@@ -78,7 +78,7 @@ class Paper(Hyperparameters):
     @property
     def pieces(self) -> tuple[int, ...]:
         """A piece is a block of epochs that ends in an update of the price network."""
-        return cut(self.epochs, self.subepochs)
+        return piece_sizes(self.epochs, self.subepochs)
 
     def init(self, domain: Domain, n_arms: int, key: Key) -> PaperState:
         """Lines 1 to 3: networks, arms, and everyone in."""

@@ -19,7 +19,7 @@ from prefermab.domains.base import Domain
 from prefermab.errors import InputError
 from prefermab.networks import Perception, Shape, Worth, WorthByCell, mlp
 from prefermab.policies.learned import BySweep
-from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, cut
+from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
 from prefermab.rollout import Moves, observe
 from prefermab.sharding import spread
 
@@ -29,7 +29,7 @@ MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 FEW_ARMS = 256
 """Arms of which every state is looked at, where not all of them are states to start in."""
 
-LEAST, LOW_PRICE = 0.1, 0.05
+LEAST_WEIGHT, LOW_PRICE = 0.1, 0.05
 """With `focus`: what an error counts far from a choice, and the part of the highest price that is
 added to low ones, at which all choices would be near."""
 
@@ -121,7 +121,7 @@ class Regression(Recipe):
 
     @property
     def pieces(self) -> tuple[int, ...]:
-        return cut(self.steps, max(STEPS_IN_A_PIECE, -(-self.steps // MOST_PIECES)))
+        return piece_sizes(self.steps, max(STEPS_IN_A_PIECE, -(-self.steps // MOST_PIECES)))
 
     def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
         """An untrained network that sees arms of this domain on a common scale."""
@@ -218,7 +218,7 @@ class Regression(Recipe):
             code = perception.codes.shape[1]
             size, out = size - code, (code + 1) * n_actions
         layers = mlp(size, out, self.width, self.depth, jax.nn.silu, key)
-        return worth_of(perception, layers)
+        return make_worth(perception, layers)
 
     def policy(self, network: Worth) -> BySweep:
         return BySweep(network)
@@ -264,7 +264,7 @@ def fit_error(
 ) -> Float[Array, ""]:
     """Squared error of the gains, most important where they decide, and, less important, of the
     value of waiting."""
-    worth = worth_of(perception, layers)
+    worth = make_worth(perception, layers)
     if isinstance(worth, WorthByCell) and batch.worth.ndim == 3:
         out = jax.vmap(worth.everywhere)(batch.features, batch.price)
         values, gains = out[..., 0], out.at[..., 0].set(0.0)
@@ -294,16 +294,16 @@ def importance(
     others = [jnp.max(jnp.delete(net, at, axis=-1), axis=-1) for at in range(net.shape[-1])]
     apart = net - jnp.stack(others, axis=-1)
     unit = focus * (price + LOW_PRICE * highest_price) * jnp.max(cost, axis=-1)
-    weight = LEAST + (1 - LEAST) / (1 + (apart / unit[..., None]) ** 2)
+    weight = LEAST_WEIGHT + (1 - LEAST_WEIGHT) / (1 + (apart / unit[..., None]) ** 2)
     return weight / jnp.mean(weight)
 
 
-def worth_of(perception: Perception, layers: eqx.nn.MLP) -> Worth:
+def make_worth(perception: Perception, layers: eqx.nn.MLP) -> Worth:
     """The network of worths that fits a perception."""
     return (WorthByCell if perception.by_cell else Worth)(perception, layers)
 
 
-def mask_some(key: Key, features: Features, share: float) -> Features:
+def hide_features(key: Key, features: Features, share: float) -> Features:
     """Hides features of a share of the arms, in each of those from none to all of them."""
     key_arm, key_rate, key_hide = jax.random.split(key, 3)
     n_arms = features.shape[0]
@@ -313,7 +313,9 @@ def mask_some(key: Key, features: Features, share: float) -> Features:
     return jnp.where(hidden, jnp.nan, features)
 
 
-def some_prices(key: Key, highest: Float[Array, ""], shape: tuple[int, ...]) -> Float[Array, "..."]:
+def sample_prices(
+    key: Key, highest: Float[Array, ""], shape: tuple[int, ...]
+) -> Float[Array, "..."]:
     """Prices up to the highest, uniform in their root: most decisions are made at prices far below
     the highest conceivable."""
     return highest * jax.random.uniform(key, shape) ** 2
@@ -333,7 +335,7 @@ def measure_worth(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key
         now, key = at
         seen = observe(domain, arms, costs, state, everyone, budget, now)
         judged = policy.judge(seen)
-        actions = policy.settle(judged, seen)
+        actions = policy.choose_actions(judged, seen)
         after, reward = move(key, state, actions)
         spent = jnp.sum(jnp.take_along_axis(costs, actions[:, None], axis=1)) * n_arms / places
         return after, Metrics(

@@ -22,7 +22,7 @@ from jaxtyping import Array, Int
 from prefermab.arms import Arms, Key
 from prefermab.domains.base import Domain
 from prefermab.networks import Worth
-from prefermab.recipes.regression import Batch, Regression, mask_some, some_prices
+from prefermab.recipes.regression import Batch, Regression, hide_features, sample_prices
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +53,8 @@ class Sweep(Regression):
         """Each arm at its own price in a random state, and one try of every action."""
         key_state, key_price, key_luck, key_mask = jax.random.split(key, 4)
         state = jax.vmap(domain.start)(jax.random.split(key_state, n_arms), arms)
-        price = some_prices(key_price, slow.perception.highest_price, (n_arms,))
-        features = mask_some(key_mask, domain.features(arms), self.masked)
+        price = sample_prices(key_price, slow.perception.highest_price, (n_arms,))
+        features = hide_features(key_mask, domain.features(arms), self.masked)
 
         def tried(key, arm, state, features, price, action):
             after = domain.step(key, arm, state, action)

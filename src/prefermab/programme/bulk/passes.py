@@ -18,7 +18,7 @@ from safetensors.numpy import save as pack
 from prefermab.amounts import add_up
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
-from prefermab.policies.learned import sample
+from prefermab.policies.learned import sample_rows
 from prefermab.programme.bulk.chunks import (
     Chunk,
     Job,
@@ -99,7 +99,7 @@ def look(
 
 def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
     """States, features, who may be acted on and costs, of those rows that find the price."""
-    rows = sample(job.people)
+    rows = sample_rows(job.people)
     rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
     table = chunk.read(needed_columns(planner(job), job.rules, chunk.file))
     try:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.amounts import TOO_MUCH, DecimalUnits
+from prefermab.amounts import UNAFFORDABLE, DecimalUnits
 
 FILLING = 1000
 """Increments behind the first that does not fit that are tried for what is left of the budget."""
@@ -206,7 +206,7 @@ def _first_over(answers: Sequence[Any], room: int) -> tuple[int | None, int]:
     the room before it."""
     total = np.zeros(GRID_CELLS, np.int64)
     for places, units in answers:
-        total[places] = np.minimum(total[places] + units, TOO_MUCH)
+        total[places] = np.minimum(total[places] + units, UNAFFORDABLE)
     # Sums may overflow behind the first that is over, never before it: a room is below half of
     # what a single total can be, and four of these are below 2**63.
     spent = np.cumsum(total[::-1])
@@ -243,14 +243,14 @@ def _bits(rates: np.ndarray) -> np.ndarray:
 
 
 def _sums(places: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places that occur, and what stands at each together, at most `TOO_MUCH`."""
+    """The places that occur, and what stands at each together, at most `UNAFFORDABLE`."""
     high, low = np.zeros((2, GRID_CELLS), np.int64)
     np.add.at(high, places, units >> 30)
     np.add.at(low, places, units & (2**30 - 1))
     high += low >> 30
-    total = (np.minimum(high, TOO_MUCH >> 30) << 30) + (low & (2**30 - 1))
+    total = (np.minimum(high, UNAFFORDABLE >> 30) << 30) + (low & (2**30 - 1))
     found = np.flatnonzero(total)
-    return found, np.minimum(total[found], TOO_MUCH)
+    return found, np.minimum(total[found], UNAFFORDABLE)
 
 
 def _largest(rates: np.ndarray, most: int) -> np.ndarray:

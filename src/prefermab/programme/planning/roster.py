@@ -226,7 +226,9 @@ def read_places(
         )
     states = np.where(present, states, -1)
     since = np.where(states >= 0, since, np.where(present, since, np.nan))
-    return tree.place(states, *tree.told(states, since, _actions(tree, frame, since, where)))
+    return tree.place(
+        states, *tree.fill_unknown(states, since, _actions(tree, frame, since, where))
+    )
 
 
 def _actions(

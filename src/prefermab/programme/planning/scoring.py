@@ -15,7 +15,7 @@ import numpy as np
 from prefermab.amounts import DecimalUnits, exact_amounts
 from prefermab.arms import Observation, hide_opted_out
 from prefermab.model import Model
-from prefermab.policies.learned import CHUNK, JudgedRound, Learned, sample
+from prefermab.policies.learned import CHUNK, JudgedRound, Learned, sample_rows
 from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import ANY
 
@@ -78,7 +78,7 @@ def observation(
 
 def sampled_people(roster: Roster, may: np.ndarray) -> list[np.ndarray]:
     """States, features, who may be acted on and costs, of a sample."""
-    rows = sample(roster.size)
+    rows = sample_rows(roster.size)
     return [given[rows] for given in (roster.states, roster.features, may, roster.costs)]
 
 
@@ -247,7 +247,7 @@ def _judge(policy: Learned, seen: Observation) -> JudgedRound:
 
 @eqx.filter_jit
 def _settle(policy: Learned, judged: JudgedRound, seen: Observation):
-    return policy.settle(judged, seen)
+    return policy.choose_actions(judged, seen)
 
 
 @eqx.filter_jit

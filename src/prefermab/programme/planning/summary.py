@@ -12,7 +12,7 @@ from scipy.optimize import OptimizeResult, linprog, minimize_scalar
 from scipy.sparse import csr_array, vstack
 
 from prefermab.errors import list_names
-from prefermab.familiarity import sentence
+from prefermab.familiarity import unlike_sentence
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Limits
 from prefermab.programme.tables import format_number, format_people
@@ -125,7 +125,7 @@ class Summary:
         """What is to be checked before the list is trusted."""
         lines = []
         if self.outside_training:
-            told = sentence(dict(self.outside), self.outside_training)
+            told = unlike_sentence(dict(self.outside), self.outside_training)
             lines.append(f"{told}: they are judged cautiously, by what is inside its range")
         if self.usual_share is not None:
             lines.append(
