@@ -221,7 +221,9 @@ def test_prices_go_as_far_as_rewards_do_in_any_state():
 
 
 def test_the_end_of_a_programme_is_for_states_that_are_seen():
-    with pytest.raises(pm.InputError, match=r"rounds_left is for states that are seen, and those "):
+    with pytest.raises(
+        pm.InputError, match=r"rounds_left needs states that are always seen, and those "
+    ):
         pm.pretrain(unseen(), steps=1, rounds_left=4)
 
 

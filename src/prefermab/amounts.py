@@ -1,13 +1,12 @@
 """Exact amounts: costs and budgets as whole numbers of a decimal unit.
 
-Seven times 0.1 is within 0.7, and 16,777,216 and 1 together are not within 16,777,216; binary
-fractions get the first wrong and single precision the second. So an amount is read as the shortest
-decimal number that its binary form stands for, as it is printed, and counted in whole units of a
-power of ten: the smallest in which 18 digits hold the budget. A cost that is finer is rounded up,
-so that nothing is overspent.
+Seven times 0.1 fits a budget of 0.7, and 16,777,216 plus 1 does not fit 16,777,216. Binary
+fractions get the first wrong, single precision the second. So an amount is read as the shortest
+decimal number that gives it, and counted in whole units of a power of ten: the smallest in which
+18 digits hold the budget. A finer cost is rounded up, so that nothing is overspent.
 
-Plans count in 64-bit integers (`DecimalUnits`). JAX has 32 bits by default, so there a number
-has two parts of nine digits each (`Digits`).
+Plans count in 64-bit integers (`DecimalUnits`). JAX has 32 bits by default, so in compiled code a
+number has two parts of nine digits each (`Digits`).
 """
 
 import dataclasses
@@ -24,16 +23,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 LIMIT = 10**18
-"""No budget has as many units."""
+"""Every budget has fewer units than this."""
 
 UNAFFORDABLE = 2 * LIMIT
-"""The units of a cost that no budget can pay."""
+"""Stands for a cost that is above every budget."""
 
 BASE = 10**9
 """The high part of `Digits` counts this many units."""
 
 BLOCK, MOST_AT_ONCE = 64, 20_000
-"""Numbers whose running sums are taken at once, and those of five digits whose sum 31 bits hold."""
+"""Longest vectors that `cumsum` and `sum` add in one step: 31 bits hold 20,000 times 10**5."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +53,7 @@ class DecimalUnits:
         return cls(min(17 - math.floor(math.log10(budget)), 300) if budget > 0 else 0)
 
     def of_costs(self, costs: Any) -> np.ndarray:
-        """Costs in units, rounded up; `UNAFFORDABLE` where 18 digits do not hold one."""
+        """Costs in units, rounded up; `UNAFFORDABLE` where a cost has `LIMIT` units or more."""
         given = np.asarray(costs, float)
         if given.ndim == 2 and len(given) > 1 and (given == given[:1]).all():
             return np.broadcast_to(self.of_costs(given[:1]), given.shape)
@@ -64,9 +63,8 @@ class DecimalUnits:
         fine, coarse = 10 ** np.clip(shift, 0, 18), 10 ** np.clip(-shift, 0, 18)
         with np.errstate(over="ignore"):
             held = amounts * 10.0**self.decimals < LIMIT
-        units = np.where(
-            held, np.where(shift < 0, -(-digits // coarse), digits * fine), UNAFFORDABLE
-        )
+        rounded = np.where(shift < 0, -(-digits // coarse), digits * fine)
+        units = np.where(held, rounded, UNAFFORDABLE)
         return np.where(digits == 0, 0, units)[where].reshape(given.shape)
 
     def of_budget(self, budget: float) -> int:
@@ -74,12 +72,12 @@ class DecimalUnits:
         return math.floor(_decimal(budget).scaleb(self.decimals))
 
     def amount(self, units: int) -> float:
-        """So many units as the nearest floating-point number."""
+        """This number of units as the nearest floating-point number."""
         return float(Decimal(int(units)).scaleb(-self.decimals))
 
 
 def add_up(units: np.ndarray) -> int:
-    """The sum of some units, however large.
+    """The exact sum of some units, even if it is above 64 bits.
 
     >>> import numpy as np
     >>> from prefermab.amounts import add_up
@@ -127,7 +125,7 @@ def _total(costs: Any) -> Fraction:
 
 def read_decimals(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Digits and decimal places of amounts: digits / 10**places is the shortest decimal number
-    that gives the amount. One of single precision is read as such.
+    that gives the amount. An amount that fits single precision may be read in single precision.
 
     >>> import numpy as np
     >>> from prefermab.amounts import read_decimals
@@ -138,8 +136,8 @@ def read_decimals(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     digits, places = np.zeros(len(amounts), np.int64), np.zeros(len(amounts), np.int64)
     single = amounts.astype(np.float32)
     open = np.ones(len(amounts), bool)
-    # A decimal number of 15 digits survives double precision, one of 9 single precision: the
-    # smallest number of places that leads back to the amount is the one.
+    # Up to 15 digits are tried in double precision, then up to 9 in single precision. The smallest
+    # number of places that gives the amount back is right.
     for largest, kind in ((1e15, np.float64), (1e9, np.float32)):
         given = amounts if kind is np.float64 else single
         open &= given == amounts
@@ -164,7 +162,7 @@ def _decimal(amount: float) -> Decimal:
 
 
 def as_single(budget: float) -> Float[Array, ""]:
-    """A budget in single precision, not read as more than it is.
+    """A budget in single precision, rounded so that it does not grow.
 
     >>> from prefermab.amounts import as_single
     >>> float(as_single(16_777_219.0)), round(float(as_single(0.1)), 8)
@@ -178,7 +176,7 @@ def as_single(budget: float) -> Float[Array, ""]:
 
 
 class Digits(eqx.Module):
-    """Whole numbers of up to 18 digits in two parts of nine; larger ones count as 10**18."""
+    """Whole numbers of up to 18 digits, in two parts of nine; larger ones become 10**18."""
 
     high: Int[Array, "*shape"]
     low: Int[Array, "*shape"]
@@ -200,11 +198,11 @@ class Digits(eqx.Module):
         return Digits(self.high[index], self.low[index])
 
     def where(self, condition: Bool[Array, "..."]) -> "Digits":
-        """The same numbers where a condition holds, else 0."""
+        """These numbers where a condition holds, 0 elsewhere."""
         return Digits(jnp.where(condition, self.high, 0), jnp.where(condition, self.low, 0))
 
     def cumsum(self) -> "Digits":
-        """Sums of all numbers up to each along the only axis."""
+        """Running sums along the only axis."""
         if len(self.high) <= BLOCK:
             until = np.tri(len(self.high), dtype=bool)
             return self._sum_with_carry(lambda part: jnp.sum(jnp.where(until, part, 0), axis=1))
@@ -227,7 +225,7 @@ class Digits(eqx.Module):
         return numbers._sum_with_carry(jnp.sum)
 
     def _sum_with_carry(self, add: Callable[[Array], Array]) -> "Digits":
-        """Sums of these numbers: four and five digits at a time are added up and then carried."""
+        """Sums by `add`, of four and of five digits at a time, with carries."""
         high, low = (_divide(part, 10**4) for part in (self.high, self.low))
         carry, fours = _divide(add(low[1]), 10**4)
         carry, fives = _divide(add(low[0]) + carry, 10**5)
@@ -237,7 +235,7 @@ class Digits(eqx.Module):
         return Digits(jnp.where(fives < 10**5, fives * 10**4 + fours, BASE), low)
 
     def _in_rows(self) -> "Digits":
-        """Long vectors are added up row by row: so little is compiled."""
+        """A long vector as rows, filled with 0: adding row by row compiles to little code."""
         size = len(self.high)
         columns = math.isqrt(size)
         fill = -size % columns
@@ -252,8 +250,8 @@ class Amounts(eqx.Module):
 
 
 def exact_amounts(costs: np.ndarray, budget: float, paid: int = 0) -> Amounts:
-    """Costs (arm, action) and a budget as they were given, in double precision; so many `paid`
-    units of the budget are spent already.
+    """Exact costs (arm, action) and budget, from numbers of double precision; `paid` units of the
+    budget are spent already.
 
     >>> import numpy as np
     >>> from prefermab.amounts import exact_amounts
@@ -268,11 +266,11 @@ def exact_amounts(costs: np.ndarray, budget: float, paid: int = 0) -> Amounts:
 
 
 def read_amounts(costs: Float[Array, "arm act"], budget: Float[Array, ""]) -> Amounts:
-    """Costs and a budget of single precision, as they are met in compiled code.
+    """Exact costs and budget, from numbers of single precision inside compiled code.
 
-    A whole number below 2**31 is taken as it is, any other number as the shortest decimal one of
-    about seven digits that gives it; where there is none, a cost is rounded up and the budget
-    down, by less than a millionth.
+    A whole number below 2**31 is taken as it is. Any other number is read as the shortest decimal
+    number of about seven digits that gives it. Where there is none, a cost is rounded up and the
+    budget down, by less than a millionth.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.amounts import read_amounts
@@ -281,7 +279,7 @@ def read_amounts(costs: Float[Array, "arm act"], budget: Float[Array, ""]) -> Am
     >>> bool(tenth + tenth + tenth <= amounts.budget), amounts.budget.high
     (True, Array(70000000, dtype=int32))
     """
-    # All in one, the budget last: so half as much is compiled.
+    # Costs and budget are read together, which halves what is compiled.
     given = jnp.append(costs, budget)
     digits, places = _read_single(given, up=np.arange(given.size) < costs.size)
     unit = 17 - jnp.sum(digits[-1] >= _POWERS) + places[-1]
@@ -304,24 +302,23 @@ def _times_ten_to(
 
 
 _FIGURES, _OFFSETS = np.array([[7, 7, 7, 6], [1, -1, 0, 0]], np.int32)
-"""Seven digits may come out one too low or too high; six do not. The last that is right counts."""
+"""Ways to round: the digits kept, and an offset in the last. The last way that is exact counts."""
 
 
 def _read_single(
     amounts: Float[Array, "n"], up: np.ndarray
 ) -> tuple[Int[Array, "n"], Int[Array, "n"]]:
-    """Digits and decimal places."""
+    """Digits and decimal places; an amount that no short decimal number gives is rounded `up`."""
     size = jnp.floor(jnp.log10(jnp.where(amounts > 0, amounts, 1.0))).astype(jnp.int32) + 1
-    # For an amount that no short decimal number gives: one of eight digits above it, or below.
+    # Fallback for an amount that no short decimal number gives: eight digits, rounded up or down.
     places = jnp.clip(8 - size, -37, 37)
     scaled = _times_ten_to(amounts, places)
     digits = jnp.floor(scaled * jnp.where(up, 1 + 3e-7, 1 - 3e-7)) + up
     found, power = _round_to_figures(amounts, size, _FIGURES[:, None], _OFFSETS[:, None])
     right = (_times_ten_to(found, -power) == amounts) & (found > 0) & (found <= 2**24)
     way = jnp.max(jnp.where(right, np.arange(len(right))[:, None], -1), axis=0)
-    found, power = _round_to_figures(
-        amounts, size, jnp.asarray(_FIGURES)[way], jnp.asarray(_OFFSETS)[way]
-    )
+    figures, offsets = jnp.asarray(_FIGURES)[way], jnp.asarray(_OFFSETS)[way]
+    found, power = _round_to_figures(amounts, size, figures, offsets)
     digits, places = jnp.where(way < 0, digits, found), jnp.where(way < 0, places, power)
     whole = (amounts == jnp.floor(amounts)) & (amounts < 2.0**31)
     as_it_is = jnp.where(whole, amounts, 0.0).astype(jnp.int32)
@@ -330,21 +327,21 @@ def _read_single(
 
 
 def _round_to_figures(
-    amounts: Float[Array, "n"], size: Int[Array, "n"], figures: Any, beside: Any
+    amounts: Float[Array, "n"], size: Int[Array, "n"], figures: Any, offsets: Any
 ) -> tuple[Float[Array, "*ways n"], Int[Array, "*ways n"]]:
-    """Amounts as so many figures, and the power of ten that they were multiplied by."""
+    """Amounts rounded to so many digits, and the power of ten that they were multiplied by."""
     power = jnp.clip(figures - size, -10, 10)
-    return jnp.round(_times_ten_to(amounts, power)) + beside, power
+    return jnp.round(_times_ten_to(amounts, power)) + offsets, power
 
 
 def _divide(whole: Int[Array, "*shape"], by: Any) -> tuple[Array, Array]:
-    """Quotients and remainders of whole numbers from 0; `//` would be right below 0, and larger."""
+    """Quotients and remainders of whole numbers from 0; `//` compiles to more code."""
     by = jnp.broadcast_to(jnp.asarray(by, whole.dtype), whole.shape)
     return jax.lax.div(whole, by), jax.lax.rem(whole, by)
 
 
 def _scale(digits: Int[Array, "*shape"], power: Int[Array, "*shape"]) -> Digits:
-    """Whole numbers times ten to a power, rounded up where it is negative."""
+    """Whole numbers times a power of ten, rounded up where the power is negative."""
     powers = jnp.asarray(_POWERS)
     quotient, rest = _divide(digits, powers[jnp.clip(-power, 0, 9)])
     digits = jnp.where(power < 0, quotient + (rest > 0), digits)

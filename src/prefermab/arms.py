@@ -54,7 +54,7 @@ class Observation(eqx.Module):
     budget: Budget
     round: Int[Array, ""]
     amounts: Amounts | None = None
-    """Costs and budget in exact units, for `prefermab.budget`; None: read them from the above."""
+    """Costs and budget in exact units, for `prefermab.budget`; None: read from those above."""
 
     @property
     def n_arms(self) -> int:

@@ -1,10 +1,10 @@
 """Budgeted selection: from a score for each arm and action to actions that fit the budget.
 
-`greedy` is the paper's GreedyProba: pairs of arm and action by descending score, one action an
-arm; a pair that no longer fits is skipped for the next that does. `by_price` finds the lowest
-price at which what every arm prefers fits, and spends what is left by gain per cost.
+`greedy` is the paper's GreedyProba. It takes pairs of arm and action by descending score, at most
+one action for each arm, and skips pairs that no longer fit. `by_price` finds the lowest price at
+which the actions that the arms prefer fit the budget, and spends the rest by gain per cost.
 
-What fits is decided in exact decimal numbers (`prefermab.amounts`): no total is above the budget.
+Costs are added up in exact decimal numbers (`prefermab.amounts`): no total is above the budget.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from prefermab.arms import Actions, Costs, OptIn
 Scores = Float[Array, "arm act"]
 
 MOST_ARMS_SORTED, BEST_ARMS_SORTED = 1 << 16, 1024
-"""Of more arms than `MOST_ARMS_SORTED`, only the best `BEST_ARMS_SORTED` are sorted to spend what
-is left of the budget: the price has settled all others."""
+"""With more than `MOST_ARMS_SORTED` arms, only the best `BEST_ARMS_SORTED` are sorted to spend the
+rest of the budget: the price has settled all others."""
 
 PRICE_ROUNDING = 1e-6
-"""Sums in the search for a price are in single precision: this share of the budget, at most a
-thousandth of a unit, may be too much there. What is bought is counted exactly afterwards."""
+"""The search for a price adds up in single precision, so its sums may exceed the budget by this
+share of it, at most by 0.001. What is bought is counted exactly afterwards."""
 
 
 def cost_of(actions: Actions, costs: Costs) -> Float[Array, ""]:
@@ -80,13 +80,13 @@ def _greedy(
 
 
 def _as_array(budget: Float[Array, ""] | float) -> Float[Array, ""]:
-    """A budget for compiled code, which is then the same for every budget."""
+    """A budget as an array, so that code is compiled once for all budgets."""
     return as_single(budget) if isinstance(budget, int | float) else budget
 
 
 def _buy(scores: Scores, costs: Digits, budget: Digits, opt_in: OptIn) -> Actions:
-    """Pairs of arm and action by descending score while they fit: 0 for none, or the number of a
-    column of `scores`, from 1."""
+    """Takes pairs of arm and action by descending score while they fit. Returns for each arm a
+    column of `scores`, counted from 1, or 0 for none."""
     n_arms, n_columns = scores.shape
     value = jnp.where(jnp.isnan(scores), -jnp.inf, scores).ravel()
     allowed = jnp.repeat(opt_in, n_columns) & (value > -jnp.inf)
@@ -116,7 +116,8 @@ def _buy(scores: Scores, costs: Digits, budget: Digits, opt_in: OptIn) -> Action
 
 
 def preferred(gains: Scores, costs: Costs, price: Float[Array, ""], opt_in: OptIn) -> Actions:
-    """What each arm would do at a price: the largest gain less price times cost, cheapest first."""
+    """The action that each arm prefers at a price: the largest gain less price times cost, and of
+    equal ones the cheapest."""
     worth = jnp.where(opt_in[:, None], gains - price * costs, -jnp.inf).at[:, 0].set(0.0)
     best = worth >= jnp.max(worth, axis=1, keepdims=True)
     return jnp.argmin(jnp.where(best, costs, jnp.inf), axis=1).astype(jnp.int32)
@@ -125,7 +126,7 @@ def preferred(gains: Scores, costs: Costs, price: Float[Array, ""], opt_in: OptI
 def spending_at(
     gains: Scores, costs: Costs, opt_in: OptIn
 ) -> Callable[[Float[Array, ""]], Float[Array, ""]]:
-    """What all arms spend together at a price, each on what it prefers there.
+    """A function from a price to the spending of all arms, each on the action it prefers there.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.budget import spending_at
@@ -134,7 +135,7 @@ def spending_at(
     >>> float(spending(jnp.array(2.0)))
     1.0
     """
-    # Written out over actions, which lets the whole be one pass without arrays in between.
+    # A loop over actions compiles to a single pass without arrays in between.
     gain = jnp.where(opt_in[:, None], gains, -jnp.inf).T
     cost = costs.T
 
@@ -156,7 +157,7 @@ def clearing_price(
     opt_in: OptIn,
     halvings: int = 30,
 ) -> Float[Array, ""]:
-    """The lowest price at which what every arm prefers fits the budget.
+    """The lowest price at which the actions that arms prefer fit the budget.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.budget import clearing_price
@@ -225,14 +226,14 @@ def by_price(
     opt_in: OptIn,
     amounts: Amounts | None = None,
 ) -> Actions:
-    """Nearly the most gain that the budget buys: what is preferred at the lowest price that fits,
-    then the rest of the budget on the best further gains per cost.
+    """Actions with nearly the largest total gain that the budget allows: those that arms prefer at
+    the lowest price that fits, then the best further gains per cost while budget remains.
 
     With two actions this is the exact order by gain per cost.
 
     Args:
-        gains: For each arm and action, over the passive action; one that is not positive is never
-            bought, even if budget remains.
+        gains: Gain over the passive action, for each arm and action. An action whose gain is not
+            positive is never bought, even if budget remains.
         costs: For each arm and action, in single precision.
         budget: What may be spent.
         opt_in: Arms that may be acted on.
@@ -268,7 +269,7 @@ def _by_price(
         actions = _first_that_fit(actions, amounts)
         actions = _take_tied(actions, preferred(gains, costs, low, opt_in), amounts)
     else:
-        # Where rounding let in too much, everything is bought by gain per cost below.
+        # If rounding let in too much, `upgrade` buys everything by gain per cost.
         fits = _cost_of_each(actions, amounts).sum() <= amounts.budget
         actions = jnp.where(fits, actions, 0)
 
@@ -279,7 +280,7 @@ def _by_price(
 
 
 def _cost_of_each(actions: Actions, amounts: Amounts) -> Digits:
-    """What each arm's action costs."""
+    """The cost of each arm's action."""
     return jax.tree.map(
         lambda part: jnp.take_along_axis(part, actions[:, None], axis=1)[:, 0], amounts.costs
     )
@@ -291,7 +292,7 @@ def _first_that_fit(actions: Actions, amounts: Amounts) -> Actions:
 
 
 def _take_tied(actions: Actions, more: Actions, amounts: Amounts) -> Actions:
-    """Actions preferred just below the clearing price; taken in arm order while they fit."""
+    """Takes actions preferred just below the clearing price, in arm order while they fit."""
     now, then = _cost_of_each(actions, amounts), _cost_of_each(more, amounts)
     further = (then - now).where(now <= then)
     return jnp.where(further.cumsum() <= amounts.budget - now.sum(), more, actions)

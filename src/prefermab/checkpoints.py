@@ -1,7 +1,8 @@
-"""Checkpoints: a training written down between two pieces, in one file that is whole or not there.
+"""Checkpoints: files from which an interrupted training is resumed.
 
-The file is safetensors: the arrays of the recipe's state and the metrics so far. Its header names
-the training it belongs to, so that no other one goes on with it.
+A checkpoint is written between two pieces of training, so that the file is never half-written. Its
+format is safetensors: the arrays of the recipe's state and the metrics so far. The header names the
+training, so that no other training resumes from it.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ CHECKPOINT_FORMAT = "2"
 
 
 class Checkpoint(NamedTuple):
-    """Where a training stands: after how many pieces, and with what."""
+    """The progress of a training: pieces done, the recipe's state, and rows of metrics."""
 
     pieces: int
     state: Any
@@ -61,7 +62,7 @@ def write_checkpoint(path: Path, training: str, at: Checkpoint) -> None:
 
 
 def read_checkpoint(path: Path, training: str, untrained: Any) -> Checkpoint:
-    """Reads a checkpoint of this very training; `untrained` gives the state's structure."""
+    """Reads a checkpoint of this training; `untrained` gives the state's structure."""
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}

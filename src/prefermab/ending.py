@@ -1,10 +1,10 @@
-"""The last rounds of a programme: how a network sees that they are few, and their usual prices.
+"""Usual prices of the last rounds of a programme, and the number of rounds left as network input.
 
-With k rounds left an action is worth what it changes in these k rounds, and that depends on what
-spending will cost in each of them. The budget of a round stays the same, but towards the end there
-is less to gain, so prices fall. The relaxation of a whole programme of training arms
-(`oracles.lagrangian`) says how: it has one price for each round and budget. These usual prices are
-what a network for the end is taught at, and what it expects of later rounds when it decides.
+With k rounds left an action is worth what it changes in these k rounds, and that depends on the
+price of spending in each of them. The budget of a round stays the same, but towards the end there
+is less to gain, so prices fall. The Lagrangian relaxation of a programme of training arms
+(`oracles.lagrangian`) gives one price for each round and budget. The network for the last rounds
+is trained at these usual prices, and expects them in later rounds when it decides.
 """
 
 import equinox as eqx
@@ -18,46 +18,46 @@ from prefermab.oracles.dynamic_programming import Sparse, Transitions
 from prefermab.oracles.lagrangian import relax
 
 LEVELS = 10
-"""Budgets for which usual prices are worked out, from one that serves all to nearly none."""
+"""Number of budgets with usual prices, from one that serves all arms to one that serves few."""
 
 FEWEST_ARMS_PRICED, MOST_ARMS_PRICED = 12, 512
-"""Arms of that programme."""
+"""Fewest and most arms of the programme that gives the usual prices."""
 
 MOST_PROBABILITIES_PRICED, MOST_CELLS_PRICED = 1 << 18, 31
-"""About how many transition probabilities they take, and the points of a grid: prices need less
-detail than decisions."""
+"""About the most transition probabilities of these arms together, and the most points of a grid:
+prices need less detail than decisions."""
 
 PRICE_STEPS = 40
-"""Of the search for the prices of a programme."""
+"""Steps of the search for the prices of a programme."""
 
 NEGLIGIBLE_GAIN = 1e-4
-"""A gain that is so small beside the largest one is rounding."""
+"""A gain below this share of the largest one counts as a rounding error."""
 
 TRUSTED_ARMS = 30
-"""So many arms say as much about the price to come by what they ask for now as the training's do:
-the states of a few arms are chance, and soon others."""
+"""With this many arms, the price that fits them now and the usual price have equal weight. The
+states of a few arms are chance, and soon change."""
 
 
 class UsualPrices(eqx.Module):
-    """Prices of a programme of training arms, by its budget and the rounds that are left; and what
-    an action gained at most of any of them."""
+    """Usual prices by budget and rounds left, and the largest gain of any action."""
 
     prices: Float[Array, "level left"]
-    """In the first column those of the last round."""
+    """The first column is that of the last round, with one round left."""
     budgets: Float[Array, "level"]
-    """Per arm and round, falling."""
+    """Budget per arm and round of each level, falling."""
     most: Float[Array, "left"]
+    """Largest gain of any action in training, by rounds left."""
 
     @classmethod
     def blank(cls, longest: int) -> "UsualPrices":
-        """One that knows nothing, of a given size."""
+        """All zeros, for up to `longest` rounds left: the shapes that a model file fills."""
         return cls(jnp.zeros((LEVELS, longest)), jnp.zeros(LEVELS), jnp.zeros(longest))
 
     @classmethod
     def of(cls, domain: Domain, longest: int, key: Key) -> "UsualPrices":
-        """The prices of programmes of so many rounds."""
+        """Computes the usual prices of a domain in a programme of `longest` rounds."""
         if isinstance(domain, ContinuousDomain):
-            # Not by its constructor, which checks numbers that are not known inside compiled code.
+            # The constructor would check numbers that are not known inside compiled code.
             domain = eqx.tree_at(lambda it: it.grid, domain, min(MOST_CELLS_PRICED, domain.grid))
         size = max(
             FEWEST_ARMS_PRICED,
@@ -80,27 +80,27 @@ class UsualPrices(eqx.Module):
             ]
 
         found = jax.lax.map(prices, budgets)
-        # A smaller budget never makes spending cheaper; what says so is an unsettled search.
+        # A smaller budget never lowers the price: where it seems to, the search has not converged.
         return cls(jax.lax.cummax(found, axis=0), budgets, jnp.zeros(longest))
 
     @property
     def longest(self) -> int:
-        """The most rounds left that it knows."""
+        """The most rounds left that have a price."""
         return self.prices.shape[1]
 
     def least_gain(self, left: Int[Array, ""]) -> Float[Array, ""]:
-        """What an action must gain to be worth taking for nothing: infinitely much where none pays
-        before the end, and a network's small errors must not say otherwise."""
+        """The gain above which a free action is worth taking: 0, or infinite where no action pays
+        before the end, so that a network's small errors do not count as gains."""
         pays = self.most[left - 1] > NEGLIGIBLE_GAIN * jnp.max(self.most)
         return jnp.where(pays, 0.0, jnp.inf)
 
     def path(self, level: Float[Array, ""]) -> Float[Array, "left"]:
-        """The prices at a level between 0, where the budget serves all, and `LEVELS` - 1."""
+        """Prices by rounds left, at a budget level from 0 (serves all arms) to `LEVELS` - 1."""
         places = jnp.arange(LEVELS, dtype=jnp.float32)
         return jax.vmap(lambda prices: jnp.interp(level, places, prices))(self.prices.T)
 
     def price(self, budget: Float[Array, ""], left: Int[Array, ""]) -> Float[Array, ""]:
-        """The price of a round with so many left, at a budget per arm."""
+        """The usual price with `left` rounds left, at a budget per arm."""
         return jnp.interp(budget, self.budgets[::-1], self.prices[::-1, left - 1])
 
     def expected(
@@ -110,15 +110,16 @@ class UsualPrices(eqx.Module):
         n_arms: Int[Array, ""],
         left: Int[Array, ""],
     ) -> Float[Array, ""]:
-        """The price to go by where these arms ask for `price` now."""
+        """The price to decide at: a weighted mean of `price`, which fits these arms now, and the
+        usual price."""
         usual = self.price(budget / jnp.maximum(n_arms, 1), left)
         weight = n_arms / (n_arms + TRUSTED_ARMS)
         return weight * price + (1 - weight) * usual
 
 
 def encode_rounds_left(left: Int[Array, ""]) -> Float[Array, "3"]:
-    """The number of rounds left as numbers of about unit size: what a round more adds shrinks, for
-    some arms soon and for others late.
+    """The number of rounds left as three numbers from -1 to 1. They settle at different speeds:
+    one more round adds less and less, for some arms sooner than for others.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.ending import encode_rounds_left
@@ -136,10 +137,10 @@ def worths_to_end(
     paths: Float[Array, "price left"],
     left: Int[Array, "price several"],
 ) -> Float[Array, "price several state act"]:
-    """What every action is worth with so many rounds left, undiscounted and before its own cost,
-    where later rounds have the prices of a path; with several numbers of rounds for each path.
-    `expected` takes values of the next state (price, state) to their expectations (price, state,
-    action)."""
+    """What every action is worth with `left` rounds left, undiscounted and before its own cost, by
+    backward induction. Each row of `paths` has the prices of later rounds, by rounds left, and
+    each path is combined with several numbers of rounds. `expected` turns values of the next state
+    (price, state) into their expectations (price, state, action)."""
 
     def one_round(carry, at):
         value, kept = carry

@@ -1,4 +1,4 @@
-"""Paired comparison of policies: the same arms, starts, opt-ins and luck for each.
+"""Compares policies in pairs: each meets the same arms, starts, opt-ins and luck.
 
 The spread between draws of arms is larger than the difference between good policies. So each
 trial's world is drawn once, from a random stream of its own, and every policy is played in it. What
@@ -32,10 +32,11 @@ TABLE_BYTES = 1 << 27
 """Memory for the transition tables of the trials that run at once."""
 
 CACHED_BYTES = 1 << 23
-"""The part of it that stays in a CPU's cache: a bound reads every table hundreds of times."""
+"""Memory for the trials whose bounds a CPU computes at once. It fits the cache: a bound reads every
+table hundreds of times."""
 
 Progress = Callable[[float, str], None]
-"""Called after every piece of work with the share of all work that is done, and what was done."""
+"""Called after each piece of work: with the share of all work that is done, and what was done."""
 
 
 def evaluate(
@@ -59,12 +60,12 @@ def evaluate(
         policies: Policies by name: a `Policy`, a `Model`, or a function of an `Observation`.
         n_arms: Number of arms in a trial; by default the paper's for the domain.
         budget: Budget of a round; by default the paper's for the domain.
-        opt_in: Share of arms that are in, a `Streaming` process, or a sequence of these.
+        opt_in: Share of arms that are opted in, a `Streaming` process, or a sequence of these.
         trials: Number of trials.
         seed: Random seed.
         rounds: Number of decisions in a trial.
-        bound: Whether to compute the Lagrangian upper bound, which knows the dynamics. It takes
-            long where there are many states: a number such as 200 computes it for so many trials.
+        bound: Whether to compute the Lagrangian upper bound, which knows the dynamics. With many
+            states that takes long; a number such as 200 computes it for that many trials only.
         arms: Arms to play in every trial; by default each trial draws new ones.
         progress: Called with the share of the work that is done and what was done.
 
@@ -97,7 +98,9 @@ def evaluate(
     rows = []
     for rate in rates:
         if arms is not None and isinstance(rate, Streaming):
-            raise InputError("people come and go in a stream: it cannot be played with given arms.")
+            raise InputError(
+                "opt_in is a Streaming process, in which new arms join: leave arms out."
+            )
         batches = trial_batches(domain, n_arms, rate, keys, count(rounds, "rounds"), arms)
         played = _play_all(domain, players, batches, money, len(keys), bounded, report)
         rows += _rows(_label(rate, rates), *played)
@@ -113,7 +116,7 @@ def _play_all(
     bounded: int,
     report: "_ProgressCounter",
 ) -> tuple[dict[str, np.ndarray], dict[str, float], np.ndarray]:
-    """What each policy earns and spends in the trials, and the bounds of the first `bounded`."""
+    """What each policy earns and spends in the trials, and bounds of the first `bounded` ones."""
     bounds, prices = np.zeros(0), [None] * len(batches)
     if bounded:
         first = report.each(_first_batches(batches, bounded), "bound")
@@ -129,8 +132,8 @@ def _play_all(
 
 
 class Trials(eqx.Module):
-    """Trials before their worlds are drawn: a key each, who is in when, and the arms where all
-    trials have the same."""
+    """Trials before their worlds are drawn: a random key each, who is opted in when, and the arms
+    if all trials share them."""
 
     keys: TrialKeys
     opt_in: Bool[Array, "trial round arm"]
@@ -138,12 +141,12 @@ class Trials(eqx.Module):
 
 
 def everyone_in(seed: int, trials: int, n_arms: int, arms: Arms, rounds: int = ROUNDS) -> Trials:
-    """Trials of these arms, all of which are in throughout."""
+    """Trials of these arms, all of them opted in throughout."""
     return Trials(trial_keys(seed, trials), jnp.ones((trials, rounds, n_arms), bool), arms)
 
 
 def trial_keys(seed: int, trials: int) -> TrialKeys:
-    """One key for each trial; the first trials do not depend on how many there are."""
+    """One key for each trial, which does not depend on the number of trials."""
     return _fold_in_each(jax.random.key(seed), np.arange(trials))
 
 
@@ -183,7 +186,7 @@ def table_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
 
 
 def worth_bytes(domain: Domain, opt_in: Bool[Array, "trial round arm"]) -> int:
-    """Size of what every action in every cell of every round of one trial is worth."""
+    """Size of the table of what each action is worth, in every cell and round of one trial."""
     return 4 * opt_in.shape[1] * opt_in.shape[2] * domain.n_cells * domain.n_actions
 
 
@@ -257,15 +260,16 @@ def play_checked(
     budget: Float[Array, ""],
     prices: Float[Array, "trial round"] | None = None,
 ) -> Played:
-    """Plays a policy in every trial; an action that is not allowed is an error that names it."""
+    """Plays a policy in every trial; raises an error that names the policy if its actions are not
+    allowed."""
     try:
         played = play_trials(policy, domain, trials, budget, prices)
     except NotActionsError as error:
         raise InputError(f"the policy '{name}' {error.why}") from None
     except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
         raise InputError(
-            f"the policy '{name}' must be written with jax.numpy and without if or while on what "
-            "is seen, so that all trials run at once."
+            f"the policy '{name}' must use jax.numpy, and jnp.where instead of if or while on "
+            "what it observes, because all trials run at once."
         ) from None
     if not played.sound.all():
         raise InputError(f"the policy '{name}' took an action outside 0 to {domain.n_actions - 1}.")
@@ -284,21 +288,22 @@ def _rows(
     bounded = mean_bound is not None and mean_bound > 0
     rows = []
     for name in by_mean:
-        own, behind = earned[name], earned[name] - earned[best]
+        rewards, best_mean = earned[name], earned[best].mean()
+        behind = rewards - earned[best]
         rows.append(
             {
                 "policy": name,
                 "opt_in": label,
-                "mean": own.mean(),
-                "sd": _spread(own),
-                "stderr": _spread(own) / np.sqrt(own.size),
-                "of_bound": own[: bounds.size].mean() / mean_bound if bounded else None,
-                "of_best": own.mean() / earned[best].mean() if earned[best].mean() > 0 else None,
+                "mean": rewards.mean(),
+                "sd": _spread(rewards),
+                "stderr": _spread(rewards) / np.sqrt(rewards.size),
+                "of_bound": rewards[: bounds.size].mean() / mean_bound if bounded else None,
+                "of_best": rewards.mean() / best_mean if best_mean > 0 else None,
                 "difference": behind.mean(),
-                "difference_stderr": _spread(behind) / np.sqrt(own.size),
+                "difference_stderr": _spread(behind) / np.sqrt(rewards.size),
                 "bound": mean_bound,
                 "spent": spent[name],
-                "trials": own.size,
+                "trials": rewards.size,
                 "bound_trials": bounds.size,
             }
         )
@@ -325,7 +330,7 @@ class _ProgressCounter:
         self.progress, self.runs, self.done = progress, runs, 0.0
 
     def each(self, batches: Sequence[Any], what: str):
-        """The batches, one after the other; a run is done with its last."""
+        """Yields the batches of one run, and reports after each."""
         for batch in batches:
             yield batch
             self.done += 1 / len(batches)

@@ -1,10 +1,10 @@
-"""What a model was trained on, and how people unlike that are judged.
+"""Finds arms unlike those of the training, and makes their features less unusual for the network.
 
-A network says something about any numbers, however far they lie from all it has learned from. So a
-model knows the range of each feature of its training, and how far the features of one arm lay from
-the mean together (after whitening). Outside of that it is asked about somebody less unusual:
-each feature is moved to the end of its range, then all of them towards the mean until they are as
-near to it together as those of training. Of somebody with no feature inside, nothing is known.
+A network gives some answer for any features, however far they lie from its training. So a model
+stores the range of each feature in training, and the largest distance of an arm's features from
+their mean (after whitening). Before the network sees an arm outside of these, each feature is moved
+to the end of its range, then all of them towards the mean until they are no further from it than in
+training. Where no feature of an arm lies inside its range, all of them count as unknown.
 """
 
 import dataclasses
@@ -26,34 +26,34 @@ ARMS_SAMPLED = 1 << 14
 """Arms that are drawn to find the ranges."""
 
 MARGIN = 0.05
-"""A range is wider than what was drawn by this share of its width on either side: the next arms of
-the same kind lie a little further out."""
+"""Each range is widened by this share of its width on either side, because further arms of the same
+kind lie a little further out."""
 
 MOST_UNLIKE = 0.01
-"""A domain is like that of the training if at most this share of its arms is not."""
+"""A domain counts as like the training if at most this share of its arms is unlike it."""
 
 TOGETHER = "features together"
-"""What a count of people is called whose features are unusual together only."""
+"""The name of the count of people whose features are unusual only in combination."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class JudgedFeatures:
-    """Features as a model is to judge them."""
+    """Features as a network is to see them, and which of the given ones were unusual."""
 
     features: np.ndarray
     outside: np.ndarray
     """Whether each feature of each arm lies outside of its range, (arm, feature)."""
     far: np.ndarray
-    """Whether the features of each arm are further from the mean together than any in training."""
+    """Whether the features of each arm together are further from the mean than any in training."""
 
     @property
     def unlike(self) -> np.ndarray:
-        """Who is unlike all arms of the training, (arm,)."""
+        """Whether each arm is unlike all arms of the training, (arm,)."""
         return self.far | self.outside.any(axis=1)
 
     def counts(self, names: tuple[str, ...]) -> dict[str, int]:
-        """How many lie outside, for each feature by name; those who are unusual in no feature but
-        together have an entry of their own.
+        """How many arms lie outside, for each feature by name. Arms whose features are unusual only
+        in combination have an entry of their own.
 
         >>> import numpy as np
         >>> from prefermab.familiarity import JudgedFeatures
@@ -69,8 +69,8 @@ class JudgedFeatures:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class FeatureRanges:
-    """The features of a training: the range of each, NaN where it was never known, and how far
-    those of an arm lay from the mean together; None where that was not measured."""
+    """The range of each feature in training, NaN where it was never known, and the `radius`: the
+    largest distance of an arm's features from their mean, None where that was not measured."""
 
     low: np.ndarray
     high: np.ndarray
@@ -78,7 +78,7 @@ class FeatureRanges:
 
     @classmethod
     def of(cls, domain: Domain, perception: Perception) -> "FeatureRanges":
-        """What a domain draws.
+        """The ranges of arms that a domain draws.
 
         >>> import prefermab as pm
         >>> from prefermab.familiarity import FeatureRanges
@@ -91,7 +91,7 @@ class FeatureRanges:
 
     @classmethod
     def from_features(cls, drawn: np.ndarray, perception: Perception) -> "FeatureRanges":
-        """What these features of many arms say."""
+        """The ranges of these features of many arms."""
         drawn = drawn.astype(float)
         known = ~np.isnan(drawn)
         low = np.where(known, drawn, np.inf).min(axis=0, initial=np.inf)
@@ -105,8 +105,8 @@ class FeatureRanges:
 
     @classmethod
     def guess(cls, perception: Perception) -> "FeatureRanges | None":
-        """What can be told of a model that came without ranges: within four standard deviations,
-        which its whitening knows; None where it does not whiten."""
+        """Ranges for a model that has none stored: four standard deviations on either side of the
+        mean, as its whitening gives them; None where it does not whiten."""
         if not is_whitened(perception):
             return None
         matrix, mean = np.asarray(perception.whitening, float), np.asarray(perception.mean, float)
@@ -125,17 +125,17 @@ class FeatureRanges:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> "FeatureRanges":
-        """From what `as_json` gave."""
+        """The ranges that `as_json` returned."""
         low, high = (np.array(stored[end], float) for end in ("low", "high"))
         return cls(low, high, stored["radius"])
 
     def judge(self, features: np.ndarray, perception: Perception) -> JudgedFeatures:
-        """Features as the model is to judge them: those inside as they are."""
+        """Features as the network is to see them; those of ordinary arms stay as they are."""
         with np.errstate(invalid="ignore"):
             outside = np.asarray((features < self.low) | (features > self.high))
         known = ~np.isnan(features) & ~np.isnan(self.low)
         within = np.clip(features, self.low, self.high)
-        # A feature that training never knew says nothing, whatever it is.
+        # A feature that was never known in training is treated as unknown.
         nothing = np.asarray(known.any(axis=1) & ~(known & ~outside).any(axis=1))
         within = np.where(known & ~nothing[:, None], within, np.nan).astype(np.float32)
         far = np.zeros(len(features), bool)
@@ -163,20 +163,20 @@ def _draw_features(domain: Domain, key: Key) -> Features:
 
 
 def distance(features: np.ndarray, perception: Perception) -> Float[np.ndarray, "arm"]:
-    """How far the known features of each arm lie from the mean together, in units in which those of
-    training spread by 1 in every direction."""
+    """Distance of each arm's known features from the mean, in units in which the features of
+    training have standard deviation 1 in every direction."""
     away = np.where(np.isnan(features), 0.0, features - np.asarray(perception.mean))
     return np.sqrt(((away @ np.asarray(perception.whitening)) ** 2).sum(axis=1))
 
 
 def is_whitened(perception: Perception) -> bool:
-    """Whether a perception knows how features of training spread."""
+    """Whether a perception whitens features, and so knows how those of training vary."""
     matrix: Float[Array, "feat feat"] = perception.whitening
     return not np.array_equal(np.asarray(matrix), np.eye(len(matrix)))
 
 
 def unlike_sentence(counts: dict[str, int], people: int, what: str = "people") -> str:
-    """Who is unlike the training, in one sentence without its end.
+    """How many are unlike the training, as a sentence without its full stop.
 
     >>> from prefermab.familiarity import unlike_sentence
     >>> unlike_sentence({"age": 1200, "income": 3}, 1201)
@@ -189,12 +189,12 @@ def unlike_sentence(counts: dict[str, int], people: int, what: str = "people") -
 
 
 def warn_of_arms(judged: JudgedFeatures, names: tuple[str, ...], present: np.ndarray) -> None:
-    """Warns if some of the arms that are in are unlike those of the training."""
+    """Warns if some opted-in arms are unlike those of the training."""
     rows = np.flatnonzero(judged.unlike & present)
     if rows.size:
         some = JudgedFeatures(judged.features[rows], judged.outside[rows], judged.far[rows])
-        told = unlike_sentence(some.counts(names), rows.size, "arms")
-        warnings.warn(f"{told}, and are judged cautiously.", UnlikeTrainingWarning, stacklevel=3)
+        text = unlike_sentence(some.counts(names), rows.size, "arms")
+        warnings.warn(f"{text}, and are judged cautiously.", UnlikeTrainingWarning, stacklevel=3)
 
 
 def warn_of_domain(judged: JudgedFeatures, names: tuple[str, ...], domain: str, model: str) -> None:

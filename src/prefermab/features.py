@@ -1,8 +1,8 @@
 """Feature maps: what the programme sees of an arm instead of its true dynamics.
 
 The paper projects the parameters x of an arm's dynamics to features y = Ax with a random square
-matrix A (the default), or y = 1/(1 + exp(-Ax)), or y = x; and masks some of them. A map is
-determined by what is written here, seed included, so storing these fields stores the map.
+matrix A (the default), or y = 1/(1 + exp(-Ax)), or y = x; and masks some of them. The
+fields of a map, its seed included, determine it, so model files store only these.
 """
 
 from typing import ClassVar
@@ -20,7 +20,7 @@ ENTRY_DISTRIBUTIONS = ("normal", "uniform")
 
 
 class FeatureMap(eqx.Module):
-    """From an arm's true parameters to the features that are seen of it.
+    """Turns an arm's true parameters into the features that policies see.
 
     A masked feature is NaN, which means "unknown" everywhere in this package.
 
@@ -63,7 +63,9 @@ class FeatureMap(eqx.Module):
     def __call__(self, parameters: Float[Array, "feat"]) -> Float[Array, "feat"]:
         size = parameters.shape[-1]
         if any(column >= size for column in self.masked):
-            raise InputError(f"masked feature {max(self.masked)}: there are only {size}, from 0.")
+            raise InputError(
+                f"masked names feature {max(self.masked)}, but features go from 0 to {size - 1}."
+            )
         features = parameters
         if self.kind != "identity":
             features = jnp.asarray(self.matrix(size), dtype=jnp.float32) @ parameters

@@ -1,4 +1,4 @@
-"""Networks for one arm: how an arm is seen, and what acting on it is worth.
+"""Neural networks for one arm: from state, features and price to what each action is worth.
 
 `Perception` is the only place where an observation becomes a network's input, in training and when
 deciding alike.
@@ -31,18 +31,19 @@ class Shape(eqx.Module):
     arms: int = 0
     """The one number of arms that the network is made for; 0 where it takes any."""
     by_cell: bool = False
-    """Whether what a state's code counts is learned; see `WorthByCell`."""
+    """Whether the network is a `WorthByCell`."""
 
 
 class Perception(eqx.Module):
-    """From an arm's state and features and the price to numbers of about unit size.
+    """Turns an arm's state and features and the price into inputs of about unit size.
 
-    A state is looked up in the codes of the domain's cells; a continuous one is interpolated
-    between them. One that is a single number is also shown with its two ends stretched. Features
-    are whitened with the mean and covariance of training arms: a random projection leaves some
-    directions much smaller than others, and those decide as often. An unknown feature (NaN) takes
-    its mean, and a flag says so. The price enters by its root, as it is drawn. A `plain`
-    perception, the paper's, sees state and price as they are.
+    A state is looked up in the codes of the domain's cells; a continuous state is interpolated
+    between them. A state that is a single number is repeated on two scales that stretch its ends
+    (`stretch`). Features are whitened with the mean and covariance of training arms: a random
+    projection leaves some directions much smaller than others, though they matter as much. An
+    unknown feature (NaN) takes its mean, and a flag says so. The price enters by its square root,
+    in which training draws it uniformly. A `plain` perception, the paper's, takes state and price
+    as they are.
     """
 
     points: Float[Array, "state"]
@@ -64,8 +65,8 @@ class Perception(eqx.Module):
         centred: bool = True,
         whitened: bool = True,
     ) -> "Perception":
-        """How arms of a domain are seen, given the features of many of them. A state's code is
-        centred around 0 or left between 0 and 1; features are whitened or left as they are."""
+        """The perception of a domain's arms, given the features of many of them. Codes of states
+        are `centred` around 0 or left between 0 and 1; features are `whitened` or left alone."""
         codes = jax.vmap(domain.encode)(domain.cells)
         if not plain and codes.shape[1] == 1:
             codes = jnp.concatenate([codes, stretch(codes), stretch(1 - codes)], axis=1)
@@ -78,7 +79,7 @@ class Perception(eqx.Module):
 
     @classmethod
     def blank(cls, shape: Shape, plain: bool) -> "Perception":
-        """One that sees nothing, of a given shape."""
+        """All zeros, of a given shape: a perception that a model file fills."""
         zeros = jnp.zeros
         return cls(
             zeros(shape.cells),
@@ -99,7 +100,7 @@ class Perception(eqx.Module):
     def without_state(
         self, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "input"]:
-        """All that is seen but the state."""
+        """The inputs other than the state's code."""
         unknown = jnp.isnan(features).astype(jnp.float32)
         return jnp.concatenate([self.scaled(features), unknown, self.level(price)[None]])
 
@@ -114,20 +115,20 @@ class Perception(eqx.Module):
         return 2 * jnp.sqrt(jnp.clip(price / self.highest_price, 0.0, 1.0)) - 1
 
     def code(self, state: State) -> Float[Array, "code"]:
-        """A state as numbers."""
+        """The code of a state."""
         if not self.continuous:
             return self.codes[state]
         return jax.vmap(lambda code: jnp.interp(state, self.points, code))(self.codes.T)
 
     @property
     def size(self) -> int:
-        """How many numbers a network sees."""
+        """Number of inputs of a network."""
         return self.codes.shape[1] + 2 * self.mean.shape[0] + 1
 
 
 def stretch(level: Float[Array, "..."]) -> Float[Array, "..."]:
-    """A number in [0, 1] on a scale on which the neighbourhood of 0 is wide: one infected or five
-    in a town of hundreds are worlds apart.
+    """Maps [0, 1] to itself and pulls numbers near 0 apart: in a town of hundreds, one infected
+    person or five makes a large difference.
 
     >>> import jax.numpy as jnp
     >>> from prefermab.networks import stretch
@@ -172,12 +173,12 @@ class Network(eqx.Module):
 
 
 class Worth(Network):
-    """What waiting is worth in a state, and how much more each action is worth than waiting,
-    before its own cost is paid at the price. That cost is known exactly, so it is not learned.
+    """The value of waiting (the passive action) in a state, and the gain of each action over it. A
+    gain is before the action's own cost at the price, which is known and need not be learned.
     Recipe `exact` learns the gains only.
 
-    A network for an ongoing programme may come with one for the last rounds of a programme
-    (`to_end`), which also sees how many are left and knows their `usual` prices.
+    A network for an ongoing programme may contain a second one for the last rounds of a programme
+    (`to_end`), which also sees the number of rounds left and has their `usual` prices.
     """
 
     layers: eqx.nn.MLP
@@ -199,9 +200,9 @@ class Worth(Network):
 
 
 class WorthByCell(Worth):
-    """The same for arms that may be in very many states. What each number of a state's code counts
-    follows from features and price, so that one answer holds for all states, and all of them are
-    learned from at once.
+    """A `Worth` for arms with very many states. Its layers turn features and price into a weight
+    for each number of a state's code; value and gains are the code's weighted sums. So one pass
+    serves all states, and all of them are learned from at once.
     """
 
     def __call__(
@@ -213,7 +214,7 @@ class WorthByCell(Worth):
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
         *hidden, last = self.layers.layers
         codes = self.perception.codes
-        # The last layer of every state is worked out once for all arms, and looked up.
+        # The last layer of every state is computed once for all arms, and looked up.
         known = jnp.concatenate([codes, jnp.ones((codes.shape[0], 1))], axis=1)
         weights = jnp.tensordot(known, last.weight.reshape(known.shape[1], -1, last.in_features), 1)
         assert last.bias is not None
@@ -227,16 +228,16 @@ class WorthByCell(Worth):
     def everywhere(
         self, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "state act"]:
-        """What waiting is worth in every state, and how much more each action."""
+        """The value of waiting in every state, and the gain of each action."""
         codes, counts = self.perception.codes, self._counts(features, price)
-        # A code ends with one number for each state, 1 for its own and -1 for the others: no need
-        # to multiply by all of them.
+        # A code ends with one number for each state, 1 for its own and -1 for the others, so that
+        # part of the product needs no matrix.
         common, own = counts[: -1 - len(codes)], counts[-1 - len(codes) : -1]
         of_all = counts[-1] - jnp.sum(own, axis=0)
         return codes[:, : len(common)] @ common + 2 * own + of_all
 
     def _counts(self, features, price) -> Float[Array, "code act"]:
-        """What each number of a code counts, and what does not depend on the state."""
+        """The weight of each number of a code, then a constant."""
         counts = self.layers(self.perception.without_state(features, price))
         return counts.reshape(self.perception.codes.shape[1] + 1, -1)
 
@@ -279,7 +280,7 @@ class ActorCritic(Network):
     def value(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """Expected discounted reward less what is paid."""
+        """Expected discounted reward less price times cost."""
         return self.critic(self.perception(state, features, price))[0]
 
     def logits_of(
@@ -296,23 +297,23 @@ class ActorCritic(Network):
 
     def in_every_round(
         self,
-        asked: Callable,
+        function: Callable,
         states: Float[Array, "round arm"] | Int[Array, "round arm"],
         features: Features,
         price: Float[Array, ""],
     ) -> Float[Array, "round arm ..."]:
-        """What `logits_of` or `values_of` answer in every round; where states are few, each is
-        asked about once."""
+        """`function`, which is `logits_of` or `values_of`, in every round; with fewer states than
+        rounds it is computed once for each state."""
         n_rounds, n_arms = states.shape
         all_states = jnp.arange(self.perception.points.size)
-        each = jax.vmap(asked, in_axes=(0, None, None))
+        each = jax.vmap(function, in_axes=(0, None, None))
         if self.perception.continuous or all_states.size >= n_rounds:
             return each(states, features, price)
         everywhere = jnp.broadcast_to(all_states[:, None], (all_states.size, n_arms))
         return each(everywhere, features, price)[states, jnp.arange(n_arms)]
 
     def price(self, states: States, features: Features, opt_in: OptIn) -> Float[Array, ""]:
-        """λ = Λ(s̄, {z}, ξ)."""
+        """The price of a round, λ = Λ(s̄, {z}, ξ): Algorithm 1, line 11, and Algorithm 3, line 2."""
         codes = jax.vmap(self.perception.code)(states)
         return self.pricing(codes, jax.vmap(self.perception.scaled)(features), opt_in)
 

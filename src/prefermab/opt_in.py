@@ -1,6 +1,6 @@
-"""Who is in: the vector ξ of opt-in decisions in each round.
+"""Opt-in processes: who is in the programme in each round, the paper's vector ξ.
 
-Three processes. `fixed_share` opts a random share in for a whole trial (how the paper evaluates),
+There are three. `fixed_share` opts a random share in for a whole trial (how the paper evaluates),
 `Redrawn` flips a coin for each place (how it trains), and `Streaming` lets people leave and
 newcomers ask to join a programme of limited capacity (Algorithm 1, lines 5 to 10).
 """
@@ -47,8 +47,8 @@ def redraw(key: Key, n_arms: int, rate: float) -> OptIn:
 
 
 class Redrawn(eqx.Module):
-    """Each of N places is asked for with probability `rate`, whoever held it before; so requests
-    are never more than places. If nobody asks, everyone is in."""
+    """Each of N places is requested with probability `rate`, whoever held it before. So there are
+    never more requests than places. If there are none, everyone is in."""
 
     rate: float = 0.8
 
@@ -119,7 +119,7 @@ class Streaming(eqx.Module):
             key: Random key.
             n_arms: Number of places.
             n_rounds: Number of rounds.
-            n_people: Number of people, at least as many as join; by default as many.
+            n_people: Number of people to return, at least all who join; by default these.
 
         Returns:
             True or False for each round and person.
@@ -140,7 +140,7 @@ def holds_place(places: Int[Array, "round arm"], n_people: int) -> Bool[Array, "
 
 
 def joins(opt_in: Bool[Array, "round arm"]) -> Bool[Array, "round arm"]:
-    """Where an arm comes in: it is in, and was not in the round before."""
+    """Where an arm joins: it is in, and was not in the round before."""
     return opt_in & ~jnp.pad(opt_in, ((1, 0), (0, 0)))[:-1]
 
 

@@ -1,5 +1,6 @@
-"""Price networks: λ = Λ(s̄, {z}, ξ), one price for all arms of a round, and the slope along which
-they learn."""
+"""Price networks of recipe `paper`, λ = Λ(s̄, {z}, ξ): one price for all arms of a round.
+
+`price_slope` is the direction in which they learn (Prop. 2)."""
 
 import abc
 import dataclasses
@@ -13,11 +14,11 @@ from prefermab.arms import Features, Key, OptIn
 from prefermab.errors import InputError
 
 OUTPUTS = {"softplus": jax.nn.softplus, "plain": lambda number: number}
-"""From the last layer to the price: never below 0, or as it is."""
+"""What turns the output of the last layer into the price: `softplus` is never below 0."""
 
 
 class Pricing(eqx.Module):
-    """From what is seen of all arms to one price."""
+    """A price network: from the states, features and opt-in of all arms to one price."""
 
     @property
     def places(self) -> int:
@@ -32,8 +33,8 @@ class Pricing(eqx.Module):
 
 
 class PriceNetwork(Pricing):
-    """Each arm is summarised with its opt-in, and the mean over places is read as a price. It does
-    not depend on the order of arms, and takes any number of them.
+    """The pooled price network: one network summarises each arm with its opt-in, another turns the
+    mean over places into a price. It does not depend on the order or the number of arms.
     """
 
     each: eqx.nn.MLP
@@ -50,8 +51,8 @@ class PriceNetwork(Pricing):
 
 
 class ConcatenatedPrice(Pricing):
-    """The paper's: the states of all arms as numbers, their features and their opt-in side by side.
-    So it knows arms by their place, and works for one number of them.
+    """The paper's price network: its input is the states of all arms as numbers, their features and
+    their opt-in side by side. It knows arms by their place, so it works for one number of arms.
     """
 
     layers: eqx.nn.MLP
@@ -70,7 +71,7 @@ class ConcatenatedPrice(Pricing):
                 f"this model has a concatenated price network, made for {self.n_arms} arms: it "
                 f"cannot price {len(codes)}."
             )
-        # A state that has a code of several numbers is one of a list: its number is its place.
+        # A code of several numbers is one-hot: the state's number is the place of the 1.
         numbers = codes[:, 0] if codes.shape[1] == 1 else codes @ jnp.arange(codes.shape[1])
         present = opt_in.astype(jnp.float32)
         parts = [numbers * present, (features * present[:, None]).reshape(-1), present]
@@ -79,8 +80,8 @@ class ConcatenatedPrice(Pricing):
 
 @dataclasses.dataclass(frozen=True)
 class PriceKind:
-    """Which price network, and where it starts: `start` is added to its last bias. `places` is the
-    number of arms, for a network that is made for one."""
+    """Which price network to make. `start` is added to its last bias; `places` is the number of
+    arms of a concatenated network."""
 
     network: str = "pooled"
     output: str = "softplus"
@@ -99,8 +100,8 @@ class PriceKind:
         return ConcatenatedPrice(self._raised(layers), self.places, self.output)
 
     def _raised(self, layers: eqx.nn.MLP) -> eqx.nn.MLP:
-        # A price that comes down from above sorts arms by who is worth it at all; one that starts
-        # too low teaches the actor to serve everyone, with odds that it cannot unlearn.
+        # A price that falls from a high start shows the actor which arms are worth acting on. One
+        # that starts too low teaches it to act on everyone, with odds that it cannot unlearn.
         last_bias = lambda net: net.layers[-1].bias  # noqa: E731
         return eqx.tree_at(last_bias, layers, replace_fn=lambda bias: bias + self.start)
 

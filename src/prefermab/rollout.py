@@ -1,4 +1,4 @@
-"""One trial: the world, which is the same for every policy, and a policy played in it."""
+"""Plays a policy in one trial; the world of the trial is the same for every policy."""
 
 import equinox as eqx
 import jax
@@ -26,7 +26,7 @@ from prefermab.policies.base import Policy, Problem
 
 
 class Trajectory(eqx.Module):
-    """What an epoch of training saw, round by round, and the price it was played at."""
+    """What happened in an epoch of training, round by round, and the price of the epoch."""
 
     state: Float[Array, "round arm"] | Int[Array, "round arm"]
     action: Int[Array, "round arm"]
@@ -74,7 +74,7 @@ def reward_per_arm(played: Played) -> Float[Array, "*trials"]:
 def draw_world(
     key: Key, domain: Domain, opt_in: Bool[Array, "round arm"], arms: Arms | None = None
 ) -> World:
-    """Draws arms, unless they are given, and starts, from a random stream of their own."""
+    """Draws arms, unless they are given, and first states, from a random stream of their own."""
     key_arms, key_start, key_luck = jax.random.split(key, 3)
     n_arms = opt_in.shape[1]
     if arms is None:
@@ -99,13 +99,13 @@ def observe(
 
 
 def start_newcomers(world: World, arrives: Bool[Array, "arm"], state: States) -> States:
-    """States after some arms came in; these start in `world.start`."""
+    """States after some arms joined; these arms start in `world.start`."""
     return jnp.where(arrives, world.start, state)
 
 
 class Moves(eqx.Module):
-    """How some arms move and what that earns: as their domain says, or, where actions lead to few
-    cells, by a table of all cells that is worked out once. Every draw is the same either way."""
+    """Draws the next states of some arms and gives their rewards, by their domain. Where actions
+    lead to few cells, it uses tables that are computed once; every draw is the same either way."""
 
     domain: Domain
     arms: Arms

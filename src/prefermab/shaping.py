@@ -1,12 +1,12 @@
-"""StateShaping (Algorithm 2): an abstract state in which the reward is a straight line.
+"""StateShaping (Algorithm 2): replaces states by abstract states, in which the reward is linear.
 
 The reward of a raw state is estimated from all (state, reward) pairs of opted-in arms seen so far,
 and the state is replaced by that estimate, stretched to the range of states seen. States of equal
 reward then look alike. The abstract state is kept as a table over the domain's cells, so that it is
 looked up inside compiled code and is saved with the model.
 
-It is for states that are one number: continuous ones, and finite ones such as the number of
-uninfected people, as a share of the highest.
+It works for states that are one number: continuous states, and counts such as the number of
+uninfected people, as a share of the highest count.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,16 @@ from jaxtyping import Array, Bool, Float, Int
 from prefermab.errors import InputError, unknown
 
 Abstraction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""A state abstraction: from the cells (cell,), and the states and rewards of all samples (sample,),
-to the abstract state of each cell (cell,). States are numbers from 0 to 1, and so is what it
-gives."""
+"""A function from the cells (cell,) and the states and rewards of all samples (sample,) to the
+abstract state of each cell (cell,). States and abstract states are numbers from 0 to 1."""
 
 OWN = "own"
-"""What a model's file says where a function of the user's own was passed."""
+"""What a model file has as `shaping` where the user passed a function."""
 
 
 class Samples(eqx.Module):
-    """States as numbers and the rewards of being in them, epoch by epoch of training, and which
-    belong to opted-in arms; with a first axis for seeds where several are trained together."""
+    """The states of all epochs so far, as numbers, with their rewards; `inside` says which belong
+    to opted-in arms. Where several seeds are trained together, the first axis is that of seeds."""
 
     state: Float[Array, "... epoch sample"]
     reward: Float[Array, "... epoch sample"]
@@ -41,7 +40,7 @@ class Samples(eqx.Module):
 
     @classmethod
     def none(cls, epochs: int, size: int) -> "Samples":
-        """No samples yet, and room for so many epochs."""
+        """No samples yet, and room for `epochs` epochs."""
         empty = jnp.zeros((epochs, size))
         return cls(empty, empty, jnp.zeros((epochs, size), bool), jnp.zeros((), int))
 
@@ -51,7 +50,7 @@ class Samples(eqx.Module):
         reward: Float[Array, "epoch round arm"],
         opt_in: Bool[Array, "epoch arm"],
     ) -> "Samples":
-        """Some epochs more."""
+        """Adds the samples of some epochs."""
         inside = jnp.broadcast_to(opt_in[:, None], state.shape)
 
         def put(kept, new):
@@ -80,7 +79,8 @@ class Samples(eqx.Module):
 def abstract_states(
     cells: np.ndarray, states: np.ndarray, rewards: np.ndarray, estimator: str
 ) -> np.ndarray:
-    """The abstract state of each cell: (r̂(s) - r_min) / (r_max - r_min) · (s_max - s_min).
+    """The abstract state of each cell, by Algorithm 2:
+    (r̂(s) - r_min) / (r_max - r_min) · (s_max - s_min).
 
     >>> import numpy as np
     >>> from prefermab.shaping import abstract_states
@@ -102,7 +102,7 @@ SHAPINGS: dict[str, Abstraction | None] = {
     "knn": lambda cells, states, rewards: abstract_states(cells, states, rewards, "knn"),
     OWN: None,
 }
-"""What can be asked for by name; `own` only says that a function was passed."""
+"""Shapings by name; `own` only says that the user passed a function."""
 
 
 def check_shaping(shaping: str | Abstraction) -> None:
@@ -112,14 +112,14 @@ def check_shaping(shaping: str | Abstraction) -> None:
 
 
 def abstraction_of(shaping: str | Abstraction) -> Abstraction | None:
-    """The function that is meant, or None where states stay as they are."""
+    """The function for a name, or the given function; None where states stay as they are."""
     if shaping == OWN:
         raise InputError("shaping is 'own': pass the function itself to train with it again.")
     return shaping if callable(shaping) else SHAPINGS[shaping]
 
 
 def check_abstract_states(found: Any, cells: np.ndarray) -> np.ndarray:
-    """What an abstraction gave, if it is one finite number for each cell."""
+    """Checks what an abstraction returned: one finite number for each cell."""
     array = np.asarray(found, float)
     if array.shape != cells.shape or not np.isfinite(array).all():
         raise InputError(

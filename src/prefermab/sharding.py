@@ -1,7 +1,7 @@
 """Spreads arms over all accelerators of a machine.
 
 Everything that belongs to one arm stays on one device; only sums over arms (gradients, spending)
-cross. With one device nothing changes.
+are exchanged. With one device nothing changes.
 """
 
 from collections.abc import Callable

@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 class TrainingError(PrefermabError):
-    """Training went wrong: the message names the seed and the epoch. `sound` are the models of the
-    seeds that ended well; those that did not are not returned anywhere."""
+    """Training failed; the message names the seed and the epoch. `sound` has the models of seeds
+    that ended well; the other models are not kept."""
 
     sound: Sequence[Model] = ()
 
@@ -57,13 +57,15 @@ def pretrain(
         domain: The family of arms to learn from.
         recipe: How to train: a name (`exact`, `sweep`, `paper` or `paper-literal`) or an object
             such as `pm.recipes.Paper(epochs=50)`.
-        n_arms: Number of arms the model is meant for; the domain's usual number if left out. Models
-            of `exact` and `sweep` learn the same whatever it is; all decide for any number.
+        n_arms: Number of arms the model is meant for; the domain's usual number if left out. It
+            makes no difference to what `exact` and `sweep` learn. Except for models of
+            `paper-literal`, all decide for any number of arms.
         budget: Budget of a round the model is meant for; the domain's usual one if left out.
-        seed: Random seed; the recipe's own if left out.
+        seed: Random seed; that of the recipe if left out.
         progress: Called with the share that is done and a line of text.
-        checkpoint: A file to write the training to as it goes on; gone when training is done.
-        resume: Go on with the training that the checkpoint holds; it ends in the same weights.
+        checkpoint: A file in which progress is saved; it is deleted when training is done.
+        resume: Whether to continue the training that the checkpoint holds; the weights come out
+            as without the interruption.
         **settings: Hyperparameters of the recipe.
 
     Returns:
@@ -109,8 +111,8 @@ def pretrain_seeds(
         domain: The family of arms to learn from.
         seeds: Random seeds, one for each model.
         recipe: As in `pretrain`, and so are all other arguments.
-        keep_collapsed: Return the models whose policy has collapsed too, for measurements; by
-            default they are an error.
+        keep_collapsed: Whether to return also models whose policy has collapsed, for measurements;
+            by default they are an error.
 
     Returns:
         One model for each seed.
@@ -138,14 +140,14 @@ def pretrain_seeds(
         file.unlink(missing_ok=True)
 
     networks = unstack(made.trained(state), len(numbers))
-    alike = _model(made, domain, networks[0], places, money)
-    return _models_of_seeds(alike, networks, rows, numbers, keep_collapsed)
+    template = _model(made, domain, networks[0], places, money)
+    return _models_of_seeds(template, networks, rows, numbers, keep_collapsed)
 
 
 def _recipe_for(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) -> Recipe:
-    """The recipe; one that is only named has what suits the domain where nothing else is said."""
-    own = domain.suits.get(recipe, {}) if isinstance(recipe, str) else {}
-    return make_recipe(recipe, {**own, **settings})
+    """The recipe; if it is given by name, its defaults are those that suit the domain."""
+    suited = domain.suits.get(recipe, {}) if isinstance(recipe, str) else {}
+    return make_recipe(recipe, {**suited, **settings})
 
 
 def run(
@@ -159,15 +161,15 @@ def run(
     resume: bool,
     training: str,
 ) -> tuple[Any, MetricRows]:
-    """All pieces of a training, or those that are left of it; the states of all seeds and all
-    metrics."""
+    """Runs all pieces of a training, or those after its checkpoint; returns the states of all seeds
+    and the metrics."""
     words = np.array([seed % 2**32 for seed in seeds], np.uint32)
     keys: TrialKeys = jax.vmap(jax.random.key)(words)
     at = Checkpoint(0, _init(recipe, domain, n_arms, keys), {})
     if checkpoint is not None and checkpoint.exists():
         if not resume:
             raise InputError(
-                f"{checkpoint} holds a training that was cut short: ask to resume it, or delete it."
+                f"{checkpoint} holds an interrupted training: resume it, or delete the file."
             )
         at = read_checkpoint(checkpoint, training, at.state)
     state, rows, money = at.state, at.rows, jnp.asarray(budget, jnp.float32)
@@ -200,13 +202,13 @@ def _step(
     state: Any,
     keys: TrialKeys,
 ) -> tuple[Any, Metrics]:
-    """One piece for each of several seeds."""
+    """One piece of training for each seed."""
     each = eqx.filter_vmap(recipe.step, in_axes=(None, None, None, None, eqx.if_array(0), 0))
     return each(domain, n_arms, budget, size, state, keys)
 
 
 def _rows(recipe: Recipe, metrics: Metrics, done: int, size: int) -> MetricRows:
-    """Metrics of a piece by name, with the numbers of the units that they belong to."""
+    """Metrics of a piece by name, and the numbers of the epochs or steps of each row."""
     found: MetricRows = {name: np.asarray(getattr(metrics, name)) for name in METRICS}
     each = found["loss"].shape[1]
     return {recipe.unit: done + size * (1 + np.arange(each)) // each, **found}
@@ -219,21 +221,21 @@ def _append(rows: MetricRows, new: MetricRows) -> MetricRows:
 
 
 def _models_of_seeds(
-    alike: Model, networks: Sequence[Network], rows: MetricRows, seeds: Sequence[int], keep: bool
+    template: Model, networks: Sequence[Network], rows: MetricRows, seeds: Sequence[int], keep: bool
 ) -> list[Model]:
-    """A model for each seed, or the error that says which collapsed and holds the others; with
-    `keep`, those that collapsed as well."""
-    recipe, models, trouble = alike.config, [], []
+    """A model for each seed. Raises an error if some collapsed, which names these and holds the
+    others; with `keep`, returns all."""
+    recipe, models, trouble = template.config, [], []
     for place, seed in enumerate(seeds):
-        own = {name: rows[name][place] for name in METRICS} | {recipe.unit: rows[recipe.unit]}
-        since = None if keep else recipe.collapsed(own, alike.budget)
+        of_seed = {name: rows[name][place] for name in METRICS} | {recipe.unit: rows[recipe.unit]}
+        since = None if keep else recipe.collapsed(of_seed, template.budget)
         if since is not None:
             trouble.append(f"seed {seed} since {recipe.unit} {since}")
             continue
-        history = pl.DataFrame({recipe.unit: own.pop(recipe.unit), **own})
+        history = pl.DataFrame({recipe.unit: of_seed.pop(recipe.unit), **of_seed})
         models.append(
             dataclasses.replace(
-                alike,
+                template,
                 config=dataclasses.replace(recipe, seed=seed),
                 network=networks[place],
                 history=history.with_columns(seed=pl.lit(seed)),
@@ -285,8 +287,8 @@ def _model(recipe: Recipe, domain: Domain, network: Network, n_arms: int, budget
 
 
 def unstack(stacked: T, number: int) -> list[T]:
-    """Several networks that are stacked along their first axis, one by one. NumPy takes them
-    apart: JAX would compile for each shape.
+    """Splits networks that are stacked along their first axis. NumPy splits them, because JAX would
+    compile for each shape.
 
     >>> import equinox as eqx, jax
     >>> from prefermab.training import unstack
@@ -298,4 +300,4 @@ def unstack(stacked: T, number: int) -> list[T]:
     arrays, fixed = eqx.partition(stacked, eqx.is_array)
     arrays = jax.device_get(arrays)
     each = [jax.tree.map(lambda x, i=i: x[i], arrays) for i in range(number)]
-    return [eqx.combine(own, fixed) for own in jax.device_put(each)]
+    return [eqx.combine(one, fixed) for one in jax.device_put(each)]

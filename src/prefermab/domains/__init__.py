@@ -24,7 +24,7 @@ BY_NAME: dict[str, type[Domain]] = {
 }
 
 UNSEEN_SUFFIX = "-unseen"
-"""What the name of a domain ends in whose states are not always seen."""
+"""The ending of the name of an `Unseen` domain."""
 
 
 def get(name: str, **settings: Any) -> Domain:
@@ -48,8 +48,8 @@ def get(name: str, **settings: Any) -> Domain:
     elif name in BY_NAME:
         kind = BY_NAME[name]
     elif str(name).removesuffix(UNSEEN_SUFFIX) in BY_NAME:
-        own = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
-        return Unseen(get(str(name).removesuffix(UNSEEN_SUFFIX), **settings), **own)
+        seeing = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
+        return Unseen(get(str(name).removesuffix(UNSEEN_SUFFIX), **settings), **seeing)
     else:
         raise unknown("domain", str(name), BY_NAME)
     taken = [field.name for field in dataclasses.fields(kind) if field.init]
@@ -64,7 +64,7 @@ def get(name: str, **settings: Any) -> Domain:
 
 
 def settings_of(domain: Domain | None) -> dict[str, Any] | None:
-    """What rebuilds a domain from its name, or None for a domain of the user's own.
+    """The settings that rebuild a domain by `get`, or None for a domain that the user wrote.
 
     >>> import prefermab as pm
     >>> pm.domains.settings_of(pm.domains.Synthetic(shift=0.1))["shift"]
@@ -79,8 +79,8 @@ def settings_of(domain: Domain | None) -> dict[str, Any] | None:
 
 
 def _stored_settings(what: Domain | FeatureMap) -> dict[str, Any]:
-    """Its fields by name; those that older versions do not know only where they are not at their
-    default."""
+    """Fields by name as a model file stores them; those in `later` only where they differ from
+    their default."""
     known = {f.name: (f, getattr(what, f.name)) for f in dataclasses.fields(what) if f.init}
     return {
         name: value

@@ -24,7 +24,7 @@ Targets = Int[np.ndarray, "state act next"]
 """Cells that an action may lead to from each cell: known before anything is compiled."""
 
 STARTS_SAMPLED = 512
-"""Starts of an arm, always the same, that tell how likely each is."""
+"""First states of an arm that are drawn, always the same, to estimate how likely each is."""
 
 
 class Domain(eqx.Module):
@@ -49,10 +49,10 @@ class Domain(eqx.Module):
     usual_arms: ClassVar[int] = 25
     usual_budget: ClassVar[float] = 7.0
     suits: ClassVar[dict[str, dict[str, Any]]] = {}
-    """Hyperparameters of recipes, by the recipe's name, that suit a domain better than the recipe's
-    own; for trainings in which the recipe is named and they are not."""
+    """Hyperparameters of recipes, by the recipe's name, that suit the domain better than the
+    defaults. They apply where a recipe is given by name, unless they are set."""
     later: ClassVar[tuple[str, ...]] = ()
-    """Settings that older models do not name; see `Recipe.later`."""
+    """Settings that were added later; see `Recipe.later`."""
 
     @abc.abstractmethod
     def draw(self, key: Key) -> Arm:
@@ -121,7 +121,7 @@ class Domain(eqx.Module):
 
     @property
     def table_size(self) -> int:
-        """How many numbers an arm's transitions are."""
+        """Number of transition probabilities of an arm."""
         few = self.targets
         return self.n_cells**2 * self.n_actions if few is None else few.size
 
@@ -173,8 +173,8 @@ class FiniteDomain(Domain):
         return jax.random.randint(key, (), 0, len(self.state_names))
 
     def start_chances(self, arm: Arm) -> Float[Array, "state"]:
-        """Probability of each first state of an arm. Where `start` is a subclass's own: by how
-        often each comes, unless the subclass says so itself."""
+        """Probability of each first state of an arm. Where a subclass has its own `start`, these
+        are frequencies in a sample, unless it has its own `start_chances` too."""
         n_states = len(self.state_names)
         if type(self).start is FiniteDomain.start:
             return jnp.full(n_states, 1 / n_states)
@@ -238,7 +238,7 @@ class ContinuousDomain(Domain):
 
 
 def draw_index(key: Key, chances: Float[Array, "next"]) -> Int[Array, ""]:
-    """Draws one of several places by their probabilities.
+    """Draws an index by the probability of each.
 
     It inverts the cumulative probability at one uniform draw: with the same key, two policies reach
     different states only where their actions make a difference.
@@ -250,7 +250,7 @@ def draw_index(key: Key, chances: Float[Array, "next"]) -> Int[Array, ""]:
 def scatter_chances(
     chances: Float[Array, "state act next"], targets: Targets
 ) -> Float[Array, "state act state"]:
-    """One arm's probabilities of every next state, from those of few of them."""
+    """One arm's probabilities of every next state, from those of its `targets`."""
     state, action = jnp.indices(targets.shape[:2])
     empty = jnp.zeros((*targets.shape[:2], targets.shape[0]), chances.dtype)
     return empty.at[state[..., None], action[..., None], targets].add(chances)
@@ -278,7 +278,7 @@ WAYS_TO_DRAW = {"subinterval": uniform_in_subinterval, "uniform": uniform_in_ran
 
 
 def check_draws(draws: str) -> None:
-    """Raises `InputError` unless there is such a way to draw."""
+    """Raises `InputError` unless `draws` is one of `WAYS_TO_DRAW`."""
     if draws not in WAYS_TO_DRAW:
         raise unknown("way to draw", str(draws), WAYS_TO_DRAW)
 

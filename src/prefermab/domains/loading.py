@@ -25,12 +25,14 @@ def in_a_file(name: str) -> bool:
 
 
 def class_in_file(name: str) -> type[Domain]:
-    """The class that a name such as presses.py:Presses means; without a class, the only domain of
-    the file."""
+    """The class of a name such as presses.py:Presses; without a class, the only domain of the
+    file."""
     path, _, wanted = (name, "", "") if name.endswith(".py") else name.rpartition(":")
     there = _defined_domains(_execute(Path(path)))
     if not there:
-        raise InputError(f"{path} defines no domain: a class made from FiniteDomain or such.")
+        raise InputError(
+            f"{path} defines no domain, such as a subclass of FiniteDomain or ContinuousDomain."
+        )
     if wanted and wanted not in there:
         raise unknown("domain", wanted, there, of=f" in {path}")
     if not wanted and len(there) > 1:
@@ -105,7 +107,7 @@ def _describe(error: BaseException, path: Path) -> str:
 
 
 def _defined_domains(module: ModuleType) -> dict[str, type[Domain]]:
-    """The domains that a module defines itself; abstract ones only if there are no others."""
+    """The domain classes that a module itself defines; abstract ones only if it has no others."""
     found = {
         name: value
         for name, value in vars(module).items()

@@ -1,8 +1,8 @@
-"""What can be known of an arm whose state is not always seen: a finite tree of sightings.
+"""What is known of an arm whose state is not always seen, as a finite tree of sightings.
 
-A place in the tree is the state last seen, or that none ever was, and what was done since, round by
-round. Where acting shows the state, only what was done when it was seen matters, then rounds
-without action follow. Otherwise every action that was taken unseen does.
+A place in the tree is the state last seen (or "never seen") and the action of each round since.
+Where acting shows the state, only the action at the sighting matters: the rounds since are all
+without action. Otherwise all actions since the sighting matter.
 """
 
 import dataclasses
@@ -14,11 +14,11 @@ import numpy as np
 from prefermab.errors import InputError, count, unknown
 
 WAYS_SEEN = ("acted", "some", "never")
-"""How states are seen: on an action, now and then whatever is done, or never."""
+"""When states are seen: on an action, now and then whatever the action, or never."""
 
 ROUNDS_TOLD_APART = {"acted": 12, "some": 5, "never": 7}
-"""Rounds that are told apart, if not said otherwise; where actions are taken unseen, every round
-doubles the tree."""
+"""Default number of rounds since a sighting that are told apart. Where actions are taken unseen,
+each round multiplies the size of the tree by the number of actions."""
 
 MOST_PLACES = 1 << 14
 NEVER_SEEN = "never seen"
@@ -32,7 +32,7 @@ class Sightings:
         states: Names of the states.
         actions: Names of the actions, the passive one first.
         seen: How states are seen: `acted`, `some` or `never`.
-        rounds: Most rounds since that are told apart; longer ago counts as that long ago.
+        rounds: Most rounds since a sighting that are told apart; more count as this many.
 
     >>> from prefermab.domains.sightings import Sightings
     >>> tree = Sightings(("good", "bad"), ("none", "call"), "acted", 3)
@@ -53,8 +53,8 @@ class Sightings:
         count(self.rounds, "rounds")
         if self.size_at(self.rounds) > MOST_PLACES:
             raise InputError(
-                f"rounds={self.rounds} tells {self.size_at(self.rounds):,} things apart that may "
-                f"be known of an arm, and {MOST_PLACES:,} are the most: give fewer rounds."
+                f"rounds={self.rounds} makes a tree of {self.size_at(self.rounds):,} places, and "
+                f"{MOST_PLACES:,} are the most: give fewer rounds."
             )
 
     def as_json(self) -> dict[str, Any]:
@@ -75,12 +75,12 @@ class Sightings:
     def fill_unknown(
         self, states: np.ndarray, since: Any = None, actions: Any = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Rounds since a state was seen and what was done then, with what they mean if left out:
-        long ago for people never seen; the first action where acting is what shows a state.
+        """Fills in unknown rounds since a sighting and unknown actions at it: the most rounds for
+        arms never seen; the first active action where acting is what shows a state.
 
         Args:
             states: State last seen, -1 for never.
-            since: Rounds since, NaN for unknown; needed of everybody who was ever seen.
+            since: Rounds since, NaN for unknown; required for every arm that was ever seen.
             actions: What was done in that round, by number, NaN for unknown.
 
         Returns:
@@ -112,8 +112,8 @@ class Sightings:
 
     @functools.cached_property
     def places(self) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        """Each place: the state last seen (as many as there are states for never), and what was
-        done since, the oldest first."""
+        """Each place: the state last seen (the number of states stands for never) and the actions
+        since, the oldest first."""
         level = [(root, ()) for root in range(len(self.states) + 1)]
         found: list[tuple[int, tuple[int, ...]]] = list(level)
         for _ in range(self.rounds):
@@ -145,8 +145,8 @@ class Sightings:
 
     @functools.cached_property
     def after(self) -> np.ndarray:
-        """(place, action): where an action leads that shows nothing. What is further back than the
-        rounds that are told apart is forgotten."""
+        """(place, action): the next place if the action shows nothing. Rounds further back than
+        `rounds` are forgotten."""
         return np.array(
             [
                 [self._numbers[root, self._longer(root, done, a)] for a in range(len(self.actions))]
@@ -164,14 +164,14 @@ class Sightings:
 
     @functools.cached_property
     def before(self) -> np.ndarray:
-        """The place a round earlier; a sighting itself comes from nowhere, and has -1."""
+        """The place one round earlier; -1 for a sighting itself."""
         return np.array(
             [self._numbers[root, done[:-1]] if done else -1 for root, done in self.places], np.int32
         )
 
     @functools.cached_property
     def paths(self) -> np.ndarray:
-        """(place, round): what was done since, the last round last, and -1 before the sighting."""
+        """(place, round): the actions since, the last round last; -1 before the sighting."""
         rows = [(-1,) * (self.rounds - len(done)) + done for _, done in self.places]
         return np.array(rows, np.int32)
 
@@ -198,8 +198,8 @@ class Sightings:
         """
         known = np.asarray(states), np.minimum(np.asarray(since), self.rounds + 1)
         table = np.stack([*known, np.asarray(actions)], axis=1).astype(int)
-        different, own = np.unique(table, axis=0, return_inverse=True)
-        return np.array([self._place(*row) for row in different.tolist()], np.int32)[own]
+        different, which = np.unique(table, axis=0, return_inverse=True)
+        return np.array([self._place(*row) for row in different.tolist()], np.int32)[which]
 
     def _place(self, state: int, since: int, action: int) -> int:
         root, done = (len(self.states) if state < 0 else state), ()

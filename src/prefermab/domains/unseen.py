@@ -22,13 +22,13 @@ from prefermab.domains.sightings import ROUNDS_TOLD_APART, Sightings
 from prefermab.errors import InputError, share
 
 TYPICAL = 512
-"""Arms, always the same, that are drawn to learn what arms are on average."""
+"""Number of typical arms, always the same, whose mean beliefs encode a state."""
 
 
 class Unseen(FiniteDomain):
     """Arms of a domain with finitely many states that are seen now and then only.
 
-    Everybody starts never seen, as likely in each state as arms of the domain start there.
+    Every arm starts never seen; its true first state is drawn as in the domain.
 
     Args:
         domain: The domain.
@@ -69,8 +69,8 @@ class Unseen(FiniteDomain):
         rounds: int | None = None,
     ):
         if not isinstance(domain, FiniteDomain) or isinstance(domain, Unseen):
-            told = getattr(domain, "name", domain)
-            raise InputError(f"Unseen needs a domain with finitely many states, not '{told}'.")
+            given = getattr(domain, "name", domain)
+            raise InputError(f"Unseen needs a domain with finitely many states, not '{given}'.")
         usual = {"some": 0.2, "never": 0.0}.get(seen, 1.0)
         self.domain, self.feature_map, self.seen = domain, domain.feature_map, seen
         self.chance = usual if chance is None else share(chance, "chance")
@@ -119,14 +119,14 @@ class Unseen(FiniteDomain):
 
     @property
     def targets(self) -> Targets:
-        """First where an action leads that shows nothing, then a place for each state that may be
+        """First the place that follows if nothing is seen, then one for each state that may be
         seen."""
         after = self.sightings.after
         n_states = len(self.domain.state_names)
         known = np.arange(n_states)
         seen = np.broadcast_to(known, (*after.shape, n_states)).copy()
         if self.seen == "acted":
-            # The action found the arm in that state, and moved it; or nobody, and did nothing.
+            # The action found the arm in that state, and moved it; or missed it, and did nothing.
             seen[:] = after[known].T
             after = np.repeat(after[:, :1], self.n_actions, axis=1)
             after[:, 1:] *= self.chance < 1
@@ -165,7 +165,7 @@ class Unseen(FiniteDomain):
         return jnp.concatenate(levels)
 
     def belief(self, arm: Arm, cell: Int[Array, ""]) -> Float[Array, "base"]:
-        """Probability of each true state at one place: the same for less work."""
+        """Probability of each true state at one place; less work than `beliefs`."""
         table, tree = self.domain.transitions(arm), self.sightings
         roots = jnp.concatenate([jnp.eye(table.shape[0]), self.start_belief(arm)[None]])
         belief, path = roots[jnp.asarray(tree.roots)[cell]], jnp.asarray(tree.paths)[cell]
@@ -182,7 +182,7 @@ class Unseen(FiniteDomain):
     def _sighted(
         self, belief: Float[Array, "base"], action: Int[Array, ""], arm: Arm
     ) -> Float[Array, "next"]:
-        """Probability to see nothing, and each state, by what is believed before acting."""
+        """Probability of seeing nothing, then of seeing each state, by the belief before acting."""
         chance = jnp.asarray(self.chance)
         if self.seen == "acted":
             chance = jnp.where(action > 0, chance, 0.0)
@@ -209,12 +209,12 @@ class Unseen(FiniteDomain):
 
     @property
     def mean_beliefs(self) -> Float[Array, "state base"]:
-        """What is believed of typical arms at every place."""
+        """The mean belief of typical arms at every place."""
         arms = self.domain.draw_arms(jax.random.key(0), TYPICAL)
         return jnp.mean(jax.vmap(self.beliefs)(arms), axis=0)
 
     def encode(self, state: State) -> Float[Array, "code"]:
-        """What is believed of typical arms there, how long ago the last sighting was, and the place
+        """The mean belief of typical arms, how long ago the last sighting was, and the place
         itself: a network starts from what near places have in common, and learns how each differs
         (`prefermab.networks.WorthByCell`)."""
         tree = self.sightings
@@ -226,5 +226,5 @@ class Unseen(FiniteDomain):
 def _moved(
     beliefs: Float[Array, "some base"], tables: Float[Array, "base some base"]
 ) -> Float[Array, "some base"]:
-    """Beliefs after a round, each by a table of its own. A sum is faster than tiny products."""
+    """Beliefs after a round, each by its own table. A sum is faster than tiny matrix products."""
     return jnp.sum(beliefs.T[:, :, None] * tables, axis=0)

@@ -22,7 +22,7 @@ ARMS_CHECKED, STARTS_CHECKED = 8, 16
 """Number of arms that are checked, and of first states of each."""
 
 MOST_CHECKED = 2_000_000
-"""The most probabilities that are checked; with more, only those of some states are."""
+"""The most probabilities that are checked; if there are more, only some states are checked."""
 
 STEP_SAMPLES = 1000
 """Number of steps from each of a few states where a domain has a `step` of its own."""
@@ -45,9 +45,10 @@ _compiled = partial(_jit, compiler_options={"xla_backend_optimization_level": 0}
 def check(domain: Domain) -> None:
     """Raises an error if a domain contradicts itself.
 
-    It does where probabilities do not add up to 1, a cost is negative, names are too few, or a
-    method cannot be compiled. A few arms are drawn, always the same. `pm.evaluate`, `pm.pretrain`,
-    `pm.finetune`, `pm.simulate` and the Gymnasium environments call this for a domain of your own.
+    Examples are probabilities that do not add up to 1, a negative cost, too few names, or a method
+    that cannot be compiled. The checks draw a few arms, always the same. `pm.evaluate`,
+    `pm.pretrain`, `pm.finetune`, `pm.simulate` and the Gymnasium environments call this for a
+    domain of your own.
 
     Args:
         domain: The domain to check.
@@ -158,9 +159,9 @@ def _traced(domain: Domain, what: str, method: Callable[..., Any], *arguments: A
             "so use jnp.where instead of if, and jax.numpy instead of numpy."
         ) from None
     except Exception as error:
-        told = " ".join(str(error).split())[:200].rstrip(".")
+        text = " ".join(str(error).split())[:200].rstrip(".")
         raise InputError(
-            f"{what} of '{domain.name}' fails: {type(error).__name__}: {told}."
+            f"{what} of '{domain.name}' fails: {type(error).__name__}: {text}."
         ) from error
 
 

@@ -192,7 +192,9 @@ def make_setup(
         n_arms = number_of_arms(arms)
     if isinstance(opt_in, Streaming):
         if arms is not None:
-            raise InputError("people come and go in a stream: it cannot be played with given arms.")
+            raise InputError(
+                "opt_in is a Streaming process, in which new arms join: leave arms out."
+            )
     elif opted_in_count(opt_in, n_arms) == 0:
         raise InputError(f"at opt_in {opt_in:g} none of {n_arms} arms is in: nothing to decide.")
     return Setup(domain, jnp.asarray(money), n_arms, count(rounds, "rounds"), opt_in, arms)

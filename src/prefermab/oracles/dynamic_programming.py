@@ -16,8 +16,8 @@ from prefermab.domains.base import Targets, scatter_chances
 
 
 class Sparse(eqx.Module):
-    """Transitions to few of many states: `chances` of going to each of `targets`, which are the
-    same states for all arms.
+    """Transitions to few of many states: probabilities (`chances`) of going to each of `targets`,
+    which are the same states for all arms.
 
     >>> import jax.numpy as jnp
     >>> import numpy as np
@@ -63,7 +63,7 @@ def expectation(
 def expectation_of_few(
     chances: Float[Array, "state act next *rest"], targets: Targets
 ) -> Callable[[Float[Array, "state *rest"]], Float[Array, "state act *rest"]]:
-    """The same with chances of few next states."""
+    """`expectation` where there are few next states."""
 
     def reached(values: Array, at: Int[np.ndarray, "state"]) -> Array:
         # One state that all lead to needs no gathering, which is slow on a CPU.
@@ -112,7 +112,7 @@ def value_iteration(
     expect = expectation(transitions)
 
     def unsettled(carry):
-        # A sweep shrinks the error by the discount, until rounding of single precision is left.
+        # A sweep shrinks the error by the discount, until only rounding errors are left.
         values, change, sweeps = carry
         digit = 2 * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
         return (change > jnp.maximum(tolerance * (1 - discount), digit)) & (sweeps < 100_000)
@@ -168,7 +168,7 @@ def arms_last(
     prices: Float[Array, "round"],
     opt_in: Bool[Array, "round arm"],
 ) -> Float[Array, "round state act arm"]:
-    """Backward induction with arms on the last axis, as it is computed."""
+    """`backward_induction` with arms on the last axis, which is how it is computed."""
     expect = expectation(transitions)
 
     def earlier(later, at):

@@ -95,7 +95,7 @@ def spending(
     at_start: Float[Array, "state arm"],
     opt_in: Bool[Array, "round arm"],
 ) -> Prices:
-    """Expected spending in each round of arms that come in at their start and take `actions`."""
+    """Expected spending in each round of arms that join in their first state and take `actions`."""
     # Probabilities of states move by the transpose of what takes expectations of values.
     move = jax.linear_transpose(expectation(transitions), at_start)
 
@@ -170,7 +170,7 @@ def lagrangian_bound(
         start: The first state of each arm, (arm,).
         horizon: Number of rounds.
         opt_in: Who is in, (arm,), or (round, arm) where arms come and go; `start` is then the state
-            in which an arm comes in. Everyone by default.
+            in which an arm joins. Everyone by default.
 
     Returns:
         The bound, a float that also has the `prices` of the rounds.

@@ -1,12 +1,12 @@
 """Whittle indices (Whittle 1988): for each state, the price of acting at which acting and waiting
 are worth the same.
 
-All states of an arm are found in one sweep of the price upwards. At a very low price acting is
-optimal everywhere. While the set of active states is fixed, the advantage of acting is linear in
-the price; this gives the next state to turn passive and the price at which it does. Turning it
-passive changes one row of the policy's transition matrix, so the matrix that gives the advantages
-follows by a rank-one update (Sherman and Morrison 1950). An arm of S states costs O(S³), and arms
-are vmapped. An arm is indexable if no state that has turned passive becomes active again at a
+The indices of all states of an arm are found in one upward sweep of the price. At a very low price
+acting is optimal everywhere. While the set of active states is fixed, the advantage of acting is
+linear in the price; this gives the next state to turn passive and the price at which it does.
+Turning it passive changes one row of the policy's transition matrix, so the matrix that gives the
+advantages follows by a rank-one update (Sherman and Morrison 1950). An arm of S states costs O(S³),
+and arms are vmapped. An arm is indexable if no state that has turned passive becomes active again at a
 higher price (Weber and Weiss 1990 show what indexability is good for).
 """
 
@@ -80,8 +80,8 @@ def indices_of_arm(
 def indices_of_arms(
     transitions: Transitions, rewards: Float[Array, "arm state 2"], discount: float
 ) -> Float[Array, "arm state"]:
-    """Whittle indices of arms; works under jit and vmap. Tables of few next states are filled in
-    one arm at a time."""
+    """Whittle indices of arms; works under jit and vmap. Sparse tables are expanded one arm at a
+    time."""
     if not isinstance(transitions, Sparse):
         return jax.vmap(lambda p, r: indices_of_arm(p, r, discount)[0])(transitions, rewards)
     targets = transitions.targets

@@ -24,7 +24,7 @@ Memory = PyTree
 
 
 class Problem(eqx.Module):
-    """One trial with its true dynamics: all there is to know but the random outcomes to come.
+    """One trial with its true dynamics: everything except the random outcomes to come.
 
     `prices` are those of the Lagrangian relaxation, one for each round, where they were computed.
     """
@@ -37,8 +37,8 @@ class Problem(eqx.Module):
     prices: Float[Array, "round"] | None = None
 
     def transitions(self) -> Transitions:
-        """Probabilities (arm, cell, action, next cell), of few next cells where others are
-        impossible."""
+        """Probabilities (arm, cell, action, next cell); a `Sparse` table where only few next cells
+        are possible."""
         chances = jax.vmap(self.domain.successors)(self.arms)
         targets = self.domain.targets
         return chances if targets is None else Sparse(chances, targets)

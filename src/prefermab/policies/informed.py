@@ -124,6 +124,8 @@ class Lagrangian(Informed):
 
 
 class _Resolving(Policy):
+    """Computes the prices of the relaxation again in every round."""
+
     problem: Problem
     transitions: Transitions
     rewards: Rewards
@@ -148,7 +150,7 @@ def _gains(
     prices: Prices,
     opt_in: Bool[Array, "round arm"],
 ) -> Float[Array, "round arm state act"]:
-    """Value of each action minus that of the passive one, without the action's own price."""
+    """Value of each action minus that of the passive one, before the action's own cost is paid."""
     q = backward_induction(transitions, rewards, costs, prices, opt_in)
     worth = q + prices[:, None, None, None] * costs[None, :, None, :]
     return worth - worth[..., :1]

@@ -1,4 +1,4 @@
-"""Policies made of trained networks."""
+"""Policies that decide with a trained network: `BySweep`, and the paper's `ByGreedyProba`."""
 
 import abc
 import dataclasses
@@ -18,17 +18,17 @@ from prefermab.policies.base import Memory, Policy, Problem
 from prefermab.sharding import map_on_devices
 
 PROBES = 3
-"""Prices at which the network is asked, after 0, in search of the one that fits."""
+"""Number of prices after 0 at which the network is evaluated, to find the one that fits."""
 
 HALVINGS = 16
-"""To find the price that gains ask for; it costs no pass of the network."""
+"""Halvings that find the price at which given gains fit; they cost no pass of the network."""
 
 CHUNK = 1 << 16
-"""Arms that go through the network together; the price of more arms is found on so many of them."""
+"""Arms that go through the network together; with more arms, so many of them find the price."""
 
 
 TRIAL = "trial"
-"""In place of a number of rounds left: those of the trial that is played."""
+"""Given as `rounds_left`, stands for the rounds left of the trial that is played."""
 
 NO_END = (
     "this model was not trained for rounds_left: train one by the recipe exact with rounds_left=12 "
@@ -41,15 +41,15 @@ ONLY_TRIALS = (
 
 
 class JudgedRound(eqx.Module):
-    """A round as a network sees it: the price, and for each arm and action how much it would gain
-    over the passive one (-inf: not to be taken though budget be left)."""
+    """A round as a network judges it: the price, and the gain of each arm and action over the
+    passive one. A gain of -inf forbids the action, even if budget remains."""
 
     price: Float[Array, ""]
     gains: Scores
 
 
 class Learned(Policy):
-    """A trained network that judges a round, and a way to choose by its judgement."""
+    """A policy that judges a round with a trained network, then chooses actions by the gains."""
 
     gains_are_rewards: ClassVar[bool]
     """Whether gains are expected rewards before an action's own cost, so that they can be compared
@@ -62,27 +62,27 @@ class Learned(Policy):
 
     @property
     def longest(self) -> int | None:
-        """The most rounds left for which the network was trained; None where it was not."""
+        """The most rounds left for which the network was trained; None if it was for none."""
         return None
 
     @property
     def least_gain(self) -> Float[Array, ""]:
-        """What an action must gain to be taken though budget be left."""
+        """An action that gains no more than this is not taken, even if budget remains."""
         return jnp.zeros(())
 
     def with_rounds_left(self, left: int | str) -> "Learned":
-        """The policy for a programme that has so many rounds left, or those of its trial."""
+        """The policy for a programme with `left` rounds left, or for its trial (`TRIAL`)."""
         raise InputError(NO_END)
 
     @abc.abstractmethod
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "act"]:
-        """What each action would gain of one arm at a price."""
+        """The gain of each action on one arm at a price."""
 
     @abc.abstractmethod
     def judge(self, seen: Observation) -> JudgedRound:
-        """The price of the round, and what each action would gain."""
+        """The price of the round, and the gain of each action."""
 
     @abc.abstractmethod
     def choose_actions(self, judged: JudgedRound, seen: Observation) -> Actions:
@@ -93,17 +93,18 @@ class Learned(Policy):
 
 
 class BySweep(Learned):
-    """Finds the price at which what every arm prefers fits the budget, and takes the best gains
-    per cost there.
+    """Finds the price at which the actions that arms prefer fit the budget, and takes the best
+    gains per cost at that price.
 
-    The gains at one price say which price would fit, were they the same at every price. They
-    nearly are, so a few secants lead to the price that its own gains ask for. An action worth less
-    than nothing at price 0 is never taken, though budget be left. Of more than `CHUNK` arms, as
-    many find the price together: it is the same for all, and what their choice misses of the
-    budget, the choice among all arms mends.
+    The gains at one price tell which price would fit if gains were the same at every price. They
+    nearly are, so a few secant steps find the price that its own gains confirm. An action without
+    a gain at price 0 is never taken, even if budget remains. Of more than `CHUNK` arms, a sample of
+    `CHUNK` finds the price, which is the same for all; the choice among all arms then corrects what
+    the sample misses of the budget.
 
-    With `left` rounds of the programme to go, this one included, the network for the end is asked.
-    With `to_end` they are those of the trial that the policy is prepared for, of `rounds` rounds.
+    With `left` rounds of the programme to go, this one included, the network for the last rounds
+    decides. With `to_end`, `left` is that of the trial for which the policy is prepared, which has
+    `rounds` rounds.
     """
 
     worth: Worth
@@ -153,7 +154,7 @@ class BySweep(Learned):
 
     @property
     def _network(self) -> Worth:
-        """The network that is asked."""
+        """The network that decides: for ongoing programmes or for the last rounds."""
         if self.to_end:
             raise InputError(ONLY_TRIALS)
         if self.left is None:
@@ -201,7 +202,7 @@ class BySweep(Learned):
             missed, _ = missing(price)
             step = price - before
             slope = (missed - missed_before) / jnp.where(step == 0, 1.0, step)
-            # Gains change less than the price itself: a slope that says more is rounding.
+            # Gains change less than the price does: a flatter slope is a rounding error.
             slope = jnp.where(step == 0, -1.0, jnp.minimum(slope, -0.2))
             before, missed_before = price, missed
             price = jnp.clip(price - missed / slope, 0.0, highest)
@@ -235,12 +236,12 @@ class ByGreedyProba(Learned):
 def _without_worthless(
     price: Float[Array, ""], gains: Scores, free: Scores, least: Float[Array, ""]
 ) -> JudgedRound:
-    """The gains of what is worth something when it is free."""
+    """Forbids actions whose gain at price 0, `free`, is at most `least`."""
     return JudgedRound(price, jnp.where(free > least, gains, -jnp.inf).at[:, 0].set(0.0))
 
 
 def _sample_arms(seen: Observation, n_arms: int) -> Observation:
-    """Some of the arms, with their part of the budget; always the same ones."""
+    """A fixed sample of the arms, with its share of the budget."""
     chosen = sample_rows(seen.n_arms, n_arms)
     part = seen.budget * (n_arms / seen.n_arms)
     return Observation(
@@ -250,8 +251,8 @@ def _sample_arms(seen: Observation, n_arms: int) -> Observation:
 
 
 def sample_rows(size: int, rows: int | None = None) -> np.ndarray:
-    """Rows that stand for many: a random one out of each of so many equal stretches, `CHUNK` if not
-    said.
+    """A fixed random sample of `rows` rows (by default `CHUNK`) out of `size`: one from each of as
+    many equal parts.
 
     >>> from prefermab.policies.learned import sample_rows
     >>> rows = sample_rows(200_000)

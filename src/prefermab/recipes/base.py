@@ -3,11 +3,11 @@
 A recipe is a frozen dataclass of hyperparameters. Its methods say how to start (`init`), what one
 piece of training does (`step`), which network comes of it (`trained`), how that network decides
 (`policy`) and learns further (`finetune`). The rest of the package needs nothing else: training,
-checkpoints, model files, evaluation and plans work for every recipe alike. What changes in training
-is in a state of the recipe's own, a tree of arrays that is passed along.
+checkpoints, model files, evaluation and plans work for every recipe alike. Everything that changes
+in training is in a state, a tree of arrays that is passed along.
 
-A class with a `name` can be asked for by that name, and models trained by it can be loaded, as soon
-as the class is defined.
+As soon as a class with a `name` is defined, it can be used by that name, and models trained by it
+can be loaded.
 """
 
 import abc
@@ -31,10 +31,10 @@ PROBED_ARMS = 20_000
 """Arms drawn to learn the scale of features and rewards."""
 
 LARGEST_SIZES = {"width": 1 << 16, "depth": 64}
-"""The largest network that can be asked for, by hyperparameter."""
+"""The largest values of the hyperparameters that size a network."""
 
 MetricRows = dict[str, Any]
-"""Metrics by name, (seed, epoch), and under the recipe's unit the numbers of the epochs."""
+"""Metrics by name, each (seed, epoch); under the name of the recipe's unit, the epochs' numbers."""
 
 
 class Metrics(eqx.Module):
@@ -111,8 +111,8 @@ class Recipe(abc.ABC):
     unit: ClassVar[str] = "step"
     """What training is counted in."""
     later: ClassVar[tuple[str, ...]] = ()
-    """Hyperparameters that older models do not name: a file names them only where they are not at
-    their default, so that the same model reads the same in every version."""
+    """Hyperparameters that were added later. A model file has them only where they differ from
+    their default, so that the files of older models stay the same."""
     may_be_zero: ClassVar[tuple[str, ...]] = ("seed",)
     """Whole numbers among the hyperparameters that may be 0; the others are at least 1."""
     seed: int = 0
@@ -132,8 +132,8 @@ class Recipe(abc.ABC):
     @property
     @abc.abstractmethod
     def pieces(self) -> tuple[int, ...]:
-        """How many units each piece of training has. Between two pieces training is reported on,
-        checked and written to a checkpoint."""
+        """The number of units in each piece of training. Between two pieces, metrics are reported
+        and checked, and a checkpoint is written."""
 
     @abc.abstractmethod
     def init(self, domain: Domain, n_arms: int, key: Key) -> PyTree:
@@ -144,8 +144,8 @@ class Recipe(abc.ABC):
         self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
     ) -> tuple[Any, Metrics]:
         """One piece of `size` units: the state after it, and metrics with one row for each row of
-        the history. The key is the same in every piece: what is random depends on the state's own
-        count of units, so that a training that was cut short ends as if it had not been."""
+        the history. The key is the same in every piece. Randomness depends on it and on the count
+        of units in the state, so that a resumed training ends as an uninterrupted one."""
 
     def between(self, domain: Domain, states: Any) -> Any:
         """What happens between two pieces outside of compiled code, for the stacked states of all
@@ -158,7 +158,7 @@ class Recipe(abc.ABC):
         """The network that was learned."""
 
     def collapsed(self, rows: MetricRows, budget: float) -> int | None:
-        """Since which epoch of one seed's metrics the policy has been useless, if it is."""
+        """The epoch from which the policy of a seed is useless, by its metrics, or None."""
         del rows, budget
 
     @abc.abstractmethod
@@ -182,7 +182,7 @@ class Recipe(abc.ABC):
 
 
 def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
-    """Its hyperparameters as a model's file holds them.
+    """The hyperparameters of a recipe as a model file stores them.
 
     >>> from prefermab.recipes.base import make_recipe, hyperparameters_of
     >>> "price_network" in hyperparameters_of(make_recipe("paper", {}))
@@ -199,7 +199,7 @@ def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
 
 
 def piece_sizes(units: int, size: int) -> tuple[int, ...]:
-    """Sizes of the pieces of so many units, all equal but for the last.
+    """Sizes of the pieces into which `units` units are cut, all equal but the last.
 
     >>> from prefermab.recipes.base import piece_sizes
     >>> piece_sizes(11, 4)
@@ -210,7 +210,7 @@ def piece_sizes(units: int, size: int) -> tuple[int, ...]:
 
 
 def make_recipe(recipe: Any, settings: dict[str, Any]) -> Recipe:
-    """The recipe that is meant by a name or an object, with some of its hyperparameters set.
+    """The recipe of a name, or a given recipe, with some of its hyperparameters set.
 
     >>> from prefermab.recipes.base import make_recipe
     >>> make_recipe("sweep", {"steps": 10}).steps

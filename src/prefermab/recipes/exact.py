@@ -1,16 +1,16 @@
-"""Recipe `exact`: learn what value iteration says, where the simulator's dynamics are known.
+"""Recipe `exact`: learns from value iteration what actions are worth, where dynamics are known.
 
-For every arm that is drawn, backward induction at each of several prices gives
+For every arm that is drawn, backward induction at each of several prices computes exactly
 
     y(s, a) = Σ P(s'|s,a) (R(s') + discount·max_b [y'(s', b) - price·cost(b)])
 
-exactly, what an action is worth before its own cost with `horizon` rounds to go. The network is
-fitted to y(s, a) - y(s, 0) given what will be seen when deciding: state, features (some hidden)
-and price. Its answer is the mean over all arms that look alike, so features that are missing, or
-say little, and dynamics that are uncertain are allowed for by construction.
+This is what an action is worth before its own cost, with `horizon` rounds to go. The network is
+fitted to the gain y(s, a) - y(s, 0) given what a decision can use: state, features (some hidden)
+and price. Its output is the mean over all arms that look alike, which allows for features that are
+missing or say little, and for uncertain dynamics.
 
-Answers take long where states are many. Each step works out those of a few fresh arms, which take
-the place of the oldest, and learns from a sample of all that are kept.
+With many states these answers take long to compute. Each step computes them for a few fresh arms,
+which replace the oldest, and learns from a sample of all that are kept.
 """
 
 import dataclasses
@@ -38,13 +38,13 @@ from prefermab.recipes.regression import (
 )
 
 ARMS_KEPT, MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES = 512, 64, 1 << 17
-"""Arms whose answers are kept; the most that are worked out in a step; and the most transition
-probabilities that this may take: fewer arms where they have many states."""
+"""Arms whose answers are kept; the most arms that a step computes; and the most transition
+probabilities that these may have, so that they are fewer where states are many."""
 
 
-ENDS, SEVERAL, MASKED, FOCUS = 4, 3, 0.1, 0.3
-"""Where there are rounds left to tell apart, a step's sample has so many times as many rows, so
-many numbers of rounds left are kept of each arm and price, and `masked` and `focus` are these."""
+END_SAMPLES, END_LEFTS, END_MASKED, END_FOCUS = 4, 3, 0.1, 0.3
+"""Settings of `ExactToEnd`: how many times larger a step's sample is, how many numbers of rounds
+left are kept for each arm and price, and its `masked` and `focus`."""
 
 
 class Answers(eqx.Module):
@@ -60,7 +60,7 @@ class Answers(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Exact(Regression):
-    """Value iteration's answers are learned at swept prices; for simulators that know dynamics.
+    """Learns the answers of value iteration at many prices; for simulators with known dynamics.
 
     >>> import prefermab as pm
     >>> model = pm.pretrain(pm.domains.Synthetic(), pm.recipes.Exact(steps=20))
@@ -82,21 +82,22 @@ class Exact(Regression):
     horizon: int = 12
     """Rounds that value iteration looks ahead."""
     rounds_left: int = 0
-    """The most rounds left of a programme that ends for which the model can be asked: a second
-    network learns them; 0: it knows ongoing programmes only."""
+    """The most rounds left for which the model can decide in a programme that ends, by a second
+    network; 0: for ongoing programmes only."""
 
     def check(self, domain: Domain) -> None:
         if self.rounds_left and domain.targets is not None:
             raise InputError(
-                f"rounds_left is for states that are seen, and those of '{domain.name}' are not "
-                "always: leave it out."
+                f"rounds_left needs states that are always seen, and those of '{domain.name}' are "
+                "not: leave it out."
             )
 
     @property
     def to_end_recipe(self) -> "ExactToEnd":
         """The same recipe for the last rounds of a programme."""
-        own = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return ExactToEnd(**{**own, "arms": ENDS * self.arms, "masked": MASKED, "focus": FOCUS})
+        same = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        changed = {"arms": END_SAMPLES * self.arms, "masked": END_MASKED, "focus": END_FOCUS}
+        return ExactToEnd(**{**same, **changed})
 
     def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
         ongoing = super().init(domain, n_arms, key)
@@ -110,7 +111,7 @@ class Exact(Regression):
     def step(
         self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
     ) -> tuple[RegressionState, Metrics]:
-        """So many gradient steps, of both networks where there are two; metrics of the first."""
+        """`size` gradient steps of each network, and metrics of the one for ongoing programmes."""
         ongoing = dataclasses.replace(state, to_end=None)
         after, metrics = super().step(domain, n_arms, budget, size, ongoing, key)
         if state.to_end is None:
@@ -197,7 +198,7 @@ class Exact(Regression):
         )
 
     def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
-        """A sample of these arms, of as many of them as fit the table."""
+        """A sample of the answers of these arms, of as many as a step can compute."""
         key_used, key_prices, key_rows = jax.random.split(key, 3)
         used = min(n_arms, self.fresh_arms(domain))
         chosen = jax.random.choice(key_used, n_arms, (used,), replace=False)
@@ -221,8 +222,8 @@ class Exact(Regression):
         prices: Float[Array, "price"],
         targets: Targets | None = None,
     ) -> Float[Array, "price state act"]:
-        """The same by an arm's transitions (to `targets`, or to all states), rewards and costs:
-        backward induction."""
+        """`worths_of_arm` from an arm's transitions (to `targets`, or to all states), rewards and
+        costs: the backward induction above."""
         expected = functools.partial(expectations, table, targets)
 
         def one_round(worth, _):
@@ -237,7 +238,7 @@ class Exact(Regression):
         return 0
 
     def fresh_arms(self, domain: Domain) -> int:
-        """How many arms are worked out in a step."""
+        """The number of arms that a step computes."""
         few = 1 if domain.targets is None else 20
         return max(1, min(MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES // (domain.table_size * few)))
 
@@ -250,7 +251,7 @@ class ExactToEnd(Exact):
     def begin(self, domain: Domain, perception: Perception, key: Key) -> RegressionState:
         """An untrained network behind a given perception, and its first answers."""
         key_net, key_arms = jax.random.split(key)
-        # The same for all seeds, so that several trainings at once work it out once.
+        # The same for all seeds, so that several trainings at once compute it once.
         usual = UsualPrices.of(domain, self.rounds_left, jax.random.key(0))
         worth = self.worth(perception, domain.n_actions, key_net)
         learner = self.learner(dataclasses.replace(worth, usual=usual))
@@ -260,7 +261,7 @@ class ExactToEnd(Exact):
     def proceed(
         self, domain: Domain, size: int, state: RegressionState, key: Key
     ) -> RegressionState:
-        """So many gradient steps; what actions gain at most is noted by the way."""
+        """`size` gradient steps; also records the largest gain of an action by rounds left."""
         after, _ = self.advance(domain, size, state, key)
         known: Answers = after.memory
         assert known.left is not None
@@ -286,7 +287,7 @@ class ExactToEnd(Exact):
         key_level, key_left = jax.random.split(key)
         size = (n_arms, self.prices)
         level = jax.random.uniform(key_level, size, maxval=LEVELS - 1.0)
-        left = jax.random.randint(key_left, (*size, SEVERAL), 1, self.rounds_left + 1)
+        left = jax.random.randint(key_left, (*size, END_LEFTS), 1, self.rounds_left + 1)
         paths = jax.vmap(jax.vmap(slow.usual.path))(level)
 
         def one_arm(arm, paths, left):
@@ -305,7 +306,7 @@ def expectations(
     targets: Targets | None,
     ahead: Float[Array, "price state"],
 ) -> Float[Array, "price state act"]:
-    """What one arm may expect of the next state, by its transitions to `targets` or to all."""
+    """Expectations of values of the next state, by an arm's transitions to `targets` or to all."""
     if targets is None:
         return jnp.einsum("sat,pt->psa", table, ahead)
     few = expectation_of_few(table[..., None], targets)

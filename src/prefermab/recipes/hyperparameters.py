@@ -1,5 +1,5 @@
-"""The hyperparameters of recipe `paper`: first the paper's own table and what its text says, then
-what can be done in more than one way, our way as the default."""
+"""The hyperparameters of recipe `paper`: first those of the paper's table and text, then choices
+between several ways, with ours as the default."""
 
 import dataclasses
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def decayed_at_updates(epoch: Int[Array, ""], every: int) -> Int[Array, ""]:
 
 
 def decayed_at_epochs(epoch: Int[Array, ""], every: int) -> Int[Array, ""]:
-    """After each epoch, and after each earlier update once more."""
+    """How often it has been reduced: after each epoch, and once more after each earlier update."""
     return epoch + epoch // every - 1
 
 
@@ -65,11 +65,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "entropy_frozen": ("on", "off"),
     "actor": ("mean", "last"),
 }
-"""The ways of each hyperparameter that has several, ours first."""
+"""The values of each hyperparameter that is a choice, the default first."""
 
 
 def check_choices(recipe: object) -> None:
-    """Raises `InputError` unless each choice is one of its ways."""
+    """Raises `InputError` unless each choice is one of its values."""
     for name, ways in CHOICES.items():
         chosen = getattr(recipe, name)
         if chosen not in ways:
@@ -78,7 +78,7 @@ def check_choices(recipe: object) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Hyperparameters(Recipe):
-    """What recipe `paper` can be told; its work is in `Paper`."""
+    """Hyperparameters of recipe `paper`; the training itself is in `Paper`."""
 
     unit: ClassVar[str] = "epoch"
     later: ClassVar[tuple[str, ...]] = (*CHOICES, "price_start", "stay", "newcomers")
@@ -109,7 +109,7 @@ class Hyperparameters(Recipe):
     price_rate: float = 2e-3
     """Step size of the price network at the start (lambda initial learning rate)."""
     price_decay: float = 0.99
-    """Factor by which it falls (lambda scheduler discount rate)."""
+    """Factor by which that step size falls (lambda scheduler discount rate)."""
     discount: float = 0.9
     """Discount factor per round."""
     trace: float = 0.97

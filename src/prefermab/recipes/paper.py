@@ -1,10 +1,10 @@
-"""Recipe `paper`: PreFeRMAB as published (Algorithm 1).
+"""Recipe `paper`: trains PreFeRMAB as published (Algorithm 1).
 
-Lines are those of the paper's pseudocode; PPO is in `ppo.py`, StateShaping in `shaping.py`, and
-what can be done in more than one way in `hyperparameters.py`. The budget is not enforced in
-training, so that the estimate of spending that moves the price stays unbiased; deciding enforces it
-(Algorithm 3, in `policies/learned.py`). Opted-out arms are played along, which is cheaper than
-leaving holes, and masked out of every loss.
+Line numbers are those of the paper's pseudocode. PPO is in `ppo.py`, StateShaping in `shaping.py`,
+and the choices between several ways in `hyperparameters.py`. Training does not enforce the budget,
+so that the estimate of spending that moves the price stays unbiased; decisions do enforce it
+(Algorithm 3, in `policies/learned.py`). Opted-out arms are played too, which is cheaper than
+leaving them out, and masked in every loss.
 """
 
 import dataclasses
@@ -42,8 +42,8 @@ from prefermab.sharding import spread
 
 class PaperState(eqx.Module):
     """Everything that changes in training. `settled` is the mean of the actor over the epochs in
-    which the price stays fixed: a single epoch's actor varies at random around it. `samples` are
-    for StateShaping."""
+    which the price stays fixed, because the actor of one epoch varies at random around it.
+    `samples` are for StateShaping."""
 
     network: ActorCritic
     settled: eqx.nn.MLP
@@ -93,7 +93,7 @@ class Paper(Hyperparameters):
         return dataclasses.replace(learner, samples=samples)
 
     def perception(self, domain: Domain, features: Float[Array, "arm feat"]) -> Perception:
-        """How arms are seen, given the features of many."""
+        """The perception of a domain's arms, given the features of many of them."""
         centred, whitened = self.state_code == "centred", self.features == "whitened"
         return Perception.of(domain, features, jnp.ones(()), True, centred, whitened)
 
@@ -105,7 +105,7 @@ class Paper(Hyperparameters):
         return ActorCritic.untrained(perception, n_actions, self.width, self.depth, key, price)
 
     def learner(self, networks: ActorCritic, arms: Arms) -> PaperState:
-        """These networks before they learn from these arms, everyone in."""
+        """The state before training: these networks and arms, everyone in."""
         actor_state = optax.adam(self.actor_rate).init(eqx.filter(networks.actor, eqx.is_array))
         critic_state = optax.adam(self.critic_rate).init(eqx.filter(networks.critic, eqx.is_array))
         everyone, zero = jnp.ones(number_of_arms(arms), bool), jnp.zeros((), int)
@@ -163,7 +163,7 @@ class Paper(Hyperparameters):
         return eqx.tree_at(lambda it: (it.arms, it.opt_in), learner, (arms, opt_in))
 
     def collect(self, domain: Domain, learner: PaperState, key: Key, key_start: Key) -> Trajectory:
-        """Lines 11 to 20: the price of the epoch, and every arm played as the actor samples."""
+        """Lines 11 to 20: the price of the epoch, and all arms played with sampled actions."""
         net, arms, n_arms = learner.network, spread(learner.arms), learner.opt_in.shape[0]
         state = spread(jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms))
         features = jnp.where(learner.opt_in[:, None], domain.features(arms), 0.0)
@@ -208,7 +208,7 @@ class Paper(Hyperparameters):
         return after, loss
 
     def entropy_weight(self, epoch: Int[Array, ""]) -> Float[Array, ""]:
-        """From start to end over training, and from that down within every block."""
+        """Weight of the entropy bonus: from start to end over training, falling in every block."""
         along = epoch / jnp.maximum(self.epochs - 1, 1)
         level = self.entropy_start + along * (self.entropy_end - self.entropy_start)
         weight = level * COOLINGS[self.cooling](epoch % self.subepochs, self.subepochs)
@@ -252,8 +252,8 @@ class Paper(Hyperparameters):
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
     def collapsed(self, rows: MetricRows, budget: float) -> int | None:
-        """In each of the last epochs every arm gets the same action for certain, so that nothing is
-        learned any more, though the budget allows some but not all of it."""
+        """The policy has collapsed if, in each of the last epochs, no arm is acted on although
+        there is a budget, or every arm although that costs far more. Then it learns no more."""
         acted = rows["acted"]
         last = acted[-self.subepochs :]
         never = (last == 0).all() and budget > 0
@@ -275,9 +275,9 @@ class Paper(Hyperparameters):
     ) -> ActorCritic:
         """Algorithm 1 on these arms, everyone in, without an entropy bonus."""
         rate, sizes = tuning.learning_rate, (tuning.epochs, tuning.rounds, tuning.passes)
-        own = dict(zip(("epochs", "rounds", "passes"), sizes, strict=True))
-        own |= {"actor_rate": rate, "critic_rate": rate, "entropy_start": 0.0, "opt_in": 1.0}
-        recipe = dataclasses.replace(self, **own, freeze=0, shaping="none")
+        settings = dict(zip(("epochs", "rounds", "passes"), sizes, strict=True))
+        settings |= {"actor_rate": rate, "critic_rate": rate, "entropy_start": 0.0, "opt_in": 1.0}
+        recipe = dataclasses.replace(self, **settings, freeze=0, shaping="none")
         return recipe.learn_on(domain, budget, recipe.learner(net, arms), key)
 
     def learn_on(
@@ -313,7 +313,7 @@ def visited(domain: Domain, seen: Trajectory) -> tuple[Array, Array, Array]:
 
 
 def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
-    """How an epoch went, of those who are in."""
+    """Metrics of an epoch, over opted-in arms."""
     inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
     spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))
     acted = ppo.mean_over(inside, (seen.action > 0).astype(jnp.float32))
@@ -321,7 +321,7 @@ def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
 
 
 def running_mean(mean: eqx.nn.MLP, new: eqx.nn.MLP, epochs: Int[Array, ""]) -> eqx.nn.MLP:
-    """The mean of a network over the last so many epochs; before them, the network itself."""
+    """The mean of a network over the last `epochs` epochs; `new` itself if they are below 2."""
     many = jnp.maximum(epochs, 1)
     return jax.tree.map(
         lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new

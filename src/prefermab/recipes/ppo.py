@@ -1,5 +1,7 @@
-"""PPO on one epoch's data (Algorithm 1, line 21): what is learned from, the two losses, two ways to
-descend them, and their pieces as pure functions of arrays, in which time runs along the first axis.
+"""PPO (Schulman et al. 2017) on the data of one epoch: line 21 of Algorithm 1.
+
+Here are the batch, the losses of actor and critic, and two ways to descend them. They are pure
+functions of arrays whose first axis is time.
 """
 
 from collections.abc import Callable
@@ -19,8 +21,8 @@ T = TypeVar("T")
 
 
 class PPOBatch(eqx.Module):
-    """What an epoch teaches about some arms; `before` is the log-probability of the action when it
-    was taken, `target` what the critic is to say."""
+    """An epoch's data of some arms. `gain` is the advantage of the action taken, `before` its
+    log-probability at that time, and `target` the value that the critic should give."""
 
     state: Float[Array, "round arm"] | Int[Array, "round arm"]
     action: Int[Array, "round arm"]
@@ -33,11 +35,11 @@ class PPOBatch(eqx.Module):
 
     @property
     def at(self) -> tuple[Array, Features, Float[Array, ""]]:
-        """What the networks are asked about."""
+        """The inputs of the networks."""
         return self.state, self.features, self.price
 
     def of_arm(self, arm: Int[Array, ""]) -> "PPOBatch":
-        """The part of it that is about one arm."""
+        """The data of one arm."""
         one = lambda x: jax.lax.dynamic_slice_in_dim(x, arm, 1, axis=1)  # noqa: E731
         return PPOBatch(
             one(self.state), one(self.action), one(self.gain), one(self.target), one(self.before),
@@ -53,16 +55,16 @@ def batch_of(
     advantage: Callable[[Array], Array],
     target: str,
 ) -> PPOBatch:
-    """What an epoch teaches, by generalised advantage estimation.
+    """The batch of an epoch, by generalised advantage estimation (Schulman et al. 2016).
 
     Args:
         net: The networks that acted.
         seen: What happened.
         discount: Discount factor per round.
         trace: λ of the estimation.
-        advantage: What is done to the advantages before the actor learns from them.
-        target: What the critic is to say: `advantages` on top of its own values, or the `returns`
-            that followed.
+        advantage: A function of the advantages that the actor learns from, such as the identity.
+        target: What the critic learns: its own values plus `advantages`, or the `returns` that
+            followed.
 
     Returns:
         What actor and critic learn from.
@@ -86,7 +88,7 @@ def batch_of(
 def actor_loss(
     net: ActorCritic, clip: float, weight: Float[Array, ""], actor: eqx.nn.MLP, batch: PPOBatch
 ) -> Float[Array, ""]:
-    """PPO's clipped surrogate with an entropy bonus, of those who are in."""
+    """PPO's clipped surrogate with an entropy bonus, over opted-in arms."""
     moved = eqx.tree_at(lambda n: n.actor, net, actor)
     logits = net.in_every_round(moved.logits_of, *batch.at)
     chosen = batch.action[..., None]
@@ -96,7 +98,7 @@ def actor_loss(
 
 
 def critic_loss(net: ActorCritic, critic: eqx.nn.MLP, batch: PPOBatch) -> Float[Array, ""]:
-    """Mean squared error of the values of those who are in."""
+    """Mean squared error of the values, over opted-in arms."""
     moved = eqx.tree_at(lambda n: n.critic, net, critic)
     error = net.in_every_round(moved.values_of, *batch.at) - batch.target
     return mean_over(batch.inside, error**2)
@@ -121,11 +123,11 @@ def descend_arm_by_arm(
 
     def one_arm(carry, arm):
         arrays, state = carry
-        own = batch.of_arm(arm)
-        value, slope = jax.value_and_grad(lambda a: loss(eqx.combine(a, fixed), own))(arrays)
+        one = batch.of_arm(arm)
+        value, slope = jax.value_and_grad(lambda a: loss(eqx.combine(a, fixed), one))(arrays)
         update, moved = adam.update(slope, state)
         after = (optax.apply_updates(arrays, update), moved)
-        is_in = own.inside[0, 0]
+        is_in = one.inside[0, 0]
         return jax.tree.map(lambda new, old: jnp.where(is_in, new, old), after, carry), value
 
     def one_pass(carry, _):
@@ -165,7 +167,7 @@ def advantages(
 def mean_over(
     mask: Bool[Array, "round arm"], values: Float[Array, "round arm"]
 ) -> Float[Array, ""]:
-    """Mean of the values of those who are in."""
+    """Mean of the values where the mask is true."""
     return jnp.sum(jnp.where(mask, values, 0.0)) / jnp.maximum(jnp.sum(mask), 1)
 
 
@@ -191,8 +193,8 @@ def entropy(logits: Float[Array, "round arm act"]) -> Float[Array, "round arm"]:
 def descend(
     loss: Callable[[T], Float[Array, ""]], part: T, state: PyTree, rate: float, passes: int
 ) -> tuple[T, PyTree, Float[Array, ""]]:
-    """Several steps of Adam on one loss; the part of a network that is changed, Adam's state and
-    the last loss."""
+    """Takes `passes` steps of Adam on a loss; returns the changed part of the network, Adam's state
+    and the last loss."""
     adam = optax.adam(rate)
     arrays, fixed = eqx.partition(part, eqx.is_array)
 

@@ -1,6 +1,7 @@
-"""What the recipes that learn worths at swept prices share: the network of worths, its training
-loop, and how it is measured on the way. They differ in where a batch's worths come from: `sweep`
-samples them, `exact` computes them.
+"""The base of recipes `sweep` and `exact`, which learn what each action is worth at many prices.
+
+It holds the network, the training loop and the metrics. The worth of an action is its value before
+its own cost is paid; `sweep` samples worths from steps of the simulator, `exact` computes them.
 """
 
 import abc
@@ -27,14 +28,14 @@ MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 """Size of the programme on which a network is measured between two pieces of training."""
 
 FEW_ARMS = 256
-"""Arms of which every state is looked at, where not all of them are states to start in."""
+"""Number of arms whose rewards are computed in all states, where arms start in one of them only."""
 
 LEAST_WEIGHT, LOW_PRICE = 0.1, 0.05
-"""With `focus`: what an error counts far from a choice, and the part of the highest price that is
-added to low ones, at which all choices would be near."""
+"""With `focus`: the weight of an error far from a decision, and the share of the highest price that
+is added to the price, because at price 0 no decision would count as near."""
 
 STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
-"""A piece has at least so many steps, and more where there would be too many pieces."""
+"""The fewest steps in a piece, and the most pieces: long trainings have longer pieces."""
 
 
 class RegressionState(eqx.Module):
@@ -57,7 +58,7 @@ class Batch(eqx.Module):
     features: Features
     price: Float[Array, "arm"]
     worth: Float[Array, "arm act"] | Float[Array, "arm cell act"]
-    """Of the one state, or of all."""
+    """In that state, or in every state."""
     cost: Float[Array, "arm act"]
     left: Int[Array, "arm"] | None = None
     """Rounds left; None: the programme goes on."""
@@ -65,12 +66,12 @@ class Batch(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Regression(Recipe):
-    """A recipe that fits a network to worths of actions at swept prices."""
+    """A recipe that fits a network to what actions are worth at many prices."""
 
     later: ClassVar[tuple[str, ...]] = ("focus",)
     may_be_undiscounted: ClassVar[bool] = False
     value_weight: ClassVar[float] = 0.0
-    """Weight of the value of waiting in the loss; deciding does without it."""
+    """Weight of the value of waiting in the loss; decisions do not use this value."""
 
     steps: int = 6000
     """Gradient steps, each on new arms."""
@@ -81,16 +82,16 @@ class Regression(Recipe):
     depth: int = 2
     """Hidden layers."""
     learning_rate: float = 3e-3
-    """Of Adam at the start; it falls to 0 along a cosine."""
+    """Step size of Adam at the start; it falls to 0 along a cosine."""
     discount: float = 0.8
     """Discount factor per round."""
     target_rate: float = 0.02
-    """How far the slow copy, which is kept, moves towards the network in a step."""
+    """How far the slow copy, which becomes the model, moves towards the network in a step."""
     masked: float = 0.5
     """Share of training arms with hidden features, so that unknown ones cost little."""
     focus: float = 0.0
-    """How near an action must be to the best other one, as a part of the price, to count fully in
-    the loss: only there does an error change a decision; 0: all count alike."""
+    """How near an action must be to the best other one, as a share of the price, for its error to
+    count fully: only there does an error change a decision; 0: all errors count alike."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,17 +103,17 @@ class Regression(Recipe):
 
     @abc.abstractmethod
     def prepare(self, domain: Domain, slow: Worth, key: Key) -> Any:
-        """What is kept from step to step, before the first."""
+        """The memory before the first step."""
 
     @abc.abstractmethod
     def teach(
         self, domain: Domain, slow: Worth, memory: Any, step: Int[Array, ""], key: Key
     ) -> tuple[Any, Batch]:
-        """What is kept after a step, and the batch to learn from; `slow` values next states."""
+        """The memory after a step, and the batch to learn from; `slow` values next states."""
 
     @abc.abstractmethod
     def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
-        """A batch of these very arms."""
+        """A batch of these arms only."""
 
     @property
     def rounds_ahead(self) -> float:
@@ -134,16 +135,16 @@ class Regression(Recipe):
         return dataclasses.replace(learner, memory=memory)
 
     def price_ceiling(self, domain: Domain, key: Key) -> Float[Array, ""]:
-        """Above this price no action is worth its cost: at most it moves an arm from the worst
-        state to the best for good. Where states are not always seen an action does so for about a
-        round, and few arms gain more: higher prices would take most of the training."""
+        """Above this price no action is worth its cost, which at most moves an arm from the worst
+        state to the best for good. Where states are not always seen, the bound is that of one
+        round: few arms gain more, and higher prices would take up most of the training."""
         arms = domain.draw_arms(key, PROBED_ARMS)
         costs = jax.vmap(domain.costs)(arms)
         if domain.targets is None:
             states = jax.vmap(domain.start)(jax.random.split(key, PROBED_ARMS), arms)
             rewards, ahead = jax.vmap(domain.reward_at)(arms, states), self.rounds_ahead
         else:
-            # All arms start never seen: what they may come to earn is known of all states only.
+            # All arms start never seen, so only a table of all states tells what they may earn.
             few = jax.tree.map(lambda x: x[:FEW_ARMS], arms)
             rewards, ahead = jax.vmap(domain.rewards)(few), 1.0
         cheapest = jnp.min(jnp.where(costs > 0, costs, jnp.inf))
@@ -151,7 +152,7 @@ class Regression(Recipe):
         return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
 
     def learner(self, worth: Worth) -> RegressionState:
-        """This network before its first step."""
+        """The state before the first step, for this network."""
         state = self.optimiser().init(eqx.filter(worth.layers, eqx.is_array))
         return RegressionState(worth, worth, state, jnp.zeros((), int))
 
@@ -163,8 +164,8 @@ class Regression(Recipe):
     def step(
         self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
     ) -> tuple[RegressionState, Metrics]:
-        """So many gradient steps, and one row of metrics. A step's randomness depends on its number
-        only."""
+        """`size` gradient steps, and one row of metrics. What is random in a step depends on the
+        key and the step's number only."""
         after, loss = self.advance(domain, size, state, key)
         measured = measure_worth(domain, after.slow, n_arms, budget, key)
         measured = eqx.tree_at(lambda it: it.loss, measured, loss)
@@ -173,7 +174,7 @@ class Regression(Recipe):
     def advance(
         self, domain: Domain, size: int, state: RegressionState, key: Key
     ) -> tuple[RegressionState, Float[Array, ""]]:
-        """So many gradient steps, and their mean loss."""
+        """`size` gradient steps, and their mean loss."""
         arrays, fixed = eqx.partition(state, eqx.is_array)
 
         def one_step(_, carry):
@@ -245,7 +246,7 @@ def _learn_from(
     def one_epoch(arrays, epoch):
         def one_pass(number, arrays):
             before = eqx.combine(arrays, fixed)
-            # A try is a function of its epoch's key: asking again with an old one costs nothing.
+            # Tries follow from their epoch's key, so that earlier ones need not be stored.
             again = jax.random.randint(jax.random.fold_in(key, before.step), (), 0, epoch + 1)
             chosen = jnp.where(number == 0, epoch, again)
             key_tries = jax.random.fold_in(jax.random.fold_in(key, 1), chosen)
@@ -262,7 +263,7 @@ def _learn_from(
 def fit_error(
     layers: eqx.nn.MLP, perception: Perception, batch: Batch, value_weight: float, focus: float
 ) -> Float[Array, ""]:
-    """Squared error of the gains, most important where they decide, and, less important, of the
+    """Squared error of the gains, weighted by `importance`, plus `value_weight` times that of the
     value of waiting."""
     worth = make_worth(perception, layers)
     if isinstance(worth, WorthByCell) and batch.worth.ndim == 3:
@@ -284,9 +285,9 @@ def importance(
     batch: Batch,
     focus: float,
 ) -> Float[Array, "..."]:
-    """What an error counts, 1 on average: most where an action and the best other one are nearly
-    equal at the price, as far as is known so far. It depends on what the network sees only, so that
-    what is learned is still the mean of arms that look alike."""
+    """The weight of each error, 1 on average. It is largest where an action and the best other one
+    are nearly equal at the price, by the network's own estimate. It depends on the network's inputs
+    only, so that what is learned is still the mean over arms that look alike."""
     every_cell = (slice(None), *[None] * (gains.ndim - 2))
     cost, price = batch.cost[every_cell], batch.price[every_cell]
     net = jax.lax.stop_gradient(gains) - price[..., None] * cost
@@ -299,12 +300,12 @@ def importance(
 
 
 def make_worth(perception: Perception, layers: eqx.nn.MLP) -> Worth:
-    """The network of worths that fits a perception."""
+    """The network behind a perception: a `WorthByCell` if that says so, else a `Worth`."""
     return (WorthByCell if perception.by_cell else Worth)(perception, layers)
 
 
 def hide_features(key: Key, features: Features, share: float) -> Features:
-    """Hides features of a share of the arms, in each of those from none to all of them."""
+    """Hides features of a random share of the arms: in each of these, from none to all."""
     key_arm, key_rate, key_hide = jax.random.split(key, 3)
     n_arms = features.shape[0]
     chosen = jax.random.bernoulli(key_arm, share, (n_arms, 1))
@@ -316,14 +317,14 @@ def hide_features(key: Key, features: Features, share: float) -> Features:
 def sample_prices(
     key: Key, highest: Float[Array, ""], shape: tuple[int, ...]
 ) -> Float[Array, "..."]:
-    """Prices up to the highest, uniform in their root: most decisions are made at prices far below
-    the highest conceivable."""
+    """Random prices up to the highest, uniform in their square root: most decisions are made at
+    prices far below the highest possible one."""
     return highest * jax.random.uniform(key, shape) ** 2
 
 
 def measure_worth(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key: Key) -> Metrics:
-    """How a programme of new arms fares under what has been learned. A large one is measured on a
-    part of it, with its share of the budget."""
+    """Metrics of the learned policy in a programme of new arms. Of a large programme only a part is
+    played, with its share of the budget."""
     key_arms, key_start, key_play = jax.random.split(key, 3)
     places = min(n_arms, MEASURED_ARMS)
     budget = budget * places / n_arms

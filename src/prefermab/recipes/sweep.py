@@ -1,4 +1,4 @@
-"""Recipe `sweep`: learn what acting is worth at every price, from sampled steps of fresh arms.
+"""Recipe `sweep`: learns from sampled steps what each action is worth at every price.
 
 In each step new arms are drawn, each with its own price and a random state, and every action is
 tried once under the same luck. With a slow copy (V̄, Ḡ) of the network valuing next states,
@@ -6,10 +6,11 @@ tried once under the same luck. With a slow copy (V̄, Ḡ) of the network valui
     y_a = R(s'_a) + discount·(V̄(s'_a) + max_b [Ḡ(s'_a, b) - price·cost(b)])
 
 is a sample of an action's worth before its own cost. V(s) is fitted to y_0 and the gain G(s,a) to
-y_a - y_0: the difference of two samples with the same luck is far less noisy than either, and it
-is all that deciding needs.
-There is no price network and no policy gradient; any number of arms and any budget are served by
-searching for the price when deciding.
+y_a - y_0. The difference of two samples with the same luck is far less noisy than either, and
+decisions need nothing else.
+
+There is no price network and no policy gradient. The price is searched for when deciding, which
+serves any number of arms and any budget.
 """
 
 import dataclasses
@@ -27,7 +28,7 @@ from prefermab.recipes.regression import Batch, Regression, hide_features, sampl
 
 @dataclasses.dataclass(frozen=True)
 class Sweep(Regression):
-    """Prices are swept in training and searched when deciding; learns from sampled steps only.
+    """Trains at many prices and searches for the price when deciding; needs sampled steps only.
 
     >>> import prefermab as pm
     >>> model = pm.pretrain(pm.domains.Synthetic(), pm.recipes.Sweep(steps=20))
