@@ -6,8 +6,8 @@ acting is optimal everywhere. While the set of active states is fixed, the advan
 linear in the price; this gives the next state to turn passive and the price at which it does.
 Turning it passive changes one row of the policy's transition matrix, so the matrix that gives the
 advantages follows by a rank-one update (Sherman and Morrison 1950). An arm of S states costs O(S³),
-and arms are vmapped. An arm is indexable if no state that has turned passive becomes active again at a
-higher price (Weber and Weiss 1990 show what indexability is good for).
+and arms are vmapped. An arm is indexable if no state that has turned passive becomes active again
+at a higher price (Weber and Weiss 1990 show what indexability is good for).
 """
 
 from typing import Any
