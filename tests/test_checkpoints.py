@@ -66,7 +66,7 @@ def test_a_checkpoint_is_neither_overwritten_nor_taken_for_another(tmp_path):
     asked = {"n_arms": 6, "budget": 2, "checkpoint": file, **SWEEP}
     with pytest.raises(KeyboardInterrupt):
         pm.pretrain(domain, seed=4, progress=stop_after(1), **asked)
-    with pytest.raises(pm.InputError, match="cut short"):
+    with pytest.raises(pm.InputError, match="interrupted training"):
         pm.pretrain(domain, seed=4, **asked)
     with pytest.raises(pm.InputError, match="another training"):
         pm.pretrain(domain, seed=5, resume=True, **asked)

@@ -329,7 +329,7 @@ def _read_single(
 def _round_to_figures(
     amounts: Float[Array, "n"], size: Int[Array, "n"], figures: Any, offsets: Any
 ) -> tuple[Float[Array, "*ways n"], Int[Array, "*ways n"]]:
-    """Amounts rounded to so many digits, and the power of ten that they were multiplied by."""
+    """Amounts rounded to some digits, and the power of ten that they were multiplied by."""
     power = jnp.clip(figures - size, -10, 10)
     return jnp.round(_times_ten_to(amounts, power)) + offsets, power
 

@@ -70,8 +70,9 @@ class Samples(eqx.Module):
         states, rewards, inside, epochs = (np.asarray(array) for array in arrays)
         each = []
         for seed, filled in enumerate(epochs):
-            own = inside[seed, :filled]
-            found = abstraction(cells, states[seed, :filled][own], rewards[seed, :filled][own])
+            inside_seed = inside[seed, :filled]
+            seen = states[seed, :filled][inside_seed], rewards[seed, :filled][inside_seed]
+            found = abstraction(cells, *seen)
             each.append(check_abstract_states(found, cells))
         return np.stack(each)
 

@@ -71,8 +71,8 @@ def settings_of(domain: Domain | None) -> dict[str, Any] | None:
     0.1
     """
     if isinstance(domain, Unseen):
-        inner, own = settings_of(domain.domain), domain.own_settings
-        return inner and {**inner, **{name: getattr(domain, name) for name in own}}
+        inner = settings_of(domain.domain)
+        return inner and {**inner, **{name: getattr(domain, name) for name in domain.own_settings}}
     if domain is None or BY_NAME.get(domain.name) is not type(domain):
         return None
     return {**_stored_settings(domain), "feature_map": _stored_settings(domain.feature_map)}

@@ -113,5 +113,5 @@ def _defined_domains(module: ModuleType) -> dict[str, type[Domain]]:
         for name, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Domain)
     }
-    own = {name: kind for name, kind in found.items() if kind.__module__ == module.__name__}
-    return {name: kind for name, kind in own.items() if not inspect.isabstract(kind)} or own
+    defined = {name: kind for name, kind in found.items() if kind.__module__ == module.__name__}
+    return {name: kind for name, kind in defined.items() if not inspect.isabstract(kind)} or defined

@@ -104,7 +104,7 @@ class Sightings:
         return rounds.astype(int), np.where(np.isnan(done), usual, done).astype(int)
 
     def size_at(self, rounds: int) -> int:
-        """How many places a tree of so many rounds has."""
+        """The number of places in a tree of `rounds` rounds."""
         n_states, n_actions = len(self.states), len(self.actions)
         if self.seen == "acted":
             return n_states * (1 + n_actions * rounds) + 1 + rounds

@@ -243,8 +243,8 @@ def _check_values(domain: Domain) -> None:
     complain.refuse("costs", "negative", found.costs < 0, found.costs, action=1)
     if found.costs[:, 0].any():
         at = _first(found.costs[:, 0])
-        told = f"costs of '{domain.name}': action 0 is the passive one and must cost 0"
-        complain.fail(f"{told}, not {found.costs[at][0]:.4g}", at)
+        problem = f"costs of '{domain.name}': action 0 is the passive one and must cost 0"
+        complain.fail(f"{problem}, not {found.costs[at][0]:.4g}", at)
     complain.refuse("rewards", "not finite", ~np.isfinite(found.rewards), found.rewards, cell=1)
     top = domain.n_cells - 1 if isinstance(domain, FiniteDomain) else 1
     if isinstance(domain, FiniteDomain | ContinuousDomain):
@@ -264,8 +264,10 @@ def _check_values(domain: Domain) -> None:
         if wrong.any():
             at = _first(wrong)
             row = np.array2string(found.rows[at], precision=4, threshold=8)
-            told = f"transitions of '{domain.name}': row gave {row}, {why.format(total=sums[at])}"
-            complain.fail(told, at, cell=1, action=2)
+            problem = (
+                f"transitions of '{domain.name}': row gave {row}, {why.format(total=sums[at])}"
+            )
+            complain.fail(problem, at, cell=1, action=2)
 
 
 def _first(wrong: np.ndarray) -> tuple[int, ...]:
@@ -335,8 +337,8 @@ def _check_steps(domain: FiniteDomain) -> None:
             most = domain.state_names[int(np.argmax(np.abs(shares - rows[at])))]
             p = rows[at][domain.state_names.index(most)]
             share = shares[domain.state_names.index(most)]
-            told = (
+            problem = (
                 f"step of '{domain.name}' does not do what row says: '{most}' is next with "
                 f"probability {p:.2g} by row, but {share:.0%} of {STEP_SAMPLES:,} steps went there"
             )
-            complain.fail(told, (0, *at), **where)
+            complain.fail(problem, (0, *at), **where)

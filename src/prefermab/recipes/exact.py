@@ -78,7 +78,7 @@ class Exact(Regression):
     arms: int = 256
     """Arms, each at a price and in a state, of a step's sample."""
     prices: int = 8
-    """Prices at which the answers of an arm are worked out."""
+    """Prices at which the answers of an arm are computed."""
     horizon: int = 12
     """Rounds that value iteration looks ahead."""
     rounds_left: int = 0
@@ -209,8 +209,7 @@ class Exact(Regression):
     def worths_of_arm(
         self, domain: Domain, arm: Arm, prices: Float[Array, "price"]
     ) -> Float[Array, "price state act"]:
-        """What every action is worth in every state of one arm at each price, before its own
-        cost."""
+        """What each action is worth before its own cost, in every state of an arm at each price."""
         chances, rewards = domain.successors(arm), domain.rewards(arm)
         return self.worths(chances, rewards, domain.costs(arm), prices, domain.targets)
 
@@ -239,8 +238,8 @@ class Exact(Regression):
 
     def fresh_arms(self, domain: Domain) -> int:
         """The number of arms that a step computes."""
-        few = 1 if domain.targets is None else 20
-        return max(1, min(MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES // (domain.table_size * few)))
+        work = domain.table_size * (1 if domain.targets is None else 20)
+        return max(1, min(MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES // work))
 
 
 @dataclasses.dataclass(frozen=True)

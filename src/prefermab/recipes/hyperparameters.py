@@ -23,12 +23,12 @@ def standardised(gain: Float[Array, "round arm"]) -> Float[Array, "round arm"]:
 
 
 def cooled_to_a_part(at: Int[Array, ""], size: int) -> Float[Array, ""]:
-    """1 at the start of a block of so many epochs, 1/size in its last."""
+    """1 in the first epoch of a block of `size` epochs, 1/size in its last."""
     return 1 - at / size
 
 
 def cooled_to_nothing(at: Int[Array, ""], size: int) -> Float[Array, ""]:
-    """1 at the start of a block of so many epochs, 0 in its last."""
+    """1 in the first epoch of a block of `size` epochs, 0 in its last."""
     return 1 - at / max(size - 1, 1)
 
 
