@@ -25,12 +25,12 @@ from prefermab.programme.evidence.effects import group_difference
 from prefermab.programme.evidence.power import (
     TrialProgramme,
     needed,
-    needed_of,
+    needed_for_pool,
     play_layouts,
     simulate_effects,
 )
 from prefermab.programme.evidence.programmes import Pool, draw_pool
-from prefermab.programme.evidence.protocol import drawn_layout
+from prefermab.programme.evidence.protocol import assigned_layout
 from prefermab.programme.intervals import Interval
 from studies.off_policy import REPEATS, SEED, armman, coverage, learned, lots, off_policy
 
@@ -188,7 +188,7 @@ def power_of_others() -> str:
     for place, (name, own, tried, design, gain) in enumerate(cases):
         pool = draw_pool(load(own), seed=SEED + place, programme=tried)
         # The same people for all steps: they take longest to draw where there are many states.
-        found = needed_of(pool, design, tried, gain=gain, trials=REPEATS, seed=SEED + place)
+        found = needed_for_pool(pool, design, tried, gain=gain, trials=REPEATS, seed=SEED + place)
         rng = np.random.default_rng([SEED, 200 + place])
         others = simulate_effects(pool, design, tried, found.people, 0, OTHERS, rng)
         trials = simulate_effects(pool, design, tried, found.people, 0, REPEATS, rng)
@@ -255,7 +255,7 @@ def _balanced_effects(
         who = rng.integers(0, pool.size, 400)
         units = {**whole, "columns": np.stack([outlook[who], rng.normal(0, 1, 400)], axis=1)}
         units["draw"] = balanced_draw(design, units, SEED + seed)
-        layout = drawn_layout(design, units, SEED + seed)
+        layout = assigned_layout(design, units, SEED + seed)
         played = play_layouts(pool, design, programme, who[None], [layout], rng)
         arm = played.arm(0)
         plain = estimate_trial_effects(design, dataclasses.replace(layout, columns=None), arm)

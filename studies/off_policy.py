@@ -8,9 +8,9 @@ import polars as pl
 
 from prefermab import load
 from prefermab.pages import table_as_markdown
-from prefermab.programme.evidence.logged import all_moves, judge_policy, teach_rule
+from prefermab.programme.evidence.logged import all_moves, judge_policy, learn_on_half
 from prefermab.programme.evidence.programmes import Pool, draw_pool
-from prefermab.programme.evidence.weights import intervals_of, row_episodes
+from prefermab.programme.evidence.weights import method_intervals, row_episodes
 from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.reading import Log, LogTransitions, read_log
 from prefermab.programme.planning.lots import draw_lots
@@ -138,7 +138,7 @@ def learned() -> str:
         for seed in range(LEARNED):
             table = simulate_log(20_000 + seed, differ=differ)
             log = read_log(table, rewards=REWARDS, passive="none")
-            moves, target = teach_rule(log, log.spent / 200, seed)
+            moves, target = learn_on_half(log, log.spent / 200, seed)
             judged = judge_policy(log, moves, target, 1, estimate=False)
             value, done = rule_value(log, moves, target, differ)
             for row in judged.estimates.iter_rows(named=True):
@@ -200,7 +200,7 @@ def _off_policy_lots(pool: Pool, people: int = 300, budget: int = 45) -> str:
         reward = pool.rewards[who, np.minimum(following, 2)]
         truths.append((pool.chances[who, state, model] * pool.rewards[who]).sum(axis=1).mean())
         ratio = (lots.actions == model) / lots.own
-        for (method, per), (value, _) in intervals_of(row_episodes(reward, ratio)).items():
+        for (method, per), (value, _) in method_intervals(row_episodes(reward, ratio)).items():
             if per == "decision":
                 found.setdefault(method, []).append(value)
     truth = float(np.mean(truths))

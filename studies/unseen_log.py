@@ -112,7 +112,9 @@ def learned(domain: FiniteDomain, share: float, seed: int) -> tuple[list[Model],
     truth = np.asarray(jax.vmap(domain.transitions)(arms)).mean(axis=0)
     some, whole = read(domain, keep_seen(frame, domain.action_names[0])), read(domain, frame)
     fit = fit_hidden(some, seed=seed)
-    print(f"called {share:.0%}, seed {seed}: acting matters {fit.acts:.2f}", flush=True)
+    print(
+        f"called {share:.0%}, seed {seed}: acting matters {fit.effect_probability:.2f}", flush=True
+    )
     models = [trained(some, fit, seed), trained(whole, fit_log(whole, seed=seed), seed)]
     return models, covered(some, fit, truth)
 
@@ -200,7 +202,7 @@ def one_misled(world: World, seed: int) -> tuple[float, bool, bool, float, float
         visits.predicted.filter(pl.col("where") == "all").select("predictor", "loss").rows()
     )
     return (
-        fit.acts, "unlike_predicted" in codes, "seen_by_state" in codes,
+        fit.effect_probability, "unlike_predicted" in codes, "seen_by_state" in codes,
         float(np.abs(found - table.mean(axis=0)).mean()), loss["the fit"] - loss["as last seen"],
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ def little_work(monkeypatch):
     monkeypatch.setattr(evaluation, "evaluate", evaluate)
     monkeypatch.setattr(Regression, "pieces", property(lambda self: (min(self.steps, few),)))
     monkeypatch.setattr(gain, "MOST_TRANSITIONS", 0)
-    monkeypatch.setattr(gain, "PREDICTIONS", 2)
+    monkeypatch.setattr(gain, "PREDICTION_DRAWS", 2)
     simulate = power.simulate_effects
 
     def simulate_few(pool, design, tried, people, clusters, trials, rng):

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.programme.evidence.logged import teach_rule
+from prefermab.programme.evidence.logged import learn_on_half
 from prefermab.programme.evidence.weights import (
     Episodes,
     estimate_values,
@@ -162,14 +162,14 @@ def test_longer_episodes_count_for_less_and_say_so():
 
 def test_a_log_without_probabilities_is_refused_unless_asked(tmp_path):
     log = log_of_lots().drop("probability")
-    with pytest.raises(pm.InputError, match="does not say with which probabilities"):
+    with pytest.raises(pm.InputError, match="no column with the probabilities"):
         pm.evidence.off_policy(log, "none", rewards=REWARDS, passive="none")
     found = pm.evidence.off_policy(
         log, "random", rewards=REWARDS, passive="none", estimate_probabilities=True
     )
     told = str(found)
     assert "estimated from states and features" in told.splitlines()[1]
-    assert "Those who were acted on differ from the others: " in told
+    assert "People who were acted on differ from the others: " in told
     assert "state bad (+" in told
     found.report(tmp_path)
     page = (tmp_path / "index.html").read_text()
@@ -272,7 +272,7 @@ def test_the_truth_of_a_rule_is_what_it_earns_in_the_world_of_the_logs(differ):
     states. If everybody in bad is called, both states lead to good with 0.7, so the young earn 0.7;
     the older ones 0.4 or 0.7, by how often they are in bad."""
     log = read_log(simulate_log(3, differ=differ), rewards=REWARDS, passive="none")
-    moves, _ = teach_rule(log, 0.2)
+    moves, _ = learn_on_half(log, 0.2)
     assert len(np.unique(moves.person)) == 100
     bad = np.array(log.labels.states)[moves.state] == "bad"
     chance = CALLED[1 - bad]

@@ -48,8 +48,8 @@ def assessment(verdict, gain=None, warnings=(), hidden=2.0):
     gain = gain or Interval(0.5, 0.2, 0.8, 0.18)
     comparison = Comparison(
         rounds=9, budget=0.1, people=50, gains=dict.fromkeys(("before", "random", "none"), gain),
-        earned={"model": 4.4, "before": 3.89, "random": 3.8, "none": 3.2}, unseen=0.0,
-        hidden=hidden,
+        earned={"model": 4.4, "before": 3.89, "random": 3.8, "none": 3.2}, untried=0.0,
+        hidden_cause=hidden,
     )  # fmt: skip
     numbers = dict.fromkeys(("acted", "others", "difference"), pl.Float64)
     empty = pl.DataFrame(schema={"what": pl.String, **numbers})
@@ -120,7 +120,7 @@ def test_a_real_gain_is_found_and_none_where_there_is_none():
         assert judged.detectable > judged.gain.high - judged.gain.estimate
         # Acted on at random, the log's choice is as good as chance.
         assert abs(judged.gains["random"].estimate - judged.gain.estimate) < 0.1
-        assert judged.unseen == 0
+        assert judged.untried == 0
 
 
 def test_choosing_and_judging_in_the_same_data_claims_what_is_not_there():
@@ -149,7 +149,7 @@ def measured(scores, values=(1.0, 1.0), predicted=0.0):
 def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     rng = np.random.default_rng(0)
     scores = [rng.normal(1.0, 2.0, 400) for _ in range(4)]
-    one = _interval([measured(scores[0])], "before", 0.5, doubt=0.0, acts=0.0)
+    one = _interval([measured(scores[0])], "before", 0.5, 0.0, 0.0)
     assert one.estimate == pytest.approx(scores[0].mean())
     assert one.stderr == pytest.approx(scores[0].std(ddof=1) / 20)
     assert one.high - one.low == pytest.approx(2 * 1.649 * one.stderr, rel=1e-3)
@@ -161,9 +161,9 @@ def test_averaging_takes_off_who_was_judged_and_choosing_is_added():
     between = (3 * 0.5 + 3 * seen) / 6
     assert variance == pytest.approx(each * (1 - min(between, 0.9) * 0.75))
     # Where acting does not matter, only what is seen between orders counts.
-    several = _interval([measured(own) for own in scores], "before", 0.5, doubt=0.0, acts=0.0)
+    several = _interval([measured(own) for own in scores], "before", 0.5, 0.0, 0.0)
     assert several.stderr**2 == pytest.approx(each * (1 - min(seen, 0.9) * 0.75))
-    wide = _interval([measured(scores[0], [1.0, 3.0])], "before", 0.5, doubt=0.0, acts=0.0)
+    wide = _interval([measured(scores[0], [1.0, 3.0])], "before", 0.5, 0.0, 0.0)
     assert wide.stderr**2 == pytest.approx(one.stderr**2 + 1.0)
 
 
@@ -244,7 +244,7 @@ def test_a_log_that_shows_nothing_gives_scores_near_zero():
         log = scenario_log(world, 1)
         fit = fit_log(log, 64)
         earned = fit.chances(log.profiles) @ log.labels.rewards
-        sizes[world] = np.abs(earned[..., 1] - earned[..., 0]).mean(), fit.acts
+        sizes[world] = np.abs(earned[..., 1] - earned[..., 0]).mean(), fit.effect_probability
     assert sizes[2][0] < 0.2 * sizes[0][0]
     assert sizes[2][1] < 0.5 < 0.99 < sizes[0][1]
     assert "scores are near zero" in summary.about_scores(fit)
@@ -284,7 +284,7 @@ def test_nothing_is_told_of_too_few_people_or_of_what_was_never_tried():
     assert found.warnings[-1].code == "too_few_to_judge"
     assert "at least 30 are needed" in found.warnings[-1].sentence
 
-    judged = dataclasses.replace(assessment("shown").comparison, unseen=0.4)
+    judged = dataclasses.replace(assessment("shown").comparison, untried=0.4)
     claimed = [Interval(0.5, 0.2, 0.8, 0.18)] * 2
     never, placebo = _doubts(judged, claimed)
     assert (never.code, placebo.code) == ("never_tried", "placebo_shown")
@@ -450,7 +450,9 @@ def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
     log, found = tiny(), assessment("not shown", NOTHING)
     # Half the interval, 0.3, and 0.84 standard errors of 0.18.
     assert "would show a gain of 0.45 or more in four of five cases" in summary.how_sure(found)
-    assert "that gave -0.10 to +0.10, and a gain was never claimed" in summary.how_sure(found)
+    assert "the estimates were -0.10 to +0.10, and a gain was never claimed" in summary.how_sure(
+        found
+    )
     assert "does not tell them apart" in summary.next_step(found, log)
     assert "nothing can be said about whom" in summary.for_whom(found, pl.DataFrame())
     spoilt = assessment("cannot tell", warnings=(LogWarning("few_people", "few."), SPOILT))
@@ -474,7 +476,7 @@ def test_a_shown_gain_names_the_groups_it_helps_and_what_to_do():
         "Acting helps most among people with phone own (call +0.30 in the next round); age 18 "
         "to 30 (call +0.20 in the next round)."
     )
-    assert summary.for_whom(found, groups.tail(1)).startswith("In no single group is it sure")
+    assert summary.for_whom(found, groups.tail(1)).startswith("In no single group is it certain")
     assert summary.next_step(found, tiny()).startswith("Use the list, choose a small share")
     for code, advice in (("too_few_to_judge", "Collect more people"), ("sentinel", "Correct what")):
         spoilt = assessment("cannot tell", warnings=(LogWarning(code, "wrong.", spoils=True),))

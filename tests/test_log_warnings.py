@@ -108,7 +108,7 @@ def test_actions_that_failed_are_missing():
     action = pl.col("action") * better.fill_null(True)
     found = told(frame.with_columns(action=action))["only_successes"]
     assert found.spoils
-    assert "were those that failed left out, or written as '0'?" in found.sentence
+    assert "failed ones were left out, or written as '0'." in found.sentence
 
 
 def stopped(frame, chance):

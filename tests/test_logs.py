@@ -201,7 +201,7 @@ WRONG = [
     (TINY, {"rewards": {"bad": "low", "good": 1}}, "the reward of 'bad' must be a finite number"),
     (TINY, {"rewards": None}, "rewards must give a number for each state: bad, good"),
     (TINY.with_columns(available=pl.col("action") == "none"), {},
-     "row 2 has the action 'call' although the person was not available; correct the one"),
+     "row 2 has the action 'call' although the person was not available; correct one"),
     (TINY.with_columns(available=pl.lit("maybe")), {}, "'available' must hold true or false, but"),
     (TINY, {"available": "there"}, "the column 'there' is missing; found id, time, state, action, "
      "age, region: name yours with available=... (--available on the command line)"),
@@ -348,7 +348,9 @@ def test_draws_scatter_around_the_likeliest_coefficients_and_shrink_with_the_log
     log = read_walked(tables, features, 10, 0.2, rng)
     fit = fit_log(log)
     spread = fit.draws.std(axis=0)
-    assert fit.acts > 0.999  # so that all draws are of accounts in which acting does something
+    assert (
+        fit.effect_probability > 0.999
+    )  # so that all draws are of accounts in which acting does something
     np.testing.assert_allclose(fit.draws.mean(axis=0), fit.mean, atol=0.05)
     more = fit_log(read_walked(np.tile(tables, (20, 1, 1, 1)), {
         name: np.tile(values, 20) for name, values in features.items()

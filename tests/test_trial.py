@@ -23,7 +23,7 @@ from prefermab.programme.evidence.programmes import (
     play_programme_trials,
 )
 from prefermab.programme.evidence.protocol import randomise, read_protocol
-from prefermab.programme.evidence.trial_logs import index_of, rehearse
+from prefermab.programme.evidence.trial_logs import model_index, rehearse
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.rules import Limits
 
@@ -326,7 +326,7 @@ def features_of(model, size, seed=1) -> np.ndarray:
 
 def chosen_at_once(pool, states, budget) -> np.ndarray:
     everybody, size = np.ones(len(states), bool), len(states)
-    return pool.offers.choose(
+    return pool.steps.choose(
         np.arange(size), states, everybody, everybody, np.zeros(size, int), np.array([budget]),
         "none", np.random.default_rng(0),
     )  # fmt: skip
@@ -344,13 +344,13 @@ def test_several_actions_are_chosen_as_the_model_chooses_them(several, budget):
 def test_people_whose_costs_differ_are_chosen_as_the_model_chooses_them():
     table = table_of_people(cost_call=np.random.default_rng(1).choice([0.5, 1.0, 2.5], 150))
     pool = draw_pool(MODEL, size=100, seed=1, programme=TrialProgramme(0.2, table=table))
-    assert pool.offers is not None
-    assert set(np.unique(pool.offers.costs[:, 1])) == {0.5, 1.0, 2.5}
+    assert pool.steps is not None
+    assert set(np.unique(pool.steps.costs[:, 1])) == {0.5, 1.0, 2.5}
     states = np.random.default_rng(0).integers(0, 3, 100)
     found = chosen_at_once(pool, states, 20.0)
-    acted = MODEL.act(states, features_of(MODEL, 100), budget=20.0, costs=pool.offers.costs)
+    acted = MODEL.act(states, features_of(MODEL, 100), budget=20.0, costs=pool.steps.costs)
     assert (found == np.asarray(acted)).mean() >= 0.97
-    assert pool.offers.costs[np.arange(100), found].sum() <= 20
+    assert pool.steps.costs[np.arange(100), found].sum() <= 20
 
 
 def test_trials_with_several_actions_keep_their_budget_and_cooldown(several):
@@ -448,11 +448,11 @@ def test_a_protocol_is_drawn_again_from_its_seed_and_notices_changes(tmp_path):
 @pytest.mark.parametrize(
     ("design", "given", "words"),
     [
-        ("stratified", {}, "needs columns"),
+        ("stratified", {}, "needs the columns of the strata"),
         ("cluster", {}, "needs the column of the clusters"),
         ("cluster", {"cluster": "region"}, "4 clusters or more, not 2"),
         ("individual", {"balance": ["town"]}, "town"),
-        ("individual", {"balance": ["id"]}, "59 columns of numbers, too many to balance 60 people"),
+        ("individual", {"balance": ["id"]}, "59 numeric columns, too many to balance 60 people"),
         ("switchback", {"balance": ["age"]}, "a switchback compares people with themselves"),
         ("stepped wedge", {"balance": ["age"], "cluster": "clinic"}, "leave out balance"),
     ],
@@ -590,7 +590,7 @@ def test_actions_that_do_not_follow_the_index_are_not_reshuffled(rehearsed):
     protocol, log = rehearsed
     found = pm.evidence.analyse(protocol, log.with_columns(index=-pl.col("index") + 9))
     assert found.primary == "difference"
-    assert "of the model's actions went to those with the highest index" in str(found)
+    assert "of the model's actions went to the people with the highest index" in str(found)
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ def test_the_index_is_computed_from_states_and_features():
         {"state": ["persuadable", None, "motivated"],
          **{name: rng.normal(0, 0.2, 3) for name in MODEL.feature_names}}
     )  # fmt: skip
-    index = index_of(MODEL, table, "the log")
+    index = model_index(MODEL, table, "the log")
     planned = MODEL.plan(
         table.filter(pl.col("state").is_not_null()).with_columns(id=pl.Series([1, 2])), 1
     )

@@ -22,8 +22,8 @@ from prefermab.programme.logs.unseen.histories import Histories
 from prefermab.programme.logs.unseen.likelihood import (
     Batches,
     curvature,
-    likelihood_and_slope,
-    likelihood_of,
+    log_likelihood_and_gradient,
+    log_likelihoods,
 )
 from prefermab.programme.logs.unseen.visits import check_visits
 from prefermab.programme.logs.warnings import log_warnings
@@ -65,7 +65,10 @@ def test_states_on_actions_only_are_seen_by_acting():
     assert found.state[0].tolist() == [0, -1, 1, -1, 0]
     assert found.since[0].tolist() == [-1, 1, 2, 1, 2]
     assert found.last_seen[0].tolist() == [-1, 0, 0, 1, 1]
-    assert found.between(2).tolist() == [3, 3]  # not the last call of either person
+    assert found.rounds_between_sightings(2).tolist() == [
+        3,
+        3,
+    ]  # not the last call of either person
 
 
 def test_a_state_at_joining_still_counts_as_seen_by_acting():
@@ -207,16 +210,16 @@ def test_the_likelihood_is_the_sum_over_all_paths(three_states):
     tables = np.stack([softmax(at[:3, :, 0] @ spread.T, axis=1),
                        softmax(at[:3].sum(axis=2) @ spread.T, axis=1)], axis=1)  # fmt: skip
     starts = softmax(spread @ at[3, :, 0])
-    found = likelihood_of(Batches.from_histories(several, np.ones((1, 1)), 3), at)
+    found = log_likelihoods(Batches.from_histories(several, np.ones((1, 1)), 3), at)
     np.testing.assert_allclose(found, paths(several, tables, starts), atol=1e-5)
 
 
 def test_slope_and_curvature_are_those_of_the_likelihood(three_states):
     several, at = three_states
     batches = Batches.from_histories(several, np.ones((1, 1)), 3)
-    slope, away = likelihood_and_slope(batches, at)[1], np.zeros_like(at)
+    slope, away = log_likelihood_and_gradient(batches, at)[1], np.zeros_like(at)
     away[1, 0, 1] = 0.02
-    ends = [likelihood_and_slope(batches, at + sign * away) for sign in (1, -1)]
+    ends = [log_likelihood_and_gradient(batches, at + sign * away) for sign in (1, -1)]
     assert slope[1, 0, 1] == pytest.approx((ends[0][0] - ends[1][0]) / 0.04, abs=2e-3)
     along = (ends[1][1] - ends[0][1]).ravel() / 0.04
     place = int(np.flatnonzero(away.ravel())[0])
@@ -227,7 +230,7 @@ def test_what_a_history_without_a_beginning_first_shows_counts_nothing(three_sta
     at = three_states[1]
     known = Histories("some", 0.5, "", np.array([0]), np.array([False]), np.array([[-1, 2, -1]]),
                       np.zeros((1, 3), int), np.zeros((1, 3), int), np.array([3]))  # fmt: skip
-    assert likelihood_of(Batches.from_histories(known, np.ones((1, 1)), 3), at)[0] == 0
+    assert log_likelihoods(Batches.from_histories(known, np.ones((1, 1)), 3), at)[0] == 0
 
 
 # The fit
@@ -261,7 +264,7 @@ def test_the_fit_finds_the_chances_of_rounds_nobody_saw(helped):
     assert log.histories.way == "acted"
     np.testing.assert_allclose(fit.chances(log.profiles)[0, :, :, 1], truth, atol=0.08)
     np.testing.assert_allclose(fit.first_states(log.profiles)[0], [0.5, 0.5], atol=0.1)
-    assert fit.acts > 0.95
+    assert fit.effect_probability > 0.95
     # The truth is within what is left open.
     logits = fit.draws[..., 0]
     chances = softmax(logits, axis=-1)[..., 1]
@@ -273,7 +276,7 @@ def test_the_fit_finds_the_chances_of_rounds_nobody_saw(helped):
 def test_where_acting_does_nothing_the_fit_says_so():
     frame, _ = walked(effect=False)
     fit = fit_hidden(read_log(keep_seen(frame, "none"), seen=None, **KNOWN), draws=16)
-    assert fit.acts < 0.3
+    assert fit.effect_probability < 0.3
 
 
 @pytest.mark.computes_much

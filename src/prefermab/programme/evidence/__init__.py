@@ -1,8 +1,10 @@
-"""Evidence that a programme does good: off-policy estimates and trials.
+"""Evidence that a programme has an effect: off-policy evaluation and randomised trials.
 
-Off-policy: `off_policy` for a log with probabilities, `off_policy_rows` for rows that stand alone.
-Trials: `needed` says how large one must be, `randomise` fixes it, `rehearse` plays it with made-up
-people, `analyse` says what it shows.
+Off-policy evaluation: `off_policy` for a log with the probabilities of its actions,
+`off_policy_rows` for single decisions that do not form episodes.
+
+Trials: `needed` computes the sample size for a given power, `randomise` assigns the arms and fixes
+the analysis in a protocol, `rehearse` simulates a log of the trial, `analyse` estimates the effect.
 """
 
 from prefermab.programme.evidence.analysis import TrialResult, analyse

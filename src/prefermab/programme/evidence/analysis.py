@@ -1,5 +1,5 @@
-"""The analysis that a protocol fixed: effects by intention to treat, and all that a reader of
-trials asks for: who was assigned, who was lost, whether the arms have the numbers that were drawn.
+"""The analysis of a trial that its protocol fixed: intention-to-treat effects, the flow of
+participants, attrition, and a test for sample ratio mismatch.
 """
 
 import dataclasses
@@ -22,20 +22,24 @@ from prefermab.programme.evidence.designs import (
 from prefermab.programme.evidence.effects import FOLLOWED, TrialArm, follows_index, group_difference
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
 from prefermab.programme.evidence.results import Finding
-from prefermab.programme.evidence.trial_logs import histories, read_outcomes
+from prefermab.programme.evidence.trial_logs import arrange_by_person, read_outcomes
 from prefermab.programme.intervals import Interval
 from prefermab.programme.tables import as_frame, format_people
 
 SUSPICIOUS = 0.001
-"""Probability of a sample ratio below which the assignment was probably not followed."""
+"""p-value of the sample ratio below which the assignment was probably not followed."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TrialResult(Finding):
-    """What a trial shows. `effects` has intervals by estimator, rewards per person and round, the
-    one that counts first; `flow` counts people by arm; `ratio` is how probable the numbers of
-    people in the arms are, and `lost` how probable the difference in those lost, if arms were
-    alike."""
+    """The result of a trial.
+
+    `effects` has an interval for each estimator, in reward per person and round; the first is the
+    primary estimator. `flow` counts people by arm. `ratio` is the p-value of the numbers of people
+    in the arms (binomial test for sample ratio mismatch). `lost` is the p-value of the difference
+    between the arms in people lost to follow-up (Fisher's exact test). `groups` has the effect
+    within each group. `strangers` counts people in the log who were never assigned.
+    """
 
     title: ClassVar[str] = "What the trial shows"
     file: ClassVar[str] = "trial.json"
@@ -48,24 +52,25 @@ class TrialResult(Finding):
     groups: pl.DataFrame
     strangers: int
     followed: float | None = None
-    """Share of the model's actions that went to those with the highest index, where it is known."""
+    """Share of the model's actions that went to the people with the highest index; None if
+    unknown."""
     several: bool = False
-    """Whether there were several actions beside doing nothing."""
+    """Whether there were several actions besides the passive one."""
 
     @property
     def primary(self) -> str:
-        """The estimator that counts."""
+        """The name of the primary estimator."""
         return next(iter(self.effects))
 
     @property
     def effect(self) -> Interval:
-        """The effect by the estimator that counts."""
+        """The effect by the primary estimator."""
         return self.effects[self.primary]
 
     @property
     def shown(self) -> bool:
-        """Whether a gain is shown: the whole interval is above 0, and the arms have the numbers
-        that were drawn."""
+        """Whether a gain is shown: the whole interval is above 0, and there is no sample ratio
+        mismatch."""
         return self.effect.shown and not self._broken
 
     @property
@@ -75,30 +80,30 @@ class TrialResult(Finding):
     def lines(self) -> list[str]:
         """The result in sentences, the most important first."""
         effect = self.effect
-        told = (
+        measured = (
             f"{effect.estimate:+.4g} reward per person and round (90 % interval {effect.low:+.4g} "
             f"to {effect.high:+.4g}, {self.primary})"
         )
         if self._broken:
             first = (
-                "The trial cannot be read: the numbers of people in the arms have a probability of "
-                f"{self.ratio:.1g} under the lots that were drawn. Taken at face value: {told}."
+                "The trial cannot be read: the numbers of people in the arms do not agree with the "
+                f"assignment (p = {self.ratio:.1g}). Taken at face value: {measured}."
             )
         elif effect.shown:
-            first = f"A gain is shown: {told}."
+            first = f"A gain is shown: {measured}."
         elif effect.high < 0:
-            first = f"The model does harm: {told}."
+            first = f"The model does harm: {measured}."
         else:
-            first = f"No gain is shown: {told}."
+            first = f"No gain is shown: {measured}."
         lines = [first]
         if self.lost is not None and self.lost < 0.05:
             lines.append(
-                "More people were lost in one arm than in the other (probability "
-                f"{self.lost:.2g} if both lose alike): the effect may come from who was lost."
+                f"More people were lost in one arm than in the other (p = {self.lost:.2g}): the "
+                "effect may come from who was lost."
             )
         if self.strangers:
             lines.append(
-                f"{format_people(self.strangers)} in the log were never assigned: left out."
+                f"{format_people(self.strangers)} in the log were never assigned and are left out."
             )
         if self.several and self.protocol.design.name in BY_PERSON:
             lines.append(
@@ -107,14 +112,14 @@ class TrialResult(Finding):
             )
         elif self.followed is not None and self.followed < FOLLOWED:
             lines.append(
-                f"Only {self.followed:.0%} of the model's actions went to those with the highest "
-                "index (lots, rules or changes by staff): people cannot be exchanged between arms, "
-                "so that the plain difference counts."
+                f"Only {self.followed:.0%} of the model's actions went to the people with the "
+                "highest index (lots, rules or changes by staff): people cannot be exchanged "
+                "between arms, so that the plain difference counts."
             )
         return lines
 
     def figures(self) -> dict[str, Any]:
-        """Names and figures, as JSON can hold them."""
+        """The figures by name, as JSON values."""
         return {
             "shown": self.shown,
             "design": self.protocol.design.name,
@@ -135,7 +140,7 @@ class TrialResult(Finding):
         facts, design = self.protocol.facts, self.protocol.design
         notes = {
             "t-test": "as if people were independent, which a shared budget makes wrong",
-            "subgroup": "what those whom the model chose first gain each in the next round",
+            "subgroup": "mean effect in the next round on the people whom the model chose first",
         }
         rows = [
             [Cell(name, strong=name == self.primary), Cell(f"{one.estimate:+.4f}"),
@@ -151,7 +156,10 @@ class TrialResult(Finding):
             ]  # fmt: skip
             groups = [
                 Heading("Effect by group"),
-                Text("Each interval stands alone: of twenty groups one or two miss by chance."),
+                Text(
+                    "The intervals are not corrected for the number of groups: of twenty, about "
+                    "two miss the true effect by chance."
+                ),
                 Grid(["group", "people", "effect", "90 % interval"], shown),
             ]
         return [
@@ -160,15 +168,15 @@ class TrialResult(Finding):
             Text(
                 f"{design.name.capitalize()}, {design.rounds} rounds; control: {facts['control']}. "
                 f"Outcome: {facts['analysis']['outcome']}. Fixed beforehand in the protocol with "
-                f"the checksum `{facts['checksum']}`; lots from the seed {facts['seed']}."
+                f"the checksum `{facts['checksum']}`; random seed {facts['seed']}."
             ),
             Heading("Flow of participants"),
             Grid(self.flow.columns, cells(self.flow)),
-            Bullets([f"Sample ratio: {ratio}", f"Difference in those lost: {lost}"]),
+            Bullets([f"Sample ratio: {ratio}", f"Difference in people lost: {lost}"]),
             Heading("Effect"),
             Text(
                 "Reward per person and round, model less control, everybody in the arm that they "
-                "were assigned to."
+                "were assigned to (intention to treat)."
             ),
             Grid(["estimator", "effect", "90 % interval", ""], rows),
             *groups,
@@ -193,12 +201,12 @@ def analyse(
         protocol: The protocol, as `read_protocol` gives it.
         log: A frame with `id`, `time`, `state` and `action`, all arms together: a row for each
             person and round, and the states of one round more. A column `index` may hold the
-            model's index (the `price` of a list), and `cost` what actions cost, where they differ.
-        model: The model, to compute the index where the log has none (its features must be there),
-            and for what its actions cost.
-        rewards: The reward of each state; that of the protocol if left out.
+            model's index (the `price` of a list), and a column `cost` the cost of the action.
+        model: The model. It is used for the index if the log has no column for it (then the log
+            must have the model's features), and for the costs of actions.
+        rewards: The reward of each state; those of the protocol if left out.
         passive: The action that means doing nothing.
-        where: What messages call the log.
+        where: The name of the log in messages.
 
     Returns:
         The result; `report(folder)` writes the page.
@@ -217,7 +225,7 @@ def analyse(
     if fixed and given != fixed:
         raise InputError("the rewards differ from those that the protocol fixed: leave them out.")
     rows, strangers = read_outcomes(protocol, as_frame(log), given, passive, model, where)
-    people, known, layout = histories(protocol, rows, where)
+    people, known, layout = arrange_by_person(protocol, rows, where)
     here = np.asarray(known.any(axis=1))
     kept = dataclasses.replace(layout, unit=layout.unit[here])
     indexed, followed = not np.isnan(people.index).any(), None
@@ -234,8 +242,8 @@ def analyse(
 def _flow(
     protocol: Protocol, layout: Layout, people: TrialArm, known: np.ndarray
 ) -> tuple[pl.DataFrame, float | None, float | None]:
-    """Numbers of people by arm, how probable they are, and how probable the difference in those
-    lost is."""
+    """Numbers of people by arm, the p-value of these numbers, and that of the difference in people
+    lost."""
     here, whole = known.any(axis=1), known[:, -1]
     if protocol.design.name in ("switchback", "stepped wedge"):
         columns = {"everybody": np.ones(len(known), bool)}
@@ -264,7 +272,8 @@ def _flow(
 
 
 def _groups(protocol: Protocol, layout: Layout, people: TrialArm, here: np.ndarray) -> pl.DataFrame:
-    """The difference between the arms within groups, where people or clusters were drawn."""
+    """The effect within each group with at least 8 people in each arm; no rows for a switchback and
+    a stepped wedge."""
     schema = {"column": pl.String, "group": pl.String, "people": pl.Int64, "effect": pl.Float64,
               "low": pl.Float64, "high": pl.Float64}  # fmt: skip
     rows, design = [], protocol.design

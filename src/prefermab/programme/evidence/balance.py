@@ -1,9 +1,10 @@
-"""Whom lots are drawn among, and how arms are made alike: strata, pairs of clusters, and draws of
-people that are balanced.
+"""Units and strata of a randomised trial, and balance between its arms: by strata, by pairs of
+clusters, or by rerandomisation of people.
 
-People are balanced by drawing again (Morgan, Rubin 2012): of many draws one is taken at random
-among those in which the arms differ least in the columns, by Mahalanobis distance. Everybody is as
-likely to be in one arm as in the other. The analysis takes off what the columns predict.
+Rerandomisation (Morgan, Rubin 2012): people are assigned many times, and one assignment is taken at
+random among those with the smallest Mahalanobis distance between the arms' means of the balanced
+columns. Everybody keeps the probability of one half for each arm. The analysis adjusts for the
+columns by regression (`effects`).
 """
 
 from typing import Any
@@ -19,18 +20,19 @@ MODEL, CONTROL = "model", "control"
 """The names of the arms."""
 
 ASSIGNMENTS_DRAWN, ASSIGNMENTS_KEPT = 1000, 50
-"""Draws of people, and how many of them, with the smallest differences, one is taken from."""
+"""Number of assignments that are drawn, and of those with the smallest distance, one of which is
+taken at random."""
 
 
 def find_units(
     table: pl.DataFrame, design: Design, balance: list[str], cluster: str | None, where: str
 ) -> dict[str, Any]:
-    """Which unit each person is in, and which stratum each unit, as lists of numbers; for people
-    who are balanced, their `columns`."""
+    """The unit of each person and the stratum of each unit, as lists of numbers, and the `names` of
+    clusters. With rerandomisation of people also their balanced `columns`."""
     if balance and design.name in ("switchback", "stepped wedge"):
         raise InputError(
-            f"a {design.name} compares people with themselves, so that there is nothing to make "
-            "alike: leave out balance."
+            f"a {design.name} compares people with themselves, so that no columns can be balanced: "
+            "leave out balance."
         )
     if design.name in BY_CLUSTER:
         if cluster is None:
@@ -49,9 +51,7 @@ def find_units(
     }  # fmt: skip
     if design.name == "stratified":
         if not balance:
-            raise InputError(
-                "a stratified design needs columns that the arms are alike in (balance)."
-            )
+            raise InputError("a stratified design needs the columns of the strata (balance).")
         labels = pl.DataFrame([_levels(column(table, name, where)) for name in balance])
         keys = labels.select(pl.concat_str(pl.all(), separator="|")).to_series()
         found["stratum"] = (keys.rank("dense") - 1).cast(pl.Int64).to_list()
@@ -59,16 +59,16 @@ def find_units(
         columns = covariates(table, balance, where)
         if columns.shape[1] > table.height // 8:
             raise InputError(
-                f"{where}: {', '.join(balance)} come to {columns.shape[1]} columns of numbers, "
-                f"too many to balance {table.height} people: at most one for every 8."
+                f"{where}: {', '.join(balance)} give {columns.shape[1]} numeric columns, too many "
+                f"to balance {table.height} people: expected at most one for every 8 people."
             )
         found["columns"] = columns.tolist()
     return found
 
 
 def balanced_draw(design: Design, units: dict[str, Any], seed: int) -> int:
-    """Which of the draws from this seed counts: one at random of the best balanced; the first,
-    where nothing is balanced.
+    """The position, among the assignments drawn from this seed, of the one that is used: a random
+    one of the best balanced; 0 where nothing is balanced.
 
     >>> from prefermab.programme.evidence.balance import balanced_draw
     >>> from prefermab.programme.evidence.designs import Design
@@ -92,8 +92,8 @@ def balanced_draw(design: Design, units: dict[str, Any], seed: int) -> int:
 
 
 def covariates(table: pl.DataFrame, names: list[str], where: str) -> np.ndarray:
-    """(person, column): columns as numbers of mean 0 and spread 1; labels as one column for each
-    value but the first, what is unknown as the mean."""
+    """(person, column): numeric columns with mean 0 and standard deviation 1. A text column gives
+    an indicator for each value but the first. Unknown values are replaced by the mean."""
     found = []
     for name in names:
         values = column(table, name, where)
@@ -106,12 +106,12 @@ def covariates(table: pl.DataFrame, names: list[str], where: str) -> np.ndarray:
     filled = [values.fill_null(strategy="mean").fill_null(0).to_numpy() for values in found]
     rows = _standardised(np.array(filled).T.reshape(table.height, -1))
     if not rows.shape[1]:
-        raise InputError(f"{where}: nobody differs from others in {', '.join(names)} (balance).")
+        raise InputError(f"{where}: {', '.join(names)} must vary between people (balance).")
     return rows
 
 
 def _standardised(rows: np.ndarray) -> np.ndarray:
-    """Columns of mean 0 and spread 1; those that do not vary are left out."""
+    """Columns with mean 0 and standard deviation 1; constant columns are left out."""
     rows = rows[:, rows.std(axis=0) > 1e-12]
     return np.round((rows - rows.mean(axis=0)) / rows.std(axis=0), 9)
 
@@ -122,8 +122,8 @@ def _cluster_means(rows: np.ndarray, unit: np.ndarray) -> np.ndarray:
 
 
 def _pairs(means: np.ndarray) -> list[int]:
-    """Pairs of clusters that are alike: the most unusual one with the nearest to it, and so on;
-    with an odd number the last three are together."""
+    """(cluster,): the number of its pair. The cluster farthest from the mean is paired with its
+    nearest neighbour, and so on; with an odd number, the last three form one stratum."""
     left, pair, stratum = list(range(len(means))), 0, [0] * len(means)
     while left:
         first = max(left, key=lambda one: float((means[one] ** 2).sum()))
@@ -137,7 +137,7 @@ def _pairs(means: np.ndarray) -> list[int]:
 
 
 def _levels(values: pl.Series) -> pl.Series:
-    """A column as labels: numbers with many values in thirds."""
+    """A column as labels; a number with more than 5 values is cut into thirds."""
     if values.dtype.is_numeric() and values.n_unique() > 5:
         place = values.rank("ordinal").fill_null(0)
         return ((place - 1) * 3 // len(values)).cast(pl.String).fill_null("").alias(values.name)
@@ -147,7 +147,8 @@ def _levels(values: pl.Series) -> pl.Series:
 def balance_rows(
     table: pl.DataFrame, assignment: pl.DataFrame, columns: list[str]
 ) -> list[list[str]]:
-    """What differs between the arms, as text."""
+    """Rows of the balance table as text: the column, its mean in each arm, and the standardised
+    mean difference."""
     if "arm" not in assignment.columns or "id" not in assignment.columns:
         return []
     model = (assignment["arm"] == MODEL).to_numpy()

@@ -1,9 +1,10 @@
-"""Who gets what in a simulated round, in many trials at once.
+"""Actions of a simulated round, chosen within the budget in many trials at once.
 
-With one action that costs the same for everybody, those with the highest index are acted on, as
-many as the budget says. With several actions, or costs that differ, the model would do more for
-somebody the lower the price: a few steps, each with the highest price at which it is taken. Steps
-are taken by falling price while they fit the budget; one that does not fit is passed over.
+With one action that costs the same for everybody, the people with the highest index are acted on,
+as many as the budget allows. With several actions, or costs that differ, a model changes to a more
+expensive action as the price falls. Each such change is a step, and its price is the highest one at
+which the model prefers it. Steps are taken in the order of falling prices; a step that does not fit
+the remaining budget is skipped.
 """
 
 import dataclasses
@@ -14,17 +15,19 @@ from prefermab.model import Model
 from prefermab.programme.planning.scoring import gains_at
 
 PRICES_TRIED = 32
-"""Prices at which the model is asked what it would do; between them steps are interpolated."""
+"""Number of prices at which the model's actions are computed; the prices of steps are interpolated
+between them."""
 
 NOT_WORTH_IT = -1e12
-"""What an action is worth that must not be taken."""
+"""Value of an action that must not be taken."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Quotas:
-    """Rules that tie people to each other: everyone's group or worker (person,), the last number
-    for those without; for each number the least and largest share of those acted on, and what a
-    worker can do for each of their people."""
+    """Rules about several people together: shares of groups, or budgets of workers. `label`
+    (person,) is the number of each person's group or worker; people without one have the last
+    number. The other arrays are by number: the least and the largest share of the actions, and the
+    number of actions of a worker in a round, per person of that worker."""
 
     label: np.ndarray
     least: np.ndarray
@@ -33,10 +36,10 @@ class Quotas:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Offers:
-    """What a model would do for people as the price falls: `price` (person, state, step), 0 where
-    there is no such step, the `action` that it leads to and what it costs more than the step before
-    (`extra`); and `costs` (person, action)."""
+class ActionSteps:
+    """The model's actions as the price falls. Arrays are (person, state, step): the `price` of a
+    step (0 where there is no such step), the `action` after it, and its additional cost (`extra`).
+    `costs` is (person, action)."""
 
     price: np.ndarray
     action: np.ndarray
@@ -49,10 +52,11 @@ class Offers:
         return float(self.costs[:, 1:].min(axis=1).mean())
 
     @classmethod
-    def of(
+    def from_model(
         cls, model: Model, features: np.ndarray, costs: np.ndarray, may: np.ndarray, n_states: int
-    ) -> "Offers":
-        """Asks the model what it prefers in each state at falling prices."""
+    ) -> "ActionSteps":
+        """The steps in each state of the people who may be acted on (`may`), from the actions that
+        the model prefers at falling prices."""
         size, n_actions = costs.shape
         rows, shape = np.arange(size * n_states), (size, n_states, n_actions - 1)
         states = np.tile(np.arange(n_states, dtype=np.int32), size)
@@ -60,7 +64,7 @@ class Offers:
         price, extra = np.zeros((2, len(rows), n_actions - 1))
         action = np.zeros((len(rows), n_actions - 1), np.int8)
         now, step, before = np.zeros(len(rows), int), np.zeros(len(rows), int), np.zeros_like(paid)
-        # What is worth nothing even if it is free is never done.
+        # An action without a gain at price 0 is never taken.
         useful = gains_at(model, states, seen, 0.0) > float(model.policy.least_gain)
 
         def worth(price: float) -> np.ndarray:
@@ -74,11 +78,11 @@ class Offers:
             highest /= 2
         for at in np.linspace(highest, 0, PRICES_TRIED):
             net = worth(at)
-            dearer = np.where(paid > paid[rows, now][:, None], net, NOT_WORTH_IT)
-            best = dearer.argmax(axis=1)
+            costlier = np.where(paid > paid[rows, now][:, None], net, NOT_WORTH_IT)
+            best = costlier.argmax(axis=1)
             lead, lag = (x[rows, best] - x[rows, now] for x in (net, before))
-            up = np.flatnonzero(open & (dearer[rows, best] > NOT_WORTH_IT) & (lead > 0))
-            # Between the last price, at which the step was not yet taken, and this one.
+            up = np.flatnonzero(open & (costlier[rows, best] > NOT_WORTH_IT) & (lead > 0))
+            # Interpolate between the last price, at which the step was not taken, and this one.
             part = lead[up] / (lead[up] + np.maximum(-lag[up], 0))
             found = at + part * (highest / (PRICES_TRIED - 1) if at < highest else 0.0)
             price[up, step[up]] = np.maximum(found, 1e-9)
@@ -100,8 +104,8 @@ class Offers:
         control: str,
         rng: np.random.Generator,
     ) -> np.ndarray:
-        """(person,): everyone's action in a round: the model's, or a random one in random order
-        (control `random`), within the budget of their unit."""
+        """(person,): the action of each person in a round, within the budget of their unit: the
+        action of the model, or a random action in random order (control `random`)."""
         price = np.where((by_model & may)[:, None], self.price[who, state], 0.0)
         action, extra = self.action[who, state].copy(), self.extra[who, state].copy()
         if control == "random":
@@ -117,8 +121,8 @@ class Offers:
 def take_steps(
     price: np.ndarray, extra: np.ndarray, unit: np.ndarray, budget: np.ndarray, ties: np.ndarray
 ) -> np.ndarray:
-    """(person,): how many steps of price and cost (person, step) are taken, by falling price while
-    they fit the budget of the person's unit; `ties` decide between equal prices.
+    """(person,): how many steps of each person are taken: in the order of falling prices, those
+    that fit the remaining budget of the person's unit. `ties` order steps of equal price.
 
     >>> import numpy as np
     >>> from prefermab.programme.evidence.choosing import take_steps
@@ -132,8 +136,9 @@ def take_steps(
     here, cost = unit[person], extra[person, step]
     left, taken = budget.astype(float) * (1 + 1e-9), np.zeros(price.shape, bool)
     while len(person):
-        # Sums within units, which stand one after the other; costs are not negative, so that from
-        # the first that does not fit none does. It costs more than is left, and is dropped.
+        # Cumulative costs within each unit. Costs are not negative, so that all steps after the
+        # first one that does not fit do not fit either. The first one is dropped, the others are
+        # tried again with what is left.
         total, first = np.cumsum(cost), np.flatnonzero(np.diff(here, prepend=-1))
         sizes = np.diff(first, append=len(here))
         fits = total - np.repeat(total[first] - cost[first], sizes) <= left[here]
@@ -142,7 +147,7 @@ def take_steps(
         open = ~fits & (cost <= left[here])
         reached = taken.copy()
         reached[person[open], step[open]] = True
-        # A step builds on the one before it.
+        # A step needs all earlier steps of the person.
         open &= np.logical_and.accumulate(reached, axis=1)[person, step]
         person, step, here, cost = (x[open] for x in (person, step, here, cost))
     return taken.sum(axis=1)
@@ -156,9 +161,9 @@ def choose_people(
     quotas: Quotas | None = None,
     label: np.ndarray | None = None,
 ) -> np.ndarray:
-    """(person,): whether they are acted on: in each unit as many as its budget, those with the
-    highest key, and nobody whose key is -inf; `ties` decide between equal keys. With quotas, as a
-    plan keeps them: shares are of those acted on, who become fewer until all shares hold.
+    """(person,): whether they are acted on: in each unit the people with the highest key, as many
+    as its budget, and nobody whose key is -inf. `ties` order people of equal key. Quotas are kept
+    as in a plan: shares are of the people acted on, whose number is reduced until all shares hold.
 
     >>> import numpy as np
     >>> from prefermab.programme.evidence.choosing import choose_people
@@ -193,7 +198,7 @@ def choose_people(
 
 
 def _ranks(unit: np.ndarray, *keys: np.ndarray) -> np.ndarray:
-    """Everyone's place within their unit, from 0 on, by the keys, the first first."""
+    """(person,): the rank within the unit, from 0, by the keys; the first key counts most."""
     order = np.lexsort((*keys[::-1], unit))
     sizes = np.bincount(unit)
     rank = np.empty(len(unit), int)

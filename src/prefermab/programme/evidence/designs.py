@@ -1,14 +1,14 @@
-"""Designs of a trial: what is drawn by lot, and how the effect is computed from it.
+"""Designs of a trial: what is randomised, and how the effect is estimated.
 
-| design | drawn by lot | independent units |
+| design | randomised | independent units of the standard error |
 |---|---|---|
-| individual | people (balanced, if asked for) | people, but for the budget of an arm |
-| stratified | people, within strata | the same, within strata |
-| cluster | clusters, each with a budget of its own (in pairs, if balanced) | clusters |
-| switchback | blocks of rounds, in pairs, for everybody | pairs of blocks |
-| stepped wedge | the step at which a cluster begins | clusters |
+| individual | people (balanced on columns if wanted) | people, corrected for the arm's budget |
+| stratified | people, within strata | people within strata, corrected for the arm's budget |
+| cluster | clusters, each with its own budget (in pairs if balanced) | clusters, or pairs of them |
+| switchback | which block of each pair of blocks of rounds has the model | pairs of blocks |
+| stepped wedge | the step at which the model starts in a cluster | clusters |
 
-Effects are rewards per person and round.
+Effects are intention-to-treat differences in the reward per person and round, model less control.
 """
 
 import dataclasses
@@ -26,8 +26,8 @@ BY_CLUSTER, BY_PERSON = ("cluster", "stepped wedge"), ("individual", "stratified
 
 @dataclasses.dataclass(frozen=True)
 class Design:
-    """A design: its name, the rounds of the trial, for a switchback the rounds of a block, and for
-    switchbacks and stepped wedges the rounds that are left out after each change.
+    """A design: its name, the rounds of the trial, the rounds of a `block` (switchback only), and
+    the `washout`: rounds that are left out after each change (switchback and stepped wedge only).
 
     >>> import prefermab as pm
     >>> pm.evidence.Design("stepped wedge", rounds=20).period
@@ -49,19 +49,21 @@ class Design:
             )
         if self.name in ("switchback", "stepped wedge") and self.washout >= self.period:
             raise InputError(
-                f"the washout of {self.washout} rounds leaves nothing of {self.period} rounds."
+                f"the washout of {self.washout} rounds must be shorter than a period, "
+                f"{self.period} rounds."
             )
 
     @property
     def period(self) -> int:
-        """Rounds between two changes; a stepped wedge has four steps and a period before them."""
+        """Rounds between two changes. A stepped wedge has one period before its four steps."""
         return self.block if self.name == "switchback" else max(self.rounds // 5, 1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layout:
-    """Who is in which unit (person,) and when the model decides for it (unit, round); `stratum`
-    (unit,) are units among which lots were drawn, `columns` (unit, column) what was balanced."""
+    """The assignment of a trial: the `unit` of each person (person,), and in which rounds the model
+    decides for a unit (`schedule`: unit, round). `stratum` (unit,) are the strata within which
+    units were randomised, `columns` (unit, column) the balanced columns."""
 
     unit: np.ndarray
     schedule: np.ndarray
@@ -70,14 +72,14 @@ class Layout:
 
     @property
     def by_model(self) -> np.ndarray:
-        """(person, round): whether the model decides."""
+        """(person, round): whether the model decides for the person."""
         return self.schedule[self.unit]
 
 
 def draw_layout(
     design: Design, unit: np.ndarray, stratum: np.ndarray, rng: np.random.Generator
 ) -> Layout:
-    """Draws the lots of a trial for units in strata.
+    """Randomises the units of a trial within their strata.
 
     >>> import numpy as np
     >>> from prefermab.programme.evidence.designs import Design, draw_layout
@@ -97,14 +99,14 @@ def draw_layout(
     odd = rng.random() < 0.5
     for each in np.unique(stratum):
         here = rng.permutation(np.flatnonzero(stratum == each))
-        # Left-over people of odd strata go to the arms in turns.
+        # The extra unit of a stratum of odd size goes to each arm in turn.
         model[here[: (len(here) + odd) // 2]] = True
         odd ^= bool(len(here) % 2)
     return Layout(unit, np.repeat(model[:, None], design.rounds, axis=1), stratum)
 
 
 def _switching(design: Design, rng: np.random.Generator) -> np.ndarray:
-    """(round,): in each pair of blocks one is the model's; rounds beyond the last pair are not."""
+    """(round,): whether the model decides: in one block of each pair, never after the last pair."""
     pairs = design.rounds // (2 * design.block)
     first = rng.random(pairs) < 0.5
     blocks = np.stack([first, ~first], axis=1).ravel()
@@ -116,18 +118,20 @@ def _switching(design: Design, rng: np.random.Generator) -> np.ndarray:
 def estimate_trial_effects(
     design: Design, layout: Layout, people: TrialArm, indexed: bool = True, level: float = LEVEL
 ) -> dict[str, Interval]:
-    """The effect of the model on the reward per person and round, by estimator, the one that counts
-    first; `t-test` is only to compare. `indexed` says whether the model's index is known."""
+    """The effect of the model on the reward per person and round, by estimator. The first one is
+    the primary estimator; `t-test` is for comparison only. `indexed` says whether people can be
+    exchanged between arms by the model's index."""
     if design.name in BY_PERSON:
-        return _by_person(design, layout, people, indexed, level)
-    found = {
-        "cluster": _by_cluster, "switchback": _by_block, "stepped wedge": _by_step
-    }[design.name](design, layout, people, level)  # fmt: skip
-    naive = _naive(design, layout, people, level)
-    return {design.name: found, "t-test": naive}
+        return _person_effects(design, layout, people, indexed, level)
+    estimator = {
+        "cluster": _cluster_effect, "switchback": _switchback_effect,
+        "stepped wedge": _stepped_wedge_effect,
+    }[design.name]  # fmt: skip
+    naive = _naive_effect(design, layout, people, level)
+    return {design.name: estimator(design, layout, people, level), "t-test": naive}
 
 
-def _by_person(
+def _person_effects(
     design: Design, layout: Layout, people: TrialArm, indexed: bool, level: float
 ) -> dict[str, Interval]:
     model = layout.by_model[:, 0]
@@ -135,12 +139,12 @@ def _by_person(
     if layout.columns is not None:
         columns = layout.columns[layout.unit]
     arms = people.where(model), people.where(~model)
-    lots = effects.Lots(stratum, columns, model)
-    ways = {"reshuffled": effects.reshuffled, "difference": effects.difference,
-            "t-test": effects.plain_difference}  # fmt: skip
+    randomisation = effects.Randomisation(stratum, columns, model)
+    estimators = {"reshuffled": effects.reshuffled, "difference": effects.difference,
+                  "t-test": effects.plain_difference}  # fmt: skip
     found = {
-        name: _scaled(way(*arms, level=level, lots=lots), design.rounds)
-        for name, way in ways.items()
+        name: _per_round(estimator(*arms, level=level, randomisation=randomisation), design.rounds)
+        for name, estimator in estimators.items()
         if indexed or name != "reshuffled"
     }
     if indexed:
@@ -148,8 +152,9 @@ def _by_person(
     return found
 
 
-def _by_cluster(_: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
-    """Clusters' means as units; differences within pairs where clusters were paired."""
+def _cluster_effect(_: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
+    """The difference between the means of cluster means; where clusters were paired, the mean
+    difference within pairs. Student's interval."""
     mean = _means(layout.unit, people.reward.mean(axis=1), len(layout.stratum))
     model = layout.schedule[:, 0]
     if len(np.unique(layout.stratum)) == 1:
@@ -163,23 +168,25 @@ def _by_cluster(_: Design, layout: Layout, people: TrialArm, level: float) -> In
         for each in np.unique(layout.stratum)
         if (here := layout.stratum == each)[model].any() and here[~model].any()
     ]
-    return _of_units(np.array(pairs), level)
+    return _mean_interval(np.array(pairs), level)
 
 
-def _by_block(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
-    """Differences within pairs of blocks, without the first rounds of each."""
+def _switchback_effect(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
+    """The mean difference within pairs of blocks, without the washout rounds of each block."""
     mean, model = people.reward.mean(axis=0), layout.schedule[0]
     pairs = design.rounds // (2 * design.block)
     shape = (pairs, 2, design.block)
     used = pairs * 2 * design.block
     kept = mean[:used].reshape(shape)[:, :, design.washout :].mean(axis=2)
     first = model[:used].reshape(shape)[:, 0, 0]
-    return _of_units(np.where(first, 1, -1) * (kept[:, 0] - kept[:, 1]), level)
+    return _mean_interval(np.where(first, 1, -1) * (kept[:, 0] - kept[:, 1]), level)
 
 
-def _by_step(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
-    """Clusters and periods as effects, the model as a third; the error by leaving out one cluster
-    after the other."""
+def _stepped_wedge_effect(
+    design: Design, layout: Layout, people: TrialArm, level: float
+) -> Interval:
+    """Two-way fixed effects: cluster means are regressed on cluster, period and treatment. The
+    standard error is the jackknife over clusters."""
     size, period = len(layout.stratum), design.period
     number = design.rounds // period
     each = np.stack([_means(layout.unit, r, size) for r in people.reward.T], axis=1)
@@ -197,12 +204,13 @@ def _by_step(design: Design, layout: Layout, people: TrialArm, level: float) -> 
     return from_influence(whole, (size - 1) * (left.mean() - left), level, normal=True)
 
 
-def _naive(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
-    """People, or where everybody changes arms person-rounds, as if all were independent."""
+def _naive_effect(design: Design, layout: Layout, people: TrialArm, level: float) -> Interval:
+    """The difference in means as if people were independent. In a switchback and a stepped wedge,
+    where people change arms, as if all rounds of all people were independent."""
     model = layout.by_model
     if design.name == "cluster":
         arms = people.where(model[:, 0]), people.where(~model[:, 0])
-        return _scaled(effects.plain_difference(*arms, level=level), design.rounds)
+        return _per_round(effects.plain_difference(*arms, level=level), design.rounds)
     own, other = people.reward[model], people.reward[~model]
     error = np.sqrt(own.var(ddof=1) / own.size + other.var(ddof=1) / other.size)
     middle, reach = float(own.mean() - other.mean()), 1.645 * float(error)
@@ -213,9 +221,11 @@ def _means(unit: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
     return np.bincount(unit, values, size) / np.maximum(np.bincount(unit, minlength=size), 1)
 
 
-def _of_units(values: np.ndarray, level: float) -> Interval:
+def _mean_interval(values: np.ndarray, level: float) -> Interval:
+    """Student's interval of the mean of independent values."""
     return from_influence(float(values.mean()), values - values.mean(), level, normal=True)
 
 
-def _scaled(found: Interval, rounds: int) -> Interval:
+def _per_round(found: Interval, rounds: int) -> Interval:
+    """The interval of a sum over rounds, per round."""
     return Interval(*(x / rounds for x in (found.estimate, found.low, found.high, found.stderr)))

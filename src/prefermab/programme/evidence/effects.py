@@ -1,25 +1,27 @@
-"""Effects in a trial whose arms share a budget, with errors that account for it.
+"""Treatment effects in a trial whose arms share a budget, with standard errors for that design.
 
-In an arm that is run by a model people compete for a budget: who is acted on depends on everybody
-else. The mean of the arm then varies less, or more, than that of independent people, and a t-test
-is wrong. To first order the budget acts through a price: whoever is acted on takes an action from
-somebody at the margin, who would have gained p from it. So the influence on the arm's mean of a
-person with the reward Y, on whom S was spent, is Y - p·(S - mean S), and people are independent
-again. The price is estimated at the margin: what those just above the cut of a round earn from then
-on more than those just below it, less what later actions are worth.
+In the arm of a model people compete for a budget: who is acted on depends on everybody else. People
+are not independent, and the standard error of a t-test is wrong. To first order the budget acts
+through a price p: an action on one person is taken from a person at the margin, who would have
+gained p per unit of cost. So the influence function of a person with the reward Y and the spending
+S on the arm's mean is Y - p·(S - mean S), and with it people are independent. p is estimated from
+people near the cut of each round, the lowest index that was acted on: the reward from that round
+on, people just above the cut less people just below it, divided by the same difference in spending.
 
-`difference` compares the means of both arms.
+`difference` is the difference between the means of both arms.
 
-`reshuffled` (Mate et al. 2023) removes noise from people whom the trial did not touch: somebody of
-the control arm whose index was always on the same side of the other arm's cut as their actions
-would have had the same actions, and so the same outcome, in the other arm. All such people with the
-same actions can be exchanged, and the mean over all exchanges is computed at once: each has the
-mean outcome of their class in both arms.
+`reshuffled` (Mate et al. 2023) removes variance from people whom the assignment did not affect. A
+person of the control arm whose index was above the cut of the model's arm exactly in the rounds in
+which they were acted on would have had the same actions, and so the same outcome, in that arm. Such
+people can be exchanged between the arms with people who had the same sequence of actions. The mean
+over all exchanges has a closed form: each of them has the mean outcome of their sequence of
+actions, in both arms.
 
-`subgroup` (Boehmer et al. 2024) compares those whom the model acted on in the first round with
-those of the control arm whom it would have acted on: as many with the highest index. It answers
-another question: what the people chosen first gain each, in the next round; later both arms differ
-in whom they could choose. The variance includes that the cut is estimated.
+`subgroup` (Boehmer et al. 2024) compares the people on whom the model acted in the first round with
+the people of the control arm on whom it would have acted: the same share, those with the highest
+index. It estimates another quantity, the mean effect on the people chosen first, in the next round
+only, because the actions of round 1 change who can be chosen later. The standard error includes
+that the cut is estimated.
 """
 
 import dataclasses
@@ -29,18 +31,20 @@ import numpy as np
 from prefermab.programme.intervals import LEVEL, Interval, from_influence
 
 NEAR = 0.5
-"""People on each side of a cut that count as at the margin, as a share of those above it."""
+"""People on each side of a cut who count as at the margin, as a share of the people above it."""
 
 FEWEST_NEAR = 10
+"""Fewest people on each side of a cut who count as at the margin."""
 
 FOLLOWED = 0.95
-"""Share of actions by the index below which the reshuffled and subgroup estimators are not used."""
+"""Least share of actions that must follow the index; below it, `reshuffled` and `subgroup` are not
+used."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrialArm:
-    """People of an arm: rewards, actions (true and false), the model's index and what the actions
-    cost (1 each if left out), each (person, round)."""
+    """People of an arm: their rewards, whether they were acted on, the model's index, and the cost
+    of their actions (1 each if left out). All arrays are (person, round)."""
 
     reward: np.ndarray
     acted: np.ndarray
@@ -49,23 +53,23 @@ class TrialArm:
 
     @property
     def cost(self) -> np.ndarray:
-        """(person, round): what was spent."""
+        """(person, round): the cost of the action."""
         return self.acted.astype(float) if self.spent is None else self.spent
 
     @property
     def total(self) -> np.ndarray:
-        """(person,): reward in all rounds."""
+        """(person,): the sum of rewards over all rounds."""
         return self.reward.sum(axis=1)
 
     def where(self, chosen: np.ndarray) -> "TrialArm":
-        """Some of the people."""
+        """The people at which `chosen` is true (or the people at these places)."""
         spent = None if self.spent is None else self.spent[chosen]
         return TrialArm(self.reward[chosen], self.acted[chosen], self.index[chosen], spent)
 
 
 def marginal_price(arm: TrialArm, by_index: bool) -> float:
-    """What an action is worth to those at the margin, for each unit of its cost: near the cut where
-    the index decides, to everybody where actions go at random."""
+    """The gain per unit of cost of people at the margin. With `by_index`, only people near the cut
+    of each round are compared; without it (actions at random), everybody is."""
     ahead, spent = (np.cumsum(x[:, ::-1], axis=1)[:, ::-1] for x in (arm.reward, arm.cost))
     gain = more = weight = 0.0
     for now in range(arm.reward.shape[1]):
@@ -83,20 +87,20 @@ def marginal_price(arm: TrialArm, by_index: bool) -> float:
         weight += share * (arm.cost[yes, now].mean() - arm.cost[no, now].mean())
     if weight <= 0:
         return 0.0
-    # What is spent in this round and, on the same people, later; at least a tenth of the former.
+    # `more` is the spending in this round and later; it counts as at least a tenth of `weight`.
     return float(gain / max(more, 0.1 * weight))
 
 
 def arm_influence(arm: TrialArm, outcome: np.ndarray, by_index: bool) -> np.ndarray:
-    """(person,): the influence on the arm's mean of these outcomes."""
+    """(person,): the influence of each person on the mean of these outcomes in the arm."""
     spent = arm.cost.sum(axis=1)
     return outcome - marginal_price(arm, by_index) * (spent - spent.mean())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Lots:
-    """How people of both arms were drawn: within strata (person,), alike in columns
-    (person, column), and who is in the model's arm (person,)."""
+class Randomisation:
+    """How people of both arms were assigned: their strata (person,), the balanced columns
+    (person, column), and whether they are in the model's arm (person,)."""
 
     stratum: np.ndarray
     columns: np.ndarray
@@ -104,9 +108,12 @@ class Lots:
 
 
 def difference(
-    model: TrialArm, control: TrialArm, level: float = LEVEL, lots: Lots | None = None
+    model: TrialArm,
+    control: TrialArm,
+    level: float = LEVEL,
+    randomisation: Randomisation | None = None,
 ) -> Interval:
-    """The difference of the means of reward per person, with the error of a shared budget.
+    """The difference in mean reward per person, with a standard error for a shared budget.
 
     >>> import numpy as np
     >>> from prefermab.programme.evidence.effects import TrialArm, difference
@@ -120,22 +127,30 @@ def difference(
     return _contrast(
         model.total.mean() - control.total.mean(),
         arm_influence(model, model.total, by_index=True),
-        arm_influence(control, control.total, by_index=False), level, lots,
+        arm_influence(control, control.total, by_index=False), level, randomisation,
     )  # fmt: skip
 
 
 def plain_difference(
-    model: TrialArm, control: TrialArm, level: float = LEVEL, lots: Lots | None = None
+    model: TrialArm,
+    control: TrialArm,
+    level: float = LEVEL,
+    randomisation: Randomisation | None = None,
 ) -> Interval:
-    """The same as a t-test sees it, as if people were independent: only to compare."""
-    del lots
+    """The same difference with the interval of a t-test, as if people were independent. It is
+    printed for comparison only."""
+    del randomisation
     return _contrast(model.total.mean() - control.total.mean(), model.total, control.total, level)
 
 
 def reshuffled(
-    model: TrialArm, control: TrialArm, level: float = LEVEL, lots: Lots | None = None
+    model: TrialArm,
+    control: TrialArm,
+    level: float = LEVEL,
+    randomisation: Randomisation | None = None,
 ) -> Interval:
-    """The difference after averaging over all exchanges of people that change nobody's actions."""
+    """The difference in means after averaging over all exchanges that change nobody's actions (Mate
+    et al. 2023)."""
     code = _action_codes(model, control)
     n_model, n_control = len(model.reward), len(control.reward)
     own, other = code[:n_model], code[n_model:]
@@ -163,13 +178,13 @@ def reshuffled(
     estimate = float(parts[0][0].mean() - parts[1][0].mean())
     return _contrast(
         estimate, arm_influence(model, parts[0][1], by_index=True),
-        arm_influence(control, parts[1][1], by_index=False), level, lots,
+        arm_influence(control, parts[1][1], by_index=False), level, randomisation,
     )  # fmt: skip
 
 
 def subgroup(model: TrialArm, control: TrialArm, level: float = LEVEL) -> Interval:
-    """What those whom the model chose first gain each in the next round, against those whom it
-    would have chosen."""
+    """The mean effect in the next round on the people whom the model chose in the first round
+    (Boehmer et al. 2024)."""
     chosen = model.acted[:, 0]
     share = float(chosen.mean())
     count = round(share * len(control.reward))
@@ -181,14 +196,15 @@ def subgroup(model: TrialArm, control: TrialArm, level: float = LEVEL) -> Interv
     for arm, picked in ((model, chosen), (control, would)):
         total, at_cut = arm.reward[:, 0], _at_cut(arm, picked)
         mean = float(total[picked].mean())
-        # The mean of those above an estimated cut: (Y - m)·S/a, m the mean at the cut.
+        # Influence on the mean above an estimated cut: (Y - m)·1[above]/share, m the mean at the
+        # cut.
         means.append(mean)
         influences.append(np.where(picked, total - at_cut, 0.0) / picked.mean())
     return _contrast(means[0] - means[1], influences[0], influences[1], level)
 
 
 def follows_index(model: TrialArm) -> float:
-    """The share of the model's actions that went to those with the highest index of the round.
+    """The share of the model's actions that went to the people with the highest index of the round.
 
     >>> import numpy as np
     >>> from prefermab.programme.evidence.effects import TrialArm, follows_index
@@ -198,7 +214,7 @@ def follows_index(model: TrialArm) -> float:
     """
     order = np.argsort(np.argsort(-model.index, axis=0, kind="stable"), axis=0)
     highest = order < model.acted.sum(axis=0)
-    # Equal indices may stand in for each other.
+    # People with an equal index count as the same.
     least = np.where(highest, model.index, np.inf).min(axis=0)
     right = model.acted & (highest | (model.index == least))
     return float(right.sum() / max(model.acted.sum(), 1))
@@ -212,8 +228,9 @@ def group_difference(
     unit: np.ndarray | None = None,
     level: float = LEVEL,
 ) -> Interval:
-    """The difference between the arms among the people `inside` a group, of all who are `here`; the
-    price of the budget is that of the whole arm. With `unit`, clusters are the units."""
+    """The difference between the arms among the people `inside` a group, of all people `here`. The
+    price of the budget is estimated from the whole arm. With `unit`, the standard error is
+    clustered by unit."""
     influences = []
     for arm in (model, ~model):
         rows = np.flatnonzero(arm & here)
@@ -235,7 +252,7 @@ def group_difference(
 
 
 def _at_cut(arm: TrialArm, picked: np.ndarray) -> float:
-    """The mean outcome of those with the lowest index among the picked."""
+    """The mean reward of round 1 of the picked people with the lowest index."""
     rows = np.flatnonzero(picked)
     near = max(int(NEAR * len(rows)), min(FEWEST_NEAR, len(rows)))
     low = rows[np.argsort(arm.index[rows, 0], kind="stable")[:near]]
@@ -243,16 +260,16 @@ def _at_cut(arm: TrialArm, picked: np.ndarray) -> float:
 
 
 def _action_codes(*arms: TrialArm) -> np.ndarray:
-    """A number for each sequence of actions."""
+    """(person,): a number for each sequence of actions; equal sequences have equal numbers."""
     together = np.concatenate([arm.acted for arm in arms])
     _, code = np.unique(together, axis=0, return_inverse=True)
     return code.ravel()
 
 
 def _same_in_the_other_arm(model: TrialArm, control: TrialArm) -> np.ndarray:
-    """(person of control,): whether the model would have acted on them exactly when they were acted
-    on: their index was always on the right side of its cut, halfway between the lowest index acted
-    on and the highest that was not."""
+    """(person of control,): whether they would have had the same actions in the model's arm: in
+    each round their index is above its cut if and only if they were acted on. The cut is halfway
+    between the lowest index that was acted on and the highest below it that was not."""
     lowest = np.where(model.acted, model.index, np.inf).min(axis=0)
     highest = np.where(~model.acted & (model.index < lowest), model.index, -np.inf).max(axis=0)
     # Where everybody with an index above 0 was acted on, the cut is 0.
@@ -265,18 +282,21 @@ def _contrast(
     model: np.ndarray,
     control: np.ndarray,
     level: float,
-    lots: Lots | None = None,
+    randomisation: Randomisation | None = None,
 ) -> Interval:
-    """The interval of a difference of two means with these influences. Where lots were drawn within
-    strata only what differs within them counts; where columns were balanced, what they predict is
-    taken off in each arm (Lin 2013), which holds for draws that were chosen by balance too."""
+    """The interval of a difference of two means with these influences. With strata, the variance is
+    that within strata. With balanced columns, each arm is adjusted by its own linear regression on
+    the centred columns (Lin 2013), which is valid for rerandomised assignments too."""
     total, lost, parts, slopes = len(model) + len(control), 0, [], []
-    if lots is None:
+    if randomisation is None:
         drawn = np.arange(total) < len(model)
-        lots = Lots(np.zeros(total, int), np.zeros((total, 0)), drawn)
-    columns = lots.columns - lots.columns.mean(axis=0)
-    for values, sign, here in ((model, 1.0, lots.model), (control, -1.0, ~lots.model)):
-        place = np.unique(lots.stratum[here], return_inverse=True)[1]
+        randomisation = Randomisation(np.zeros(total, int), np.zeros((total, 0)), drawn)
+    columns = randomisation.columns - randomisation.columns.mean(axis=0)
+    for values, sign, here in (
+        (model, 1.0, randomisation.model),
+        (control, -1.0, ~randomisation.model),
+    ):
+        place = np.unique(randomisation.stratum[here], return_inverse=True)[1]
         means = np.bincount(place, values) / np.bincount(place)
         left, own = values - means[place], columns[here]
         slope = np.linalg.lstsq(own - own.mean(axis=0), left, rcond=None)[0]
@@ -285,6 +305,6 @@ def _contrast(
         lost += len(means) + columns.shape[1]
         slopes.append(slope)
         parts.append(sign * left * total / len(values))
-    both = np.concatenate([columns[lots.model], columns[~lots.model]])
+    both = np.concatenate([columns[randomisation.model], columns[~randomisation.model]])
     influence = np.concatenate(parts) + both @ (slopes[0] - slopes[1])
     return from_influence(float(estimate), influence, level, lost=lost)

@@ -1,8 +1,9 @@
-"""What a policy would have earned in the rounds of a log, from the log's own chance decisions.
+"""Off-policy evaluation of a policy on the rounds of a log.
 
-The log must say with which probability each action was taken: those of a programme that plans with
-lots do, and a column of any other log may. Where it does not, probabilities can be estimated from
-states and features on request; then everything rests on nobody having chosen by something else.
+The log must contain the probability with which each action was taken (its propensity). Logs of a
+programme that plans with `explore` have it; other logs may have a column for it. On request,
+missing probabilities are estimated from states and features. The estimate is then only valid
+without unmeasured confounding: nothing outside of these columns influenced who was acted on.
 """
 
 import dataclasses
@@ -13,17 +14,17 @@ import numpy as np
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.programme.evidence.results import OffPolicy, estimates_table, overlap_table
-from prefermab.programme.evidence.weights import Episodes, judge_support, value_done
+from prefermab.programme.evidence.weights import Episodes, judge_support, logged_value
 from prefermab.programme.logs.allocation import balance_table, hidden_cause_odds
 from prefermab.programme.logs.fitting import fit_log
 from prefermab.programme.logs.population import Units, estimate_propensity, learned_rule
 from prefermab.programme.logs.reading import Log, LogTransitions, read_log
 
 MOST_UNKNOWN = 0.2
-"""Share of decisions without a probability above which nothing is estimated."""
+"""Largest share of decisions without a probability; above it there is no estimate."""
 
 OFF_POLICY_DRAWS = 64
-"""Posterior draws of the fit to half of the people."""
+"""Posterior draws of the fit to the training half of the people."""
 
 
 def off_policy(
@@ -35,20 +36,22 @@ def off_policy(
     estimate_probabilities: bool = False,
     **columns: Any,
 ) -> OffPolicy:
-    """What a policy would have earned in the rounds of a log, in which chance decided.
+    """Estimates the reward of a policy in the rounds of a log whose actions were partly random.
 
-    A model that was learned from the same log looks better than it is: learn it from other people
-    or earlier rounds. `prefermab.learn` does so by itself.
+    Inverse propensity, self-normalised and doubly robust estimates, with standard errors clustered
+    by person. A model that was learned from the same log looks better than it is: use a model of
+    other people or earlier rounds, or `prefermab.learn`, which splits the people by itself.
 
     Args:
         log: A polars or pandas frame or a file, as `prefermab.learn` takes it, with the
             `probability` of each action.
-        policy: A model, which acts in each round on the people of the log within the budget;
-            `"none"`, nobody; or `"random"`, everybody alike.
-        rounds: Length of an episode: what is counted is the reward of so many rounds.
+        policy: A model, which decides in each round about the people of the log within the budget;
+            `"none"`, which acts on nobody; or `"random"`, which gives everybody the same
+            probabilities, the shares of the actions in that round of the log.
+        rounds: Length of an episode: the reward is the sum over this many rounds.
         budget: What a model may spend in a round; what the log spent in that round if left out.
-        estimate_probabilities: Estimate the probabilities from states and features, where the log
-            has none.
+        estimate_probabilities: Replace the probabilities by estimates from states and features,
+            for a log that has none.
         **columns: Rewards, costs and names of columns, as in `prefermab.learn`.
 
     Returns:
@@ -60,21 +63,22 @@ def off_policy(
         print(found)
         found.report("evidence")
     """
-    checked = log if isinstance(log, Log) else read_log(log, **columns)
-    if checked.histories is not None:
+    read = log if isinstance(log, Log) else read_log(log, **columns)
+    if read.histories is not None:
         raise InputError(
-            "the log: states are not always seen, and rounds whose states were seen are no fair "
-            "sample of all: off-policy estimates need a log with every state."
+            "the log: states are not always seen, and the rounds whose states were seen are not a "
+            "random sample of all rounds: off-policy estimates need a log with every state."
         )
-    moves = all_moves(checked)
-    target = policy_probabilities(checked, moves, policy, budget)
-    return judge_policy(checked, moves, target, rounds, estimate_probabilities)
+    moves = all_moves(read)
+    target = policy_probabilities(read, moves, policy, budget)
+    return judge_policy(read, moves, target, rounds, estimate_probabilities)
 
 
 def all_moves(log: Log) -> LogTransitions:
-    """All transitions, also of people who were not available, by person and round."""
+    """All transitions, sorted by person and round, also those of people who were not available."""
     fields = [field.name for field in dataclasses.fields(LogTransitions)]
-    both = [np.concatenate([getattr(log.transitions, f), getattr(log.idle, f)]) for f in fields]
+    parts = log.transitions, log.unavailable
+    both = [np.concatenate([getattr(part, f) for part in parts]) for f in fields]
     moves = LogTransitions(*both)
     order = np.lexsort((moves.round, moves.person))
     return LogTransitions(*(getattr(moves, f)[order] for f in fields))
@@ -83,12 +87,13 @@ def all_moves(log: Log) -> LogTransitions:
 def policy_probabilities(
     log: Log, moves: LogTransitions, policy: Any, budget: float | None
 ) -> np.ndarray:
-    """(transition, action): with which probability a policy takes each action."""
+    """(transition, action): the probability with which a policy takes each action. A model is
+    deterministic given the round: its probabilities are 0 or 1."""
     each = np.eye(log.shape[1])
     if isinstance(policy, str) and policy == "none":
         return each[np.zeros(len(moves), int)]
     if isinstance(policy, str) and policy == "random":
-        available = ~is_idle(log, moves)
+        available = ~is_unavailable(log, moves)
         found = each[np.zeros(len(moves), int)]
         for round in np.unique(moves.round):
             here = (moves.round == round) & available
@@ -102,63 +107,65 @@ def policy_probabilities(
 def judge_policy(
     log: Log, moves: LogTransitions, target: np.ndarray, rounds: int, estimate: bool
 ) -> OffPolicy:
-    """Off-policy estimates for a policy with these probabilities (transition, action)."""
-    rounds, idle = count(rounds, "rounds"), is_idle(log, moves)
-    known, estimated = _known_probabilities(log, moves, idle, estimate)
+    """Off-policy estimates for a policy with these probabilities (transition, action). The ratio of
+    people who were not available is 1: nobody could act on them under either policy."""
+    rounds, unavailable = count(rounds, "rounds"), is_unavailable(log, moves)
+    known, estimated = _known_probabilities(log, moves, unavailable, estimate)
     agreed = target[np.arange(len(moves)), moves.action]
-    ratio = np.where(idle, 1.0, agreed / known)
+    ratio = np.where(unavailable, 1.0, agreed / known)
     q, v = _predictions(log, moves, target, rounds)
     episodes = _episodes(log, moves, ratio, q, v, rounds)
     support = judge_support(episodes)
-    there = ~np.isnan(known) & ~idle
+    usable = ~np.isnan(known) & ~unavailable
     result = OffPolicy(
-        estimates_table(None if support.refusal else episodes), value_done(episodes), support,
-        rounds, estimated, overlap_table(known[there], agreed[there]), balance_table(log), None,
+        estimates_table(None if support.refusal else episodes), logged_value(episodes), support,
+        rounds, estimated, overlap_table(known[usable], agreed[usable]), balance_table(log), None,
         int(np.isnan(known).sum()),
     )  # fmt: skip
     if not estimated or result.gain is None:
         return result
-    used = there & (ratio > 0)
+    used = usable & (ratio > 0)
     residual = log.labels.rewards[moves.following] - q[:, -1]
     gain = result.gain.estimate / rounds
-    odds = hidden_cause_odds(ratio[used], residual[used], float(there.sum()), gain)
+    odds = hidden_cause_odds(ratio[used], residual[used], float(usable.sum()), gain)
     return dataclasses.replace(result, hidden_cause=odds)
 
 
 def judge_learned_rule(log: Log, budget: float, rounds: int = 1, seed: int = 0) -> OffPolicy | None:
-    """Off-policy estimates for the rule that half of the people teach, on the other half, with
-    `budget` for a person and round; None where the log has no probabilities."""
+    """Off-policy estimates with sample splitting: a rule is learned from a random half of the
+    people and evaluated on the other half, with `budget` per person and round. None where the log
+    has no probabilities."""
     if np.isnan(log.transitions.probability).all():
         return None
-    return judge_policy(log, *teach_rule(log, budget, seed), rounds, estimate=False)
+    return judge_policy(log, *learn_on_half(log, budget, seed), rounds, estimate=False)
 
 
-def teach_rule(log: Log, budget: float, seed: int = 0) -> tuple[LogTransitions, np.ndarray]:
-    """A rule that a random half of the people teaches: the transitions of the other half, and with
-    which probability it takes each action there."""
+def learn_on_half(log: Log, budget: float, seed: int = 0) -> tuple[LogTransitions, np.ndarray]:
+    """Learns a rule from a random half of the people. Returns the transitions of the other half,
+    and the probability (transition, action) with which the rule takes each action there."""
     moves, rng = all_moves(log), np.random.default_rng(seed)
-    teaches = rng.permutation(len(log.latest)) % 2 == 0
+    training = rng.permutation(len(log.latest)) % 2 == 0
     fit = fit_log(
-        log, OFF_POLICY_DRAWS, seed, log.transitions.where(teaches[log.transitions.person])
+        log, OFF_POLICY_DRAWS, seed, log.transitions.where(training[log.transitions.person])
     )
     units, labels = Units.from_transitions(log, moves), log.labels
     rule = learned_rule(fit, log.profiles, labels.rewards, labels.costs, seed)
     rule.action = rule.action[units.profile]
     choices = rule.choices(units.population(fit.chances(log.profiles), budget), units.start)
-    target, held = choices[units.unit, moves.state], ~teaches[moves.person]
-    return moves.where(held), target[held]
+    target, held_out = choices[units.unit, moves.state], ~training[moves.person]
+    return moves.where(held_out), target[held_out]
 
 
-def is_idle(log: Log, moves: LogTransitions) -> np.ndarray:
+def is_unavailable(log: Log, moves: LogTransitions) -> np.ndarray:
     """(transition,): whether the person was not available."""
     key = lambda m: m.person * (2 + int(moves.round.max(initial=0))) + m.round  # noqa: E731
-    return np.isin(key(moves), key(log.idle))
+    return np.isin(key(moves), key(log.unavailable))
 
 
 def _model_actions(
     log: Log, moves: LogTransitions, model: Model, budget: float | None
 ) -> np.ndarray:
-    """What a model does in each round of the log."""
+    """(transition,): the action that the model takes in each round of the log."""
     labels = log.labels
     for what, own, other in (
         ("states", labels.states, model.state_names),
@@ -175,48 +182,50 @@ def _model_actions(
     state = np.array([model.state_names.index(name) for name in labels.states])[moves.state]
     back = np.array([labels.actions.index(name) for name in model.action_names])
     place = [log.feature_names.index(name) for name in model.feature_names]
-    features, idle = log.profiles[moves.profile][:, place], is_idle(log, moves)
+    features, unavailable = log.profiles[moves.profile][:, place], is_unavailable(log, moves)
     actions = np.zeros(len(moves), int)
     for round in np.unique(moves.round):
         here = np.flatnonzero(moves.round == round)
         spent = float(labels.costs[moves.action[here]].sum())
         limit = spent if budget is None else number(budget, "budget")
         chosen = model.act(
-            state[here], features[here], limit, opt_in=~idle[here], costs=labels.costs[back]
+            state[here], features[here], limit, opt_in=~unavailable[here], costs=labels.costs[back]
         )
         actions[here] = back[chosen]
     return actions
 
 
 def _known_probabilities(
-    log: Log, moves: LogTransitions, idle: np.ndarray, estimate: bool
+    log: Log, moves: LogTransitions, unavailable: np.ndarray, estimate: bool
 ) -> tuple[np.ndarray, bool]:
-    """The probability of each action of the log, 1 for people who were not available, and whether
-    it was estimated."""
-    unknown = np.isnan(moves.probability) & ~idle
+    """(transition,): the probability of each logged action (1 for people who were not available),
+    and whether it was estimated."""
+    unknown = np.isnan(moves.probability) & ~unavailable
     if estimate:
         fitted = estimate_propensity(log, log.transitions)
-        return np.where(idle, 1.0, fitted[moves.profile, moves.state, moves.action]), True
+        return np.where(unavailable, 1.0, fitted[moves.profile, moves.state, moves.action]), True
     if unknown.all():
         raise InputError(
-            f"{log.where}: it does not say with which probabilities its actions were taken; name "
-            "the column with probability=..., plan with lots (explore=0.1) from now on, or ask for "
-            "estimated ones (estimate_probabilities=True), which are right only if nothing outside "
-            "of the log decided."
+            f"{log.where}: there is no column with the probabilities of the actions; name it with "
+            "probability=..., plan with explore=0.1 from now on, or give "
+            "estimate_probabilities=True, which is valid only if nothing outside of the log "
+            "influenced who was acted on."
         )
     if unknown.mean() > MOST_UNKNOWN:
         raise InputError(
             f"{log.where}: {unknown.mean():.0%} of the decisions have no probability, more than "
-            f"{MOST_UNKNOWN:.0%}: what is left would not stand for all."
+            f"{MOST_UNKNOWN:.0%}: the rest may not be representative."
         )
-    return np.where(idle, 1.0, moves.probability), False
+    return np.where(unavailable, 1.0, moves.probability), False
 
 
 def _predictions(
     log: Log, moves: LogTransitions, target: np.ndarray, rounds: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(transition, rounds to go): predicted rewards of the action that was taken and of what the
-    policy would do, from how often states followed each other. They need not be right."""
+    """(transition, step of the episode): the predicted reward up to the end of the episode, of the
+    logged action and of the policy. Predicted by backward induction with the shares of next states
+    by state and action. They are not cross-fitted, and they need not be correct: the doubly robust
+    estimate corrects them."""
     n_states, n_actions, _ = log.shape
     seen = np.zeros((n_states, n_actions, n_states))
     np.add.at(seen, (moves.state, moves.action, moves.following), 1.0)
@@ -237,7 +246,8 @@ def _predictions(
 def _episodes(
     log: Log, moves: LogTransitions, ratio: np.ndarray, q: np.ndarray, v: np.ndarray, rounds: int
 ) -> Episodes:
-    """Rounds of a person that follow each other, cut into episodes; the rest is left out."""
+    """Consecutive rounds of a person, cut into episodes of `rounds` rounds. Shorter remainders and
+    episodes with an unknown probability are left out."""
     new = np.diff(moves.person, prepend=-1) != 0
     begins = new | (np.diff(moves.round, prepend=-2) != 1)
     first = np.maximum.accumulate(np.where(begins, np.arange(len(moves)), 0))

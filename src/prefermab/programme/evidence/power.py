@@ -1,4 +1,4 @@
-"""How many people, clusters or rounds a trial needs, by simulating the programme itself."""
+"""Sample size of a trial for a given power, by simulation of the programme itself."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,14 +28,16 @@ from prefermab.programme.evidence.programmes import (
 from prefermab.programme.intervals import Interval
 
 LAST_TRIALS, FIRST_TRIALS = 1000, 300
-"""Simulated trials of the last step of the search and of the first."""
+"""Simulated trials in the last turns of the search, and in the first two."""
 
 SEARCH_TURNS = 9
+"""Most sample sizes that the search tries."""
+
 PEOPLE_SIMULATED_AT_ONCE = 400_000
-"""People that are simulated together."""
+"""About how many people are simulated together."""
 
 LARGEST_TRIAL = 20_000
-"""People in a trial, or its rounds, above which the search gives up."""
+"""Largest number of people or rounds of a trial; above it, the search raises an error."""
 
 STRATA = 3
 """Strata of simulated people: thirds by the model's index in their first state."""
@@ -43,9 +45,10 @@ STRATA = 3
 
 @dataclasses.dataclass(frozen=True)
 class Needed:
-    """What a trial needs: people, rounds and, where clusters are drawn, clusters. `power` is how
-    often such a trial showed the gain in `trials` simulated ones, `simulated_gain` what the model
-    gains per person and round in the simulation, `gain` the gain that is to be shown."""
+    """The size of a trial: people, rounds and, for cluster designs, clusters. `power` is the share
+    of `trials` simulated trials of this size that showed the gain, `wanted` the power that was
+    wanted, `gain` the true gain for which the power holds, and `simulated_gain` the model's gain
+    per person and round in the simulation."""
 
     design: str
     people: int
@@ -78,19 +81,19 @@ def simulate_effects(
     trials: int,
     rng: np.random.Generator,
 ) -> list[dict[str, Interval]]:
-    """The effects that so many simulated trials find, each by estimator.
+    """The estimated effects in simulated trials.
 
     Args:
-        pool: Where people come from.
+        pool: The people that trials draw from.
         design: The design.
-        programme: What is tried.
+        programme: The programme that is tested.
         people: People in a trial.
-        clusters: Clusters that they are in, for designs that need them.
+        clusters: The number of clusters, for designs that need them.
         trials: The number of trials.
         rng: Random numbers.
 
     Returns:
-        For each trial, intervals by estimator.
+        For each trial, the interval of each estimator.
     """
     found: list[dict[str, Interval]] = []
     batch = max(PEOPLE_SIMULATED_AT_ONCE // people, 1)
@@ -110,11 +113,11 @@ def simulate_effects(
 
 
 def _exchangeable(pool: Pool, design: Design, layout: Layout, people: TrialArm) -> bool:
-    """Whether an analysis would reshuffle: there is one action, and the model's actions went to the
-    highest index."""
-    if pool.offers is not None and pool.offers.costs.shape[1] > 2:
+    """Whether the analysis would use `reshuffled`: there is one action, and the model's actions
+    went to the people with the highest index."""
+    if pool.steps is not None and pool.steps.costs.shape[1] > 2:
         return False
-    if pool.quotas is None and pool.offers is None:
+    if pool.quotas is None and pool.steps is None:
         return True
     if design.name not in BY_PERSON:
         return False
@@ -129,8 +132,8 @@ def play_layouts(
     layouts: list[Layout],
     rng: np.random.Generator,
 ) -> TrialHistories:
-    """Plays trials with these layouts. An arm has a budget of its own; a cluster too, where
-    clusters are drawn; in a switchback there is one for all."""
+    """Simulates trials with these layouts. Each cluster has its own budget in designs with
+    clusters; everybody shares one budget in a switchback; otherwise each arm has its own."""
     by_model = np.stack([layout.by_model for layout in layouts])
     if design.name in BY_CLUSTER:
         own = np.stack([layout.unit for layout in layouts])
@@ -172,27 +175,28 @@ def needed(
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
 ) -> Needed:
-    """How large a trial must be to show a gain, by simulating trials of this programme.
+    """The smallest trial that shows a gain with the wanted power, by simulation of trials.
 
-    A gain is shown if the whole 90 % interval of the estimator that counts is above 0. Where
-    `gain` differs from what the model gains in the simulation, the intervals are shifted by the
-    difference: the spread of outcomes is taken to be that of the simulated programme.
+    A gain is shown if the whole 90 % interval of the primary estimator is above 0. If `gain`
+    differs from the model's gain in the simulation, the intervals are shifted by the difference.
+    This assumes that the variance of the estimate does not depend on the gain.
 
     Args:
-        model: The model that is tried.
-        design: The design, with its rounds; a switchback is made longer until it suffices.
+        model: The model that the trial tests.
+        design: The design, with its rounds; for a switchback the number of rounds is searched.
         programme: Share of people acted on, control and rules.
-        domain: Where people come from, such as `prefermab.from_log(log)`; the model's own if None.
-        gain: The gain per person and round that is to be shown; that of the simulation if None.
-        power: How often it is to be shown.
-        people: People in a switchback; for other designs where the search begins.
+        domain: The domain that people are drawn from, such as `prefermab.from_log(log)`; the
+            model's own if None.
+        gain: The true gain per person and round; the model's gain in the simulation if None.
+        power: The probability with which the trial shows this gain.
+        people: People in a switchback; in other designs, the first size that is tried.
         cluster_size: People in a cluster.
-        trials: Simulated trials of the last step.
+        trials: Simulated trials in the last turns of the search.
         seed: Random seed.
-        progress: Called with the share that is done, and what is done.
+        progress: Called with the share that is done, and a text that says what is being done.
 
     Returns:
-        What the trial needs.
+        The size of the trial.
 
     Example::
 
@@ -202,13 +206,13 @@ def needed(
     """
     programme.check_design(design)
     pool = draw_pool(model, domain, seed=seed, programme=programme)
-    return needed_of(
+    return needed_for_pool(
         pool, design, programme, gain=gain, power=power, people=people, cluster_size=cluster_size,
         trials=trials, seed=seed, progress=progress,
     )  # fmt: skip
 
 
-def needed_of(
+def needed_for_pool(
     pool: Pool,
     design: Design,
     programme: TrialProgramme,
@@ -221,7 +225,7 @@ def needed_of(
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
 ) -> Needed:
-    """The same for people who are drawn already."""
+    """The same as `needed`, for a pool of people that exists already."""
     wanted, size = share(power, "power"), count(people, "people", at_least=8)
     if not 0.05 < wanted < 1:
         raise InputError(f"power must lie between 0.05 and 1, not {wanted:g}.")
@@ -260,7 +264,7 @@ class _Search:
         self.simulated, self.spread = 0.0, 0.0
 
     def first(self) -> int:
-        """Where the search begins."""
+        """The first number of units that is tried."""
         if self.design.name in BY_CLUSTER:
             return 12
         return 6 if self.design.name == "switchback" else self.size
@@ -268,7 +272,7 @@ class _Search:
     def find(
         self, wanted: float, trials: int, progress: Callable[[float, str], None] | None
     ) -> int:
-        """The fewest units that show the gain as often as wanted, by trying some."""
+        """The smallest number of units with the wanted power, by a bracketed search."""
         units, few, enough = self.first(), self.fewest - self.step, None
         for turn in range(SEARCH_TURNS):
             if progress is not None:
@@ -305,8 +309,8 @@ class _Search:
         return f"{self.people(units):,} people and {self.rounds(units):,} rounds"
 
     def low_ends(self, units: int, trials: int) -> tuple[np.ndarray, float]:
-        """The low ends of the intervals in simulated trials, shifted to the gain that is to be
-        shown, and that gain."""
+        """The lower ends of the intervals in simulated trials, shifted to the true gain, and that
+        gain."""
         design = dataclasses.replace(self.design, rounds=self.rounds(units))
         found = simulate_effects(
             self.pool, design, self.programme, self.people(units), units, trials, self.rng
@@ -323,10 +327,12 @@ class _Search:
         return np.array([one.low for one in counts]) + target - self.simulated, target
 
     def next(self, units: int, lows: np.ndarray, target: float, wanted: float) -> int:
-        """The number of units by which low ends, whose distance from the gain falls with the root
-        of the number, are above 0 as often as wanted."""
+        """The next number of units to try. The distance of the lower ends from the gain is taken to
+        fall with the square root of the number of units; this number puts the wanted share of
+        them above 0."""
         reach = target - float(np.quantile(lows, 1 - wanted))
-        # In small trials the quantile is noisy; the normal one of the same mean is less so.
+        # The quantile of few simulated trials is noisy; that of a normal distribution with the same
+        # mean and variance is less so.
         smooth = target - float(lows.mean() + norm.ppf(1 - wanted) * lows.std())
         root = np.sqrt(units) * (reach + smooth) / 2 / target
         found = max(int(np.ceil(root**2 / self.step)) * self.step, self.fewest)

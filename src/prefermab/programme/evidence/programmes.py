@@ -1,8 +1,8 @@
-"""Made-up trials of a programme: people drawn from its domain, and chosen by its model or
-otherwise, many trials at once.
+"""Simulated trials of a programme, many at once: people are drawn from its domain, and its model or
+the control decides about them.
 
-A model decides by an index: the highest price at which it would act on somebody in a state. Those
-with the highest index are acted on while the budget lasts (`choosing`).
+The index of a person is the highest price at which the model would act on them in their state. The
+people with the highest index are acted on, within the budget (`choosing`).
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from scipy.spatial import KDTree
 from prefermab.domains.base import FiniteDomain
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
-from prefermab.programme.evidence.choosing import Offers, Quotas, choose_people
+from prefermab.programme.evidence.choosing import ActionSteps, Quotas, choose_people
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.planning.roster import Roster, read_roster
@@ -26,18 +26,22 @@ from prefermab.programme.planning.scoring import gains_at, own_prices
 from prefermab.programme.tables import as_frame
 
 POOL = 2000
-"""People that trials draw from."""
+"""Number of people that simulated trials draw from."""
 
 CONTROLS = ("none", "random")
-"""What the other arm does: nothing, or the same number of actions at random."""
+"""Controls: no actions, or as many actions as in the model's arm on random people."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrialProgramme:
-    """What is tried: the share of people who can be acted on in a round (where actions or people
-    differ in cost: with their cheapest action, and above 1 if all can have a dearer one), what the
-    other arm does (`none` or `random`), the rounds that must pass between two actions on a person,
-    and other rules of a plan, with a table of people that has their columns, or their costs.
+    """The programme that a trial tests, as it is simulated.
+
+    `share` is the budget: the share of people who can be acted on in a round. Where costs differ
+    between actions or people, it is the share that could get their cheapest action; it may be above
+    1, if the budget pays more expensive actions for everybody. `control` is what happens in the
+    other arm (`none` or `random`). `cooldown` is the number of rounds that must pass between two
+    actions on a person. `rules` are other rules of a plan, and `table` is a table of people with
+    the columns of these rules, or with costs.
 
     >>> import prefermab as pm
     >>> pm.evidence.TrialProgramme(share=0.1).control
@@ -60,8 +64,8 @@ class TrialProgramme:
             raise InputError("give cooldown itself, not within rules.")
         if "lock" in named:
             raise InputError(
-                "a trial cannot be simulated with people who are locked in (lock): they are acted "
-                "on in both arms, so leave them out of the trial."
+                "a trial cannot be simulated with people who are locked in (lock): both arms act "
+                "on them, so leave them out of the trial."
             )
         if "budgets" in named and named & {"min_share", "max_share"}:
             raise InputError(
@@ -74,7 +78,7 @@ class TrialProgramme:
             )
 
     def check_design(self, design: Design) -> None:
-        """Refuses rules that a design cannot be simulated with."""
+        """Raises an error if the rules cannot be simulated in this design."""
         if design.name in BY_CLUSTER and self.rules.about_groups:
             named = [name for name in self.rules.named() if name != "exclude"]
             raise InputError(
@@ -85,9 +89,10 @@ class TrialProgramme:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
-    """People: chances (person, state, action, next state) of moving, their first states
-    (person, state), rewards (person, state), the model's index (person, state), 0 for those who may
-    not be acted on, who may (person,), and rules that tie people to each other."""
+    """People that simulated trials draw from: transition probabilities (person, state, action, next
+    state), probabilities of the first state (person, state), rewards (person, state), the model's
+    index (person, state), 0 for people who may not be acted on, `may` (person,), who may be acted
+    on, and rules about several people together."""
 
     chances: np.ndarray
     start: np.ndarray
@@ -95,8 +100,8 @@ class Pool:
     index: np.ndarray
     may: np.ndarray | None = None
     quotas: Quotas | None = None
-    offers: Offers | None = None
-    """Where there are several actions, or costs that differ."""
+    steps: ActionSteps | None = None
+    """Only with several actions, or costs that differ between people."""
 
     @property
     def size(self) -> int:
@@ -104,17 +109,18 @@ class Pool:
         return len(self.chances)
 
     def budget(self, part: float, people: int) -> float:
-        """How many of so many people are acted on in a round; with offers, what they may cost."""
-        if self.offers is None:
+        """The budget of a round for this number of people: a number of actions or, with `steps`, an
+        amount."""
+        if self.steps is None:
             return people_budget(part, people)
-        return part * people * self.offers.cheapest
+        return part * people * self.steps.cheapest
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrialHistories:
-    """What happened in several trials, each (trial, person, round): the reward that followed, the
-    number of the action, the model's index before it, and what was spent; `state` has one round
-    more."""
+    """What happened in several trials. Arrays are (trial, person, round): the reward of the next
+    state, the number of the action, the model's index before the action, and its cost. `state` has
+    one round more."""
 
     reward: np.ndarray
     action: np.ndarray
@@ -124,11 +130,11 @@ class TrialHistories:
 
     @property
     def acted(self) -> np.ndarray:
-        """Who was acted on."""
+        """(trial, person, round): who was acted on."""
         return self.action > 0
 
     def arm(self, trial: int) -> TrialArm:
-        """A trial as effects are found from it."""
+        """One trial, in the form that the estimators of `effects` take."""
         return TrialArm(self.reward[trial], self.acted[trial], self.index[trial], self.spent[trial])
 
 
@@ -147,8 +153,8 @@ def draw_pool(
             left out.
         size: The number of people.
         seed: Random seed.
-        programme: Rules: everybody has the group, worker and exclusion of the person of its table
-            with the nearest features.
+        programme: Its rules and table. Each simulated person gets the group, worker, exclusion and
+            costs of the person of the table whose features are nearest.
 
     Returns:
         The people.
@@ -181,31 +187,33 @@ def draw_pool(
     costs = np.tile(model.costs, (size, 1)) if model.costs is not None else costs.astype(float)
     may, quotas = np.ones(size, bool), None
     if programme is not None and programme.table is not None:
-        costs, may, quotas = _ruled(model, seen, costs, programme)
-    offers = None
+        costs, may, quotas = _match_table(model, seen, costs, programme)
+    steps = None
     if costs.shape[1] > 2 or np.ptp(costs[:, 1]) > 0:
         if quotas is not None:
             raise InputError(
                 "shares of groups and budgets of workers are simulated for one action that costs "
                 "the same for everybody: leave them out."
             )
-        offers = Offers.of(model, model.judge_cautiously(seen).features, costs, may, n_states)
-        index = offers.price[:, :, 0]
+        steps = ActionSteps.from_model(
+            model, model.judge_cautiously(seen).features, costs, may, n_states
+        )
+        index = steps.price[:, :, 0]
     else:
         if programme is not None:
             share(programme.share, "share")
         index = np.stack([_index(model, seen, state) for state in range(n_states)], axis=1)
         index = np.where(may[:, None], index, 0.0)
     return Pool(
-        chances.astype(float), start, rewards.astype(float), index, may, quotas, offers
+        chances.astype(float), start, rewards.astype(float), index, may, quotas, steps
     )  # fmt: skip
 
 
-def _ruled(
+def _match_table(
     model: Model, features: np.ndarray, costs: np.ndarray, programme: TrialProgramme
 ) -> tuple[np.ndarray, np.ndarray, Quotas | None]:
-    """Costs, who may be acted on, and rules that tie people to each other, as those in the table
-    have them whose features are nearest."""
+    """Costs, who may be acted on, and rules about several people together. Each person gets them
+    from the person of the table whose features are nearest."""
     where, table = "the table", as_frame(programme.table)
     roster = read_roster(model, table, where)
     limits = apply_rules(programme.rules, model, roster, table, where)
@@ -260,22 +268,21 @@ def play_programme_trials(
     cooldown: int,
     rng: np.random.Generator,
 ) -> TrialHistories:
-    """Plays trials, all at once.
+    """Simulates all trials at once.
 
     Args:
-        pool: Where people come from.
-        who: (trial, person): places in the pool.
-        by_model: (trial, person, round): whether the model decides about them then, or the control.
-        shared: (trial, person): people with the same number share a budget; numbers are from 0 on
-            and differ between trials.
-        budget: (number,): people of each number who are acted on in a round; with offers, what
-            their actions may cost.
-        control: What else decides: `none` or `random`.
+        pool: The people that trials draw from.
+        who: (trial, person) The positions of people in the pool.
+        by_model: (trial, person, round) Whether the model decides, or else the control.
+        shared: (trial, person) The number of the budget. People with the same number share a
+            budget; numbers start at 0 and differ between trials.
+        budget: (number,) The number of actions in a round; with `pool.steps`, their cost.
+        control: What decides instead of the model: `none` or `random`.
         cooldown: Rounds that must pass after an action.
         rng: Random numbers.
 
     Returns:
-        What happened.
+        The histories of all trials.
     """
     trials, people, rounds = by_model.shape
     flat, group = who.ravel(), shared.ravel()
@@ -288,11 +295,11 @@ def play_programme_trials(
     for now in range(rounds):
         model = by_model[:, :, now].ravel()
         rested = (since > cooldown) & may
-        # Whoever may not be acted on has no index.
+        # People who may not be acted on have the index 0.
         index = np.where(rested, pool.index[flat, state], 0.0)
-        if pool.offers is not None:
-            action = pool.offers.choose(flat, state, rested, model, group, budget, control, rng)
-            spent[now] = pool.offers.costs[flat, action]
+        if pool.steps is not None:
+            action = pool.steps.choose(flat, state, rested, model, group, budget, control, rng)
+            spent[now] = pool.steps.costs[flat, action]
         else:
             key = np.where(model & (index > 0), index, -np.inf)
             if control == "random":
@@ -309,7 +316,7 @@ def play_programme_trials(
 
 
 def people_budget(part: float, people: int) -> int:
-    """How many of so many people are acted on in a round."""
+    """The number of people who are acted on in a round, out of `people`."""
     return round(part * people)
 
 

@@ -1,9 +1,8 @@
-"""The protocol of a trial: who is in which arm, and how the trial will be analysed, fixed
-beforehand.
+"""The protocol of a trial: the assignment to arms and the analysis, fixed before the trial starts.
 
-A protocol is a JSON file and a page. It has the seed of the lots, a checksum of the assignment, and
-a checksum of itself, so that anybody can draw the lots again and see that nothing was changed
-since.
+A protocol is a JSON file, a table of the assignment, and a page. It contains the random seed, a
+checksum of the assignment, and a checksum of itself, so that anybody can repeat the randomisation
+and check that nothing was changed afterwards.
 """
 
 import dataclasses
@@ -36,17 +35,17 @@ from prefermab.programme.tables import as_frame, format_people, write_table
 
 PROTOCOL, ASSIGNMENT = "protocol.json", "assignment.csv"
 
-CONTROLLED = {
+CONTROL_IN_WORDS = {
     "none": "in which nobody is acted on",
     "random": "in which as much is done for people at random",
 }
-"""What the other arm gets, in words."""
+"""What happens in the control arm, in words."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Protocol:
-    """A trial as it was fixed: `facts` is what protocol.json holds, `assignment` a row for each
-    person (id, cluster, arm, `starts`) or, in a switchback, for each round."""
+    """The protocol of a trial: `facts` is the content of protocol.json, `assignment` has a row for
+    each person (id, cluster, arm, `starts`) or, in a switchback, for each round."""
 
     facts: dict[str, Any]
     assignment: pl.DataFrame
@@ -59,19 +58,19 @@ class Protocol:
 
     @property
     def checksum(self) -> str:
-        """Of everything that the protocol fixes."""
+        """SHA-256 of all facts but the stored checksum."""
         return _checksum({name: x for name, x in self.facts.items() if name != "checksum"})
 
     @property
     def layout(self) -> Layout:
-        """The assignment as arrays, drawn again from the seed."""
-        return drawn_layout(self.design, self.facts["units"], self.facts["seed"])
+        """The assignment as arrays, computed again from the seed."""
+        return assigned_layout(self.design, self.facts["units"], self.facts["seed"])
 
     def write(self, folder: str | Path) -> None:
         """Writes protocol.json, assignment.csv and index.html into a folder.
 
         Args:
-            folder: Where to; a protocol that is there is not replaced.
+            folder: The folder; an existing protocol is not replaced.
         """
         place = Path(folder)
         if (place / PROTOCOL).exists():
@@ -93,9 +92,9 @@ class Protocol:
         drawn = what.get(design.name, "people")
         rows = [[Cell(str(x)) for x in row] for row in facts["balance"]]
         analysis = facts["analysis"]
-        told = ", ".join(f"{name} {value:g}" for name, value in analysis["rewards"].items())
-        rewards = f" ({told})" if told else ""
-        in_control = CONTROLLED.get(facts["control"], f"which gets: {facts['control']}")
+        values = ", ".join(f"{name} {value:g}" for name, value in analysis["rewards"].items())
+        rewards = f" ({values})" if values else ""
+        in_control = CONTROL_IN_WORDS.get(facts["control"], f"which gets: {facts['control']}")
         return [
             Text(
                 f"Design: **{design.name}**, {format_people(facts['people'])}, {design.rounds} "
@@ -106,21 +105,21 @@ class Protocol:
             Bullets(
                 [
                     f"Outcome: {analysis['outcome']}{rewards}.",
-                    f"Estimator that counts: {analysis['primary']}; others are shown beside it.",
+                    f"Primary estimator: {analysis['primary']}; others are shown beside it.",
                     f"A gain is shown if the whole {analysis['level']:.0%} interval is above 0.",
                     "Everybody counts in the arm that they were assigned to (intention to treat), "
-                    "also if they left or the list was not followed.",
+                    "also people who left or for whom the list was not followed.",
                     f"Groups: {', '.join(analysis['groups']) or 'none'}.",
                     f"Balanced: {analysis.get('balanced', 'nothing')}.",
-                    f"Seed of the lots: {facts['seed']}.",
+                    f"Random seed: {facts['seed']}.",
                     f"Checksum of the assignment: `{facts['assignment']}`.",
                     f"Checksum of this protocol: `{facts['checksum']}`.",
                 ]
             ),
             Heading("Balance"),
             Text(
-                "Means and shares in both arms; the difference is in standard deviations. Lots "
-                f"alone give differences of about {np.sqrt(4 / facts['people']):.2f}."
+                "Means and shares in both arms; the difference is in standard deviations. By "
+                f"chance alone, differences are about {np.sqrt(4 / facts['people']):.2f}."
             ),
             Grid(["", MODEL, CONTROL, "difference"], rows),
         ]
@@ -141,17 +140,17 @@ def randomise(
     """Assigns people, clusters or rounds to the arms of a trial, and fixes its analysis.
 
     Args:
-        people: A frame with `id` and the columns that are named.
+        people: A frame with `id` and the named columns.
         design: The design.
-        balance: Columns in which the arms are to be alike: people are drawn again until they are,
-            and the analysis takes off what the columns predict; strata of a stratified design;
-            pairs of clusters by their means in a cluster design; refused in others.
-        groups: Columns for which effects are shown by group.
+        balance: Columns in which the arms are balanced. Individual design: rerandomisation, with
+            adjustment by regression in the analysis. Stratified design: the strata. Cluster
+            design: pairs of clusters with similar means. Other designs raise an error.
+        groups: Columns for which the report has effects by group.
         cluster: Column of the clusters, for designs that need them.
-        control: What the other arm does, in words.
-        rewards: The reward of each state, by which outcomes are counted.
-        seed: Seed of the lots; a new one if None.
-        where: What messages call the table.
+        control: What happens in the control arm, in words.
+        rewards: The reward of each state; outcomes are rewards.
+        seed: Random seed; a new one if None.
+        where: The name of the table in messages.
 
     Returns:
         The protocol; `write(folder)` stores it.
@@ -174,7 +173,7 @@ def randomise(
     units = find_units(table, design, list(dict.fromkeys(balance)), cluster, where)
     if "columns" in units:
         units["draw"] = balanced_draw(design, units, seed)
-    layout = drawn_layout(design, units, seed)
+    layout = assigned_layout(design, units, seed)
     assignment = _assignment(table, ids, design, layout, units, named)
     primary = {"individual": "reshuffled", "stratified": "reshuffled"}.get(design.name, design.name)
     facts: dict[str, Any] = {
@@ -202,10 +201,10 @@ def randomise(
 
 
 def read_protocol(folder: str | Path) -> Protocol:
-    """A protocol as it was written; refused if it, or the assignment, was changed since.
+    """Reads a protocol. Raises an error if it, or the assignment, was changed after it was written.
 
     Args:
-        folder: Where `Protocol.write` stored it.
+        folder: The folder that `Protocol.write` wrote.
 
     Returns:
         The protocol.
@@ -229,7 +228,7 @@ def read_protocol(folder: str | Path) -> Protocol:
 
 
 def frame_checksum(frame: pl.DataFrame) -> str:
-    """Of the cells of a frame, as text."""
+    """SHA-256 of the column names and the cells of a frame, as text."""
     rows = [[None if x is None else str(x) for x in row] for row in frame.iter_rows()]
     return _checksum([frame.columns, rows])
 
@@ -239,8 +238,8 @@ def _checksum(what: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def drawn_layout(design: Design, units: Mapping[str, Any], seed: int) -> Layout:
-    """The layout that a seed gives for units, as `find_units` gives them."""
+def assigned_layout(design: Design, units: Mapping[str, Any], seed: int) -> Layout:
+    """The layout for a seed and for units as `find_units` returns them."""
     unit, stratum = np.array(units["unit"]), np.array(units["stratum"])
     rng = np.random.Generator(np.random.PCG64(seed))
     for _ in range(units.get("draw", 0)):
@@ -252,7 +251,7 @@ def drawn_layout(design: Design, units: Mapping[str, Any], seed: int) -> Layout:
 
 
 def _balanced_in_words(design: Design, balance: list[str]) -> str:
-    """How the arms were made alike, and how the analysis respects it."""
+    """How the arms were balanced, and how the analysis accounts for it."""
     named = ", ".join(balance)
     return {
         "individual": f"of {ASSIGNMENTS_DRAWN:,} draws one at random among the "

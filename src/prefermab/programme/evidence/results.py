@@ -1,5 +1,5 @@
-"""Results as they are told, in sentences, figures and a page: what those of trials and off-policy
-estimates have in common, and off-policy estimates."""
+"""Results of off-policy evaluation, and the base class that they share with results of trials: a
+result can be printed as sentences, returned as figures, and written as a page."""
 
 import dataclasses
 import json
@@ -15,21 +15,21 @@ from prefermab.pages import Block, Cell, Grid, Heading, Text, write_pages
 from prefermab.programme.evidence.weights import (
     Episodes,
     Support,
-    intervals_of,
     judge_support,
+    logged_value,
+    method_intervals,
     row_episodes,
-    value_done,
 )
 from prefermab.programme.intervals import Interval
 
 NOTABLE_DIFFERENCE = 0.25
-"""Standard deviations by which groups differ that the first lines name."""
+"""Standardised mean difference above which the first lines name a column."""
 
 PROBABILITY_BIN_EDGES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 class Finding(ABC):
-    """A result that is told in sentences, the most important first, as figures and as a page."""
+    """A result with three forms: sentences, figures for JSON, and a page."""
 
     title: ClassVar[str]
     """Title of the page."""
@@ -42,7 +42,7 @@ class Finding(ABC):
 
     @abstractmethod
     def figures(self) -> dict[str, Any]:
-        """Names and figures, as JSON can hold them."""
+        """The figures by name, as JSON values."""
 
     @abstractmethod
     def blocks(self) -> list[Block]:
@@ -54,10 +54,10 @@ class Finding(ABC):
     __repr__ = __str__
 
     def as_data(self) -> dict[str, Any]:
-        """Everything as JSON can hold it.
+        """The whole result as JSON values.
 
         Returns:
-            Names and figures, the sentences as `lines`.
+            The figures by name, and the sentences under `lines`.
         """
         return {"lines": self.lines(), **self.figures()}
 
@@ -73,14 +73,18 @@ class Finding(ABC):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class OffPolicy(Finding):
-    """Off-policy estimates, and how far they can be trusted.
+    """Off-policy estimates of the value of a policy, and how far they can be trusted.
 
     `estimates` has a row for each method, per `decision` and per `trajectory`: the value of the
-    policy over `rounds` rounds, and its gain over what was done, with 90 % intervals; it is empty
-    where `support.refusal` says why the log cannot carry them. `balance` compares those who were
-    acted on with the others, `overlap` says how likely the log's decisions were and how often the
-    policy agrees. `hidden_cause` is by what factor a hidden cause would have to change the odds of
-    being acted on to undo the gain; None where lots decided, or nothing is gained.
+    policy over `rounds` rounds, and its gain over the rewards of the log, with 90 % intervals. It
+    is empty where the log does not support an estimate; `support.refusal` gives the reason.
+
+    `done` is the mean reward of the log itself. `estimated` is true where the propensities were
+    estimated. `overlap` counts the log's decisions by their probability, and how often the policy
+    agrees. `balance` compares people who were acted on with the others. `hidden_cause` is the
+    sensitivity of the gain to confounding: the factor by which a hidden cause would have to change
+    the odds of being acted on to bring the gain to 0. It is None where propensities were not
+    estimated, or where there is no gain. `left_out` counts decisions without a probability.
     """
 
     title: ClassVar[str] = "What a policy would have earned"
@@ -98,12 +102,12 @@ class OffPolicy(Finding):
 
     @property
     def refusal(self) -> str:
-        """Why there is no estimate; empty if there is one."""
+        """The reason why there is no estimate; empty if there is one."""
         return self.support.refusal
 
     @property
     def gain(self) -> Interval | None:
-        """The doubly robust gain per decision; None where it is refused."""
+        """The doubly robust gain per decision; None where the log does not support an estimate."""
         for row in self.estimates.iter_rows(named=True):
             if (row["method"], row["per"]) == ("doubly robust", "decision"):
                 half = (row["gain_high"] - row["gain_low"]) / 2 / 1.645
@@ -127,7 +131,8 @@ class OffPolicy(Finding):
         if self.estimated:
             lines.append(
                 "The log does not say with which probabilities its actions were taken: they were "
-                "estimated from states and features, which is right only if nothing else decided."
+                "estimated from states and features, which is valid only if nothing else "
+                "influenced who was acted on."
             )
         apart = self.balance.filter(pl.col("difference").abs() > NOTABLE_DIFFERENCE)
         if apart.height:
@@ -136,18 +141,18 @@ class OffPolicy(Finding):
                 for row in apart.iter_rows(named=True)
             )
             lines.append(
-                f"Those who were acted on differ from the others: {named}. The weights account for "
-                "what is in this list, and for nothing else."
+                f"People who were acted on differ from the others: {named}. The weights account "
+                "for the columns of the log, and for no other cause."
             )
         if self.hidden_cause is not None:
             lines.append(
                 "To undo the gain, a hidden cause would have to change the odds of being acted on "
-                f"by a factor of {self.hidden_cause:.1f} and decide all that comes of it."
+                f"by a factor of {self.hidden_cause:.1f} and determine the outcome."
             )
         lines.append(
-            f"The weights count for {support.effective:,.0f} of {support.units:,} units; the "
-            f"largest has {support.largest:.1%} of all weight, and their mean is "
-            f"{support.mean_weight:.2f} (1 if all is right)."
+            f"The effective sample size is {support.effective:,.0f} of {support.units:,} units; "
+            f"the largest has {support.largest:.1%} of all weight, and the mean weight is "
+            f"{support.mean_weight:.2f} (1 if the probabilities are right)."
         )
         if self.left_out:
             lines.append(
@@ -157,7 +162,7 @@ class OffPolicy(Finding):
         return lines
 
     def figures(self) -> dict[str, Any]:
-        """Names and figures, as JSON can hold them."""
+        """The figures by name, as JSON values."""
         return {
             "rounds": self.rounds,
             "done": self.done.as_data(),
@@ -182,7 +187,7 @@ class OffPolicy(Finding):
         parts: list[Block] = [Text(line) for line in self.lines()]
         if self.balance.height:
             parts += [
-                Heading("Those who were acted on, and the others"),
+                Heading("People who were acted on, and the others"),
                 Text("The difference is in standard deviations."),
                 _grid(self.balance, compared),
             ]
@@ -200,15 +205,20 @@ def off_policy_rows(
     reward: Any, probability: Any, target: Any, *, unit: Any = None, prediction: Any = None,
     expected: Any = None,
 ) -> OffPolicy:  # fmt: skip
-    """The same for rows that stand alone, such as recommendations and whether they were clicked.
+    """Evaluates a policy on single decisions, such as recommendations and whether they were
+    clicked.
+
+    Same estimators as `off_policy`, with episodes of one step.
 
     Args:
-        reward: (row,) what came of each decision.
-        probability: (row,) with which the decision was taken.
-        target: (row,) with which the policy in question would take it.
-        unit: (row,) rows of the same unit belong together; each stands alone if left out.
-        prediction: (row,) predicted reward of the decision; the mean reward if left out.
-        expected: (row,) predicted reward of what the policy would do.
+        reward: (row,) The reward that followed each decision.
+        probability: (row,) The probability with which the log took this decision.
+        target: (row,) The probability with which the evaluated policy takes this decision.
+        unit: (row,) The cluster of each row, such as a person, for clustered standard errors. If
+            left out, rows are independent.
+        prediction: (row,) The predicted reward of the logged decision; the mean reward if left out.
+        expected: (row,) The predicted reward under the evaluated policy; the mean reward if left
+            out.
 
     Returns:
         An `OffPolicy`.
@@ -237,26 +247,26 @@ def off_policy_rows(
     episodes = row_episodes(arrays["reward"], wanted / chance, prediction, expected, unit)
     support = judge_support(episodes)
     return OffPolicy(
-        estimates_table(None if support.refusal else episodes), value_done(episodes), support, 1,
+        estimates_table(None if support.refusal else episodes), logged_value(episodes), support, 1,
         False, overlap_table(chance, wanted), pl.DataFrame(schema={"difference": pl.Float64}), None,
         0,
     )  # fmt: skip
 
 
 def estimates_table(episodes: Episodes | None) -> pl.DataFrame:
-    """A row for each method; none without episodes."""
+    """One row for each method; no rows if `episodes` is None."""
     names = [f"{what}{end}" for what in ("value", "gain") for end in ("", "_low", "_high")]
     schema = {"method": pl.String, "per": pl.String, **dict.fromkeys(names, pl.Float64)}
     rows = [] if episodes is None else [
         (*name, *(x for each in both for x in (each.estimate, each.low, each.high)))
-        for name, both in sorted(intervals_of(episodes).items())
+        for name, both in sorted(method_intervals(episodes).items())
     ]  # fmt: skip
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def overlap_table(probability: np.ndarray, target: np.ndarray) -> pl.DataFrame:
-    """Decisions of the log by how likely they were: how many, in how many the policy agrees, and
-    their mean weight."""
+    """Decisions of the log by their probability: their number, the mean probability with which the
+    policy takes them, and their mean weight."""
     edges = PROBABILITY_BIN_EDGES
     place = np.clip(np.searchsorted(edges, probability, side="left") - 1, 0, len(edges) - 2)
     rows = [

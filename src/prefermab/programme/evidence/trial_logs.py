@@ -1,5 +1,5 @@
-"""The log of a trial: as arrays, everyone's rewards, actions and index in every round; and made up,
-to try the analysis before the trial begins."""
+"""Logs of trials: reading them into arrays of rewards, actions and index by person and round, and
+simulating them, to test the analysis before the trial starts."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -28,18 +28,19 @@ def rehearse(
     domain: Any = None,
     seed: int = 0,
 ) -> pl.DataFrame:
-    """A made-up log of a trial: its own arms, with people drawn from a domain.
+    """Simulates the log of a trial: the assignment of its protocol, with people drawn from a
+    domain.
 
     Args:
-        protocol: The trial.
-        model: The model that is tried.
-        programme: Share of people acted on, what the other arm gets, and rules.
-        domain: Where people come from; the model's own domain if None.
+        protocol: The protocol of the trial.
+        model: The model that the trial tests.
+        programme: Share of people acted on, control and rules.
+        domain: The domain that people are drawn from; the model's own if None.
         seed: Random seed.
 
     Returns:
         A log with `id`, `time`, `state`, `action` and the model's `index`, the `cost` of actions
-        where they or people differ in it, and the states after the last round.
+        where costs differ, and the states after the last round.
 
     Example::
 
@@ -64,7 +65,7 @@ def rehearse(
             "action": actions[played.action[0, :, min(now, design.rounds - 1)]],
             "index": played.index[0, :, min(now, design.rounds - 1)],
         }
-        if pool.offers is not None:
+        if pool.steps is not None:
             done["cost"] = played.spent[0, :, min(now, design.rounds - 1)]
         if now == design.rounds:
             done = {name: [None] * people for name in done}
@@ -83,7 +84,11 @@ def read_outcomes(
     protocol: Protocol, table: pl.DataFrame, rewards: Mapping[str, float], passive: str,
     model: Model | None, where: str,
 ) -> tuple[pl.DataFrame, int]:  # fmt: skip
-    """The rows of the log with numbers: id, round, reward, action, index, spent."""
+    """Reads the rows of a trial's log.
+
+    Returns a frame with id, round, reward, action, acted, index and spent, for people who were
+    assigned; and the number of people in the log who were not.
+    """
     state = as_labels(column(table, "state", where))
     strange = set(state.drop_nulls().unique()) - set(rewards)
     if strange:
@@ -95,7 +100,7 @@ def read_outcomes(
             as_numbers(column(table, "index", where), where).alias("index").fill_null(float("nan"))
         )
     elif model is not None:
-        index = pl.Series("index", index_of(model, table, where))
+        index = pl.Series("index", model_index(model, table, where))
     if any(name.strip().lower() == "available" for name in table.columns):
         free = as_flags(column(table, "available", where), where, unknown=True)
         index = index.set(~free & index.is_not_nan(), 0.0)
@@ -118,7 +123,7 @@ def read_outcomes(
     if seen < needed:
         raise InputError(
             f"{where}: the trial has {needed - 1} rounds, so that the log must have {needed} "
-            f"times, the last with the states after them, but it has {seen}."
+            f"times, the last one for the states after the last round, but it has {seen}."
         )
     if protocol.design.name == "switchback":
         return rows, 0
@@ -130,7 +135,7 @@ def read_outcomes(
 def _spent(
     table: pl.DataFrame, action: pl.Series, passive: str, model: Model | None, where: str
 ) -> pl.Series:
-    """What each action cost: by the column `cost`, else by the model, else 1."""
+    """The cost of each action: from the column `cost`, else from the model, else 1."""
     acted = (action != passive).cast(pl.Float64)
     if any(name.strip().lower() == "cost" for name in table.columns):
         return as_numbers(column(table, "cost", where), where).fill_null(0.0) * acted
@@ -140,11 +145,15 @@ def _spent(
     return action.replace_strict(costs, default=1.0, return_dtype=pl.Float64) * acted
 
 
-def histories(
+def arrange_by_person(
     protocol: Protocol, rows: pl.DataFrame, where: str
 ) -> tuple[TrialArm, np.ndarray, Layout]:
-    """Everyone's rewards, actions and index (person, round), where rewards are known, and the
-    layout. The reward of a round is that of the next state; an unknown one is the last known."""
+    """Rewards, actions and index of everyone, whether rewards are known (person, round), and the
+    layout.
+
+    The reward of a round is that of the next state. An unknown reward is replaced by the last known
+    one of the person (last observation carried forward), or by the mean of all.
+    """
     rounds, layout = protocol.design.rounds, protocol.layout
     if protocol.design.name == "switchback":
         ids = rows["id"].unique(maintain_order=True)
@@ -164,19 +173,20 @@ def histories(
     known = ~np.isnan(reward[:, 1:])
     for now in range(1, rounds + 1):
         reward[:, now] = np.where(np.isnan(reward[:, now]), reward[:, now - 1], reward[:, now])
-    lasting = np.nan_to_num(reward[:, 1:], nan=float(np.nanmean(reward)))
+    filled = np.nan_to_num(reward[:, 1:], nan=float(np.nanmean(reward)))
     if not known.any():
         raise InputError(f"{where}: nobody who was assigned has a state after the first round.")
     indices = index[:, :rounds]
-    # Whoever has left cannot be chosen.
+    # People without a row cannot be chosen: their index is 0.
     indices = np.where(np.isnan(indices) & ~np.isnan(index).all(), 0.0, indices)
-    return TrialArm(lasting, acted[:, :rounds], indices, spent[:, :rounds]), known, layout
+    return TrialArm(filled, acted[:, :rounds], indices, spent[:, :rounds]), known, layout
 
 
-def index_of(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
-    """The model's index for each row of a table with states and features; 0 without a state."""
+def model_index(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
+    """(row,): the model's index, from the states and features of a table; 0 in rows without a
+    state."""
     if not model.policy.gains_are_rewards:
-        raise InputError("a model of the recipe paper has no index for a single person.")
+        raise InputError("a model of the recipe paper has no index of a single person.")
     names = set(model.state_names)
     known = column(table, "state", where).cast(pl.String).is_in(list(names)).fill_null(False)
     rows = table.filter(known).with_columns(pl.int_range(pl.len()).alias("id"))

@@ -1,18 +1,19 @@
-"""Off-policy estimates: what a policy would earn, from decisions that another one took by chance.
+"""Off-policy evaluation: the expected reward of a target policy, from a log of another policy.
 
-An episode is a few rounds of one person. Step t of it has the reward r_t, the probability with
-which the log took its action, and the probability with which the policy in question would take it;
-w_t is the product of their ratios up to t. With Q and V predictions of what is earned from a step
-on, the estimates are means over episodes of
+An episode is a few rounds of one person. In step t the reward is r_t. The importance weight w_t is
+the product, over the steps up to t, of the probability of the logged action under the target policy
+divided by its probability in the log (the propensity). Q_t and V_t predict the reward from step t
+to the end of the episode: Q_t for the logged action, V_t for the target policy. Each estimate is a
+mean over episodes:
 
 - inverse propensity: per trajectory w_T·Σ r_t, per decision Σ w_t·r_t;
-- self-normalised: the same with weights divided by their mean, in each step;
+- self-normalised: the same, with the weights of each step divided by their mean;
 - doubly robust: per decision Σ [w_t·(r_t - Q_t) + w_(t-1)·V_t], per trajectory
   V_0 + w_T·(Σ r_t - V_0).
 
-With the log's true probabilities all are right whatever the predictions are; self-normalised ones
-have a bias that falls as 1/n. (Precup, Sutton, Singh 2000; Jiang, Li 2016; Swaminathan, Joachims
-2015.)
+If the propensities are correct and above 0 wherever the target policy acts, the first and the third
+are unbiased, whatever the predictions are. Self-normalised estimates have a bias of order 1/n.
+(Precup, Sutton, Singh 2000; Jiang, Li 2016; Swaminathan, Joachims 2015.)
 """
 
 import dataclasses
@@ -28,18 +29,22 @@ from prefermab.programme.intervals import (
 )
 
 FEWEST_EFFECTIVE_UNITS, LARGEST_WEIGHT_SHARE = 30.0, 0.1
-"""A log carries an estimate if its weights count for at least so many units, and no unit has more
-than this share of them."""
+"""Fewest effective units for an estimate (Kish's effective sample size of the weights), and the
+largest share of the total weight that one unit may have."""
 
-AWAY = 4.0
-"""Standard errors by which the mean weight may differ from 1."""
+MOST_WEIGHT_ERRORS = 4.0
+"""Standard errors by which the mean weight may differ from its expected value, 1."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Episodes:
-    """Episodes of the same length, all arrays (episode, step): rewards, the ratio of the policy's
-    and the log's probability, and predictions: `q` of the step's action, `v` of what the policy
-    would do. `unit` (episode,) says which episodes belong together, such as those of a person."""
+    """Episodes of the same length, all arrays (episode, step).
+
+    `ratio` is the probability of the logged action under the target policy divided by its
+    probability in the log. `q` and `v` predict the reward from that step on: `q` for the logged
+    action, `v` for the target policy. `unit` (episode,) is the cluster of an episode, such as its
+    person: units are independent, episodes of the same unit are not.
+    """
 
     reward: np.ndarray
     ratio: np.ndarray
@@ -49,14 +54,15 @@ class Episodes:
 
     @property
     def weights(self) -> np.ndarray:
-        """(episode, step): ratios multiplied up to each step."""
+        """(episode, step): importance weights, the product of the ratios up to each step."""
         return np.cumprod(self.ratio, axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Support:
-    """How far a log carries an estimate: the effective number of units, the largest share of all
-    weight that one of them has, the mean weight, and why it is refused, empty if it is not."""
+    """How well a log supports an estimate: the effective number of units, the largest share of the
+    total weight that one unit has, the mean weight, and the number of units. `refusal` is the
+    reason why there is no estimate; it is empty if there is one."""
 
     effective: float
     largest: float
@@ -72,7 +78,8 @@ def row_episodes(
     expected: np.ndarray | None = None,
     unit: np.ndarray | None = None,
 ) -> Episodes:
-    """Single decisions as episodes of one step; without predictions they are the mean reward."""
+    """Single decisions as episodes of one step. Missing predictions are replaced by the mean
+    reward."""
     one = lambda values: np.asarray(values, float)[:, None]  # noqa: E731
     mean = np.full(len(reward), np.mean(reward))
     return Episodes(
@@ -83,7 +90,7 @@ def row_episodes(
 
 
 def judge_support(episodes: Episodes) -> Support:
-    """Whether the log carries an estimate for this policy.
+    """Checks whether the log has enough support (overlap) for an estimate of this policy.
 
     >>> import numpy as np
     >>> from prefermab.programme.evidence.weights import judge_support, row_episodes
@@ -111,7 +118,7 @@ def judge_support(episodes: Episodes) -> Support:
         )
     elif largest > LARGEST_WEIGHT_SHARE:
         refusal = f"one unit has {largest:.0%} of all weight, more than {LARGEST_WEIGHT_SHARE:.0%}"
-    elif abs(mean - 1) > AWAY * error + 1e-9:
+    elif abs(mean - 1) > MOST_WEIGHT_ERRORS * error + 1e-9:
         refusal = (
             f"the weights have the mean {mean:.2f} instead of 1: the probabilities are wrong, or "
             "the policy acts where the log never did"
@@ -120,7 +127,8 @@ def judge_support(episodes: Episodes) -> Support:
 
 
 def estimate_values(episodes: Episodes) -> dict[tuple[str, str], tuple[float, np.ndarray]]:
-    """By method and `decision` or `trajectory`: the estimate, and the influence of each episode."""
+    """For each method, per `decision` and per `trajectory`: the estimate and the influence function
+    of each episode."""
     weights, reward = episodes.weights, episodes.reward
     last, total = weights[:, -1], reward.sum(axis=1)
     before = np.concatenate([np.ones((len(last), 1)), weights[:, :-1]], axis=1)
@@ -146,10 +154,11 @@ def estimate_values(episodes: Episodes) -> dict[tuple[str, str], tuple[float, np
     return found
 
 
-def intervals_of(
+def method_intervals(
     episodes: Episodes,
 ) -> dict[tuple[str, str], tuple[Interval, Interval]]:
-    """By method: the value of the policy, and its gain over what was done in the log."""
+    """For each method: the value of the policy, and its gain over the rewards of the log. Standard
+    errors are clustered by unit."""
     done = episodes.reward.sum(axis=1)
     found = {}
     for name, (value, influence) in estimate_values(episodes).items():
@@ -161,7 +170,7 @@ def intervals_of(
     return found
 
 
-def value_done(episodes: Episodes) -> Interval:
-    """What was earned in the log itself."""
+def logged_value(episodes: Episodes) -> Interval:
+    """The mean reward of the logged episodes, with a standard error clustered by unit."""
     done = episodes.reward.sum(axis=1)
     return from_influence(float(done.mean()), by_unit(done - done.mean(), episodes.unit))

@@ -1,9 +1,9 @@
-"""Who was acted on, and whether a hidden cause decided it.
+"""Who was acted on, and tests for unmeasured confounding.
 
-If people were chosen by something that is not in the log and also moves their state, the effect of
-acting cannot be measured. The hidden cause itself is not in the log, but it leaves traces: people
-who were acted on more often than others in the same state and with the same features then differ
-from these in the rounds in which nobody acted on them, and in what they earned before.
+A hidden cause is something outside of the log that influences who is acted on and also the next
+state. With one, the effect of acting cannot be estimated. It is not in the log, but it leaves
+traces: people who were acted on more often than others in the same state and with the same features
+then differ from them in rounds in which nobody acted on them, and in their earlier rewards.
 """
 
 import dataclasses
@@ -17,23 +17,23 @@ from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.warnings import LogWarning
 
 CHANCE = 2.24
-"""Standard errors above which traces count as found: by chance in 2.5 of 100 logs without any."""
+"""Standard errors above which a trace counts as found (a two-sided test at a level of 2.5 %)."""
 
 PRIOR_ROUNDS = 2.0
-"""Rounds that everybody's mean counts for in the mean of what a person earned before."""
+"""Weight, in rounds, of the mean of all people in a person's mean earlier reward (shrinkage)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Allocation:
     """`balance` compares transitions under an action with the others: what, acted, others,
-    difference (in standard deviations). `trace` is how many standard errors the people who were
-    acted on more often than others like them were better off, before and when nobody acted."""
+    difference (in standard deviations). `trace` is a z statistic: above 0 if people who were acted
+    on more often than similar people were better off, before and when nobody acted on them."""
 
     balance: pl.DataFrame
     trace: float
 
     def warnings(self, unit: str) -> list[LogWarning]:
-        """The warning about a hidden cause, if there are traces of one."""
+        """The warning about a hidden cause, if `trace` is significant."""
         if abs(self.trace) <= CHANCE:
             return []
         better = "better" if self.trace > 0 else "worse"
@@ -51,7 +51,7 @@ class Allocation:
 
 
 def check_allocation(log: Log, fit: Fit) -> Allocation:
-    """How those acted on differ from others, and whether that leaves traces.
+    """Compares people who were acted on with the others, and tests for traces of a hidden cause.
 
     >>> from prefermab.programme.logs.allocation import check_allocation
     >>> from prefermab.programme.logs.simulated import example_tables
@@ -69,30 +69,35 @@ def check_allocation(log: Log, fit: Fit) -> Allocation:
     chances = fit.chances(log.profiles)[moves.profile, moves.state, 0]
     beyond = log.labels.rewards[moves.following] - chances @ log.labels.rewards
     before = _reward_before(log)
-    traces = [_trace_when_idle(log, excess, beyond, acted == 0), _trace_before(log, excess, before)]
-    # Each trace is a sum over people; on one scale they add up, and people stay independent.
+    traces = [
+        _trace_when_passive(log, excess, beyond, acted == 0),
+        _trace_before(log, excess, before),
+    ]
+    # Each trace is a sum over people. Scaled to variance 1 they can be added within a person, and
+    # people stay independent.
     both = np.sum([each / max(np.sqrt((each**2).sum()), 1e-12) for each in traces], axis=0)
     return Allocation(
         balance_table(log, before), float(both.sum() / np.sqrt((both**2).sum() or 1.0))
     )
 
 
-def _trace_when_idle(
-    log: Log, excess: np.ndarray, beyond: np.ndarray, idle: np.ndarray
+def _trace_when_passive(
+    log: Log, excess: np.ndarray, beyond: np.ndarray, passive: np.ndarray
 ) -> np.ndarray:
-    """(person,): acted on more often than others like them, times better off when not acted on."""
+    """(person,): the person's mean excess of actions over the propensity, times the sum of their
+    residual rewards in rounds without an action."""
     moves, size = log.transitions, len(log.latest)
     rounds = np.maximum(np.bincount(moves.person, minlength=size), 1)
-    quiet = np.bincount(moves.person, idle, size)
+    quiet = np.bincount(moves.person, passive, size)
     more = np.bincount(moves.person, excess, size) / rounds
-    better = np.bincount(moves.person, np.where(idle, beyond, 0.0), size)
+    better = np.bincount(moves.person, np.where(passive, beyond, 0.0), size)
     more = more - (more * quiet).sum() / max(quiet.sum(), 1)
     return more * (better - quiet * better.sum() / max(quiet.sum(), 1))
 
 
 def _trace_before(log: Log, excess: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """(person,): acted on more often than others like them, times better off before, given the
-    state."""
+    """(person,): the sum over rounds of the excess of actions over the propensity, times the
+    earlier reward, adjusted for state and features by linear regression."""
     where, moves = ~np.isnan(before), log.transitions
     own = moves.where(where)
     known = np.nan_to_num(log.profiles[own.profile])
@@ -103,8 +108,8 @@ def _trace_before(log: Log, excess: np.ndarray, before: np.ndarray) -> np.ndarra
 
 
 def _reward_before(log: Log) -> np.ndarray:
-    """The mean reward of a person's states before each transition, shrunk towards everybody's mean;
-    NaN where there is none."""
+    """(transition,): the mean reward of the person's earlier states, shrunk towards the mean of all
+    people; NaN where there are none."""
     moves = log.transitions
     order = np.lexsort((moves.round, moves.person))
     earned = log.labels.rewards[moves.state[order]]
@@ -119,8 +124,8 @@ def _reward_before(log: Log) -> np.ndarray:
 
 
 def balance_table(log: Log, before: np.ndarray | None = None) -> pl.DataFrame:
-    """Transitions under an action beside the others: what, acted, others, difference in standard
-    deviations; `before` is what people earned until then, computed if left out."""
+    """Compares transitions under an action with the others: what, acted, others, and the
+    standardised mean difference. `before` is the earlier reward, computed if left out."""
     moves, before = log.transitions, _reward_before(log) if before is None else before
     acted = moves.action > 0
     features = log.profiles[moves.profile].T
@@ -148,15 +153,17 @@ def balance_table(log: Log, before: np.ndarray | None = None) -> pl.DataFrame:
 def hidden_cause_odds(
     ratio: np.ndarray, residual: np.ndarray, weight: float, gain: float
 ) -> float | None:
-    """By how many times a hidden cause must change the odds of being acted on to undo a gain: the
-    least Γ of Tan's sensitivity model (2006) at which weights that may be Γ times larger or
-    smaller, put on the worst, remove it.
+    """Sensitivity of a gain to a hidden cause, by the marginal sensitivity model (Tan 2006).
+
+    In this model a hidden cause changes the odds of being acted on by a factor of at most Γ. The
+    result is the smallest Γ at which the gain can be 0: each importance weight may be multiplied by
+    any number between 1/Γ and Γ, and the least favourable choice is taken.
 
     Args:
-        ratio: the weight of each transition under an action.
-        residual: what came there beyond the prediction.
-        weight: of all people together.
-        gain: the gain for each of them.
+        ratio: (transition,) The importance weight of each transition under an action.
+        residual: (transition,) Its reward less the prediction.
+        weight: The total weight of all people.
+        gain: The mean gain.
 
     Returns:
         Γ, at most 100; None where there is no gain.
@@ -168,7 +175,7 @@ def hidden_cause_odds(
     mean = ratio @ residual / ratio.sum()
 
     def lost(gamma: float) -> float:
-        # The worst weights are large up to some place in the order and small beyond it.
+        # The least favourable weights: times Γ for residuals up to a cut, divided by Γ above it.
         large, small = np.cumsum(ratio) * gamma, (ratio.sum() - np.cumsum(ratio)) / gamma
         up, down = np.cumsum(ratio * residual) * gamma, np.cumsum((ratio * residual)[::-1])[::-1]
         down = np.append(down[1:], 0.0) / gamma

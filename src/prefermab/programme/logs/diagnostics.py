@@ -1,6 +1,6 @@
-"""Figures about the rows of a log that show when it may not mean what it seems to.
+"""Statistics of the rows of a log that show whether it may not mean what it seems to mean.
 
-They are computed while the rows are at hand, so that a log need not keep them. `warnings` turns
+They are computed while a log is read, so that it does not have to keep its rows. `warnings` turns
 them into sentences.
 """
 
@@ -17,13 +17,13 @@ SENTINEL = re.compile(r"-1|-9|-?(9{2,}|8{2,}|7{2,})")
 """Numbers that stand for unknown in many tables."""
 
 FEWEST_TO_CONCLUDE = 30
-"""Rows or people below which nothing is concluded."""
+"""Fewest rows or people for any conclusion."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """How much higher an outcome is in some rows than in comparable ones, and its z score with
-    standard errors clustered by person."""
+    """The difference in an outcome between some rows and comparable others, and its z statistic.
+    The standard error is clustered by person."""
 
     effect: float = 0.0
     z: float = 0.0
@@ -40,26 +40,28 @@ class Sentinel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """What rows show in addition to transitions."""
+    """Statistics of rows, in addition to transitions."""
 
     changing: dict[str, int]
-    """Columns that change within a person, and the number of people they change within."""
+    """Columns that change within a person, with the number of such people."""
     state_correlation: dict[str, float]
-    """The correlation of their changes with those of the state's reward from row to row."""
+    """For these columns: the correlation of their changes from row to row with changes of the
+    reward."""
     same_row: Difference
-    """The reward of a row's state with an action in that row, given the row before."""
+    """Difference in the reward of a row's state with an action in that row, given the row
+    before."""
     next_row: Difference
-    """The reward of the next row's state with an action, given the state."""
+    """Difference in the reward of the next row's state with an action, given the state."""
     previous_row: Difference
-    """The reward of the row before in rows with an action, given their state."""
+    """Difference in the reward of the row before, in rows with an action, given their state."""
     stops: np.ndarray
-    """(state, 2): rows that another could have followed, and those after which the person has no
-    more."""
+    """(state, 2): the number of rows after which another row was possible, and of those that were
+    the person's last row."""
     stops_by_action: Difference
-    """How much more often rows stop after an action, given the state."""
+    """Difference in the share of last rows after an action, given the state."""
     sentinels: tuple[Sentinel, ...]
     like_ids: tuple[str, ...]
-    """Columns that number people."""
+    """Columns that seem to be an id."""
 
 
 def diagnose(
@@ -70,7 +72,7 @@ def diagnose(
     labels: Labels,
     state_column: str,
 ) -> Diagnostics:
-    """The diagnostics of rows in the order of people and time."""
+    """The diagnostics of rows that are sorted by person and time."""
     changing, rewards = changing_columns(known, rows["person"]), labels.rewards
     rows = rows.with_columns(
         reward=pl.lit(pl.Series("reward", rewards)).gather("state"),
@@ -97,7 +99,8 @@ def diagnose(
 def adjusted_difference(
     outcome: np.ndarray, treated: np.ndarray, stratum: np.ndarray, person: np.ndarray
 ) -> Difference:
-    """How much the outcome differs where `treated`, among rows of the same stratum.
+    """The mean difference in the outcome between treated and other rows, adjusted for the stratum
+    by linear regression with stratum fixed effects; standard errors clustered by person.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.diagnostics import adjusted_difference
@@ -128,7 +131,7 @@ def _stratum_means(values: np.ndarray, stratum: np.ndarray) -> np.ndarray:
 def _same_and_previous_row(
     rows: pl.DataFrame, rewards: np.ndarray
 ) -> tuple[Difference, Difference]:
-    """What goes with an action in the row itself, and in the row before."""
+    """Differences with an action, in the reward of the same row and of the row before."""
     pairs = rows.filter(
         (pl.col("steps") == 1)
         & pl.col("available")
@@ -156,7 +159,8 @@ def _next_row(rows: pl.DataFrame, rewards: np.ndarray) -> Difference:
 
 
 def _stops(rows: pl.DataFrame, n_states: int) -> tuple[np.ndarray, Difference]:
-    """Rows after which a person has no more, before the last two rounds of the log."""
+    """Counts of last rows by state, without the last two rounds of the log; and the difference in
+    their share after an action."""
     ended = int(rows["round"].max())  # pyright: ignore[reportArgumentType]
     at_risk = rows.with_columns(stopped=pl.col("ahead").is_null()).filter(
         (pl.col("round") < ended - 1) & pl.col("state").is_not_null()
@@ -172,7 +176,8 @@ def _stops(rows: pl.DataFrame, n_states: int) -> tuple[np.ndarray, Difference]:
 
 
 def _state_correlation(rows: pl.DataFrame, values: pl.Series) -> float:
-    """The largest correlation, over levels of a category, of changes from row to row."""
+    """The correlation of changes from row to row with changes of the reward; for a category, the
+    largest of its levels."""
     now = np.flatnonzero((rows["steps"] == 1).fill_null(False).to_numpy())
     earned = _change(rows["reward"], now)
     if values.dtype.is_numeric():
@@ -189,7 +194,7 @@ def _change(values: pl.Series, now: np.ndarray) -> np.ndarray:
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Over the rows in which both are known; 0 where these are too few."""
+    """The correlation over rows in which both are known; 0 if these are too few."""
     known = ~np.isnan(one + other)
     pairs = np.stack([one[known], other[known]])
     if pairs.shape[1] < FEWEST_TO_CONCLUDE or not pairs.std(axis=1).all():
@@ -211,8 +216,9 @@ def _number_sentinels(known: pl.DataFrame) -> list[Sentinel]:
 
 
 def find_sentinels(values: np.ndarray) -> list[float]:
-    """Of different numbers in order, those that look like a code for unknown and lie apart: the
-    only negative one, or further from all others than these are from each other.
+    """Finds codes for unknown, such as -9 and 999, among distinct sorted numbers. A code counts if
+    it is negative and all other numbers are not, or if its distance from them is larger than their
+    range.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.diagnostics import find_sentinels
@@ -232,7 +238,7 @@ def find_sentinels(values: np.ndarray) -> list[float]:
 
 
 def _state_sentinels(rows: pl.DataFrame, column: str, labels: tuple[str, ...]) -> list[Sentinel]:
-    """Labels of states that are a code for unknown, among numbers or words."""
+    """Labels of states that seem to be a code for unknown, among numbers or words."""
     numbers = {label: _as_number(label) for label in labels}
     real = sorted(value for value in numbers.values() if value is not None)
     sentinels = find_sentinels(np.array(real))
@@ -255,8 +261,8 @@ def _as_number(label: str) -> float | None:
 def _like_ids(
     rows: pl.DataFrame, columns: list[Column], profiles: Profiles, changing: dict[str, int]
 ) -> list[str]:
-    """Columns with a different value for each person: texts, or whole numbers without large gaps
-    or in the order of the ids."""
+    """Columns with a different value for each person: texts, or whole numbers that are without
+    large gaps or sorted like the ids."""
     ids = rows["id"].unique(maintain_order=True)
     numbers = ids.cast(pl.Float64, strict=False)
     order = (ids if numbers.null_count() else numbers).arg_sort().to_numpy()
@@ -276,7 +282,7 @@ def _like_ids(
 
 
 def _numbers_people(values: np.ndarray) -> bool:
-    """Whether different values, in the order of ids, number people."""
+    """Whether distinct values, in the order of the ids, look like numbers of people."""
     steps = np.diff(values)
     sorted_ = (steps > 0).all() or (steps < 0).all()
     whole = bool((values == values.round()).all())

@@ -1,7 +1,7 @@
 """The domain of a log: arms drawn from the posterior of its fit.
 
-Training sees arms of many posterior draws, so that the model learns what acting is worth on average
-over all that the log leaves open.
+A model is trained on arms of many posterior draws, so that it learns the posterior mean of the
+value of acting, given what the log shows.
 """
 
 import dataclasses
@@ -24,24 +24,25 @@ from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY, dirichlet
 from prefermab.programme.logs.warnings import log_warnings
 
 ARM_DRAWS = 64
-"""Posterior draws that arms are drawn from."""
+"""Number of posterior draws from which arms are made."""
 
 MOST_ARMS_DRAWN, MOST_TABLE_NUMBERS = 1 << 14, 1 << 24
-"""Arms that are drawn in advance, and the most numbers that their tables may have together."""
+"""Most arms that are drawn in advance, and most numbers in their tables together."""
 
 STARTS_ANYWHERE = 0.02
-"""Share of starts in any state, so that training meets every state."""
+"""Share of arms that start in a random state, so that training visits every state."""
 
 
 class Logged(FiniteDomain):
-    """Arms that could be those of a log, made by `from_log`.
+    """Arms like the people of a log, made by `from_log`.
 
-    An arm is a person of the log with a transition table of their own, drawn from the posterior;
-    or, with probability `newcomers`, a new person who is like one of them and has no past. Many
-    arms are drawn in advance, the same number for each posterior draw; drawing arms resamples them.
+    An arm is a person of the log, with a transition table drawn from the posterior given this
+    person's own past; or, with probability `newcomers`, a new person with similar features and
+    without a past. Many arms are drawn in advance, the same number for each posterior draw; `draw`
+    resamples them.
 
-    Arms start in the last state that was seen of them, newcomers in a state in which people were
-    first seen.
+    Arms start in the last state that was seen of the person. Newcomers start in a state in which
+    people of the log were first seen.
     """
 
     table: Float[Array, "given state act state"]
@@ -71,13 +72,13 @@ class Logged(FiniteDomain):
         self.cost_table = jnp.asarray(log.labels.costs, jnp.float32)
         self.state_names, self.action_names = log.labels.states, log.labels.actions
         self.parameter_names = log.feature_names
-        # As arrays, so that logs that differ in these only share compiled code.
+        # Arrays instead of floats, so that logs that differ only in them share compiled code.
         self.present = jnp.asarray(log.found.present, jnp.float32)
         self.spent = jnp.asarray(log.spent, jnp.float32)
 
     @property
     def usual_arms(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """People with a row in a round of the log."""
+        """The mean number of people with a row in a round of the log."""
         return max(1, round(float(self.present)))
 
     @property
@@ -132,23 +133,23 @@ def from_log(
     Args:
         log: A polars or pandas frame, or a CSV or Parquet file, with one row for each person and
             round.
-        id: Column that says which person a row belongs to.
+        id: Column with the id of the person.
         time: Column of whole numbers or dates.
         state: Column of the person's state in that round.
-        action: Column of what was done in that round; it leads to the next round's state.
-        features: Columns that describe people; all other columns if left out, none if
-            empty: then people differ by their state alone.
+        action: Column of the action in that round; the state that follows is in the next row.
+        features: Columns that describe people. All other columns if left out; none if empty, and
+            then people differ by their state only.
         costs: The cost of each action, by action or in the order of their names; the one that costs
             0 is the passive one. Left out, `passive` (or the action 0) costs 0 and the others 1.
         rewards: The reward of each state.
-        passive: The action that means doing nothing, where the costs do not show it.
-        available: Column of true and false: who could be acted on. A column of this name is used if
-            there is one.
-        reached: Column of true and false: whom an action reached. A column of this name is used if
-            there is one.
+        passive: The action that means doing nothing; not needed if `costs` has one cost of 0.
+        available: Column of true and false: whether the person could be acted on. If left out, a
+            column of this name is used if there is one.
+        reached: Column of true and false: whether the action reached the person. If left out, a
+            column of this name is used if there is one.
         every: Length of a round, such as `7d`, `2w`, `1m` or a number; the most common time between
             two rows of a person if left out.
-        draws: Posterior draws of the fit that arms are drawn from.
+        draws: Number of posterior draws from which arms are made.
         seed: Random seed.
 
     Returns:
@@ -162,19 +163,20 @@ def from_log(
     >>> domain.action_names, domain.n_cells, domain.usual_arms
     (('none', 'call'), 3, 44)
     """
-    checked = read_log(
+    read = read_log(
         log, id=id, time=time, state=state, action=action, features=features, costs=costs,
         rewards=rewards, passive=passive, available=available, reached=reached, every=every,
     )  # fmt: skip
-    for warning in log_warnings(checked):
+    for warning in log_warnings(read):
         warnings.warn(warning, stacklevel=2)
-    return Logged(checked, fit_log(checked, seed=seed), seed, draws=draws)
+    return Logged(read, fit_log(read, seed=seed), seed, draws=draws)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PosteriorArms:
-    """Arms: transitions (arm, state, action, next state), features (arm, feature) and probabilities
-    of the first state (arm, state). Arm i belongs to the posterior draw i modulo their number."""
+    """Arms: transition probabilities (arm, state, action, next state), features (arm, feature) and
+    probabilities of the first state (arm, state). Arm i is of the posterior draw i modulo the
+    number of draws."""
 
     table: np.ndarray
     features: np.ndarray
@@ -184,8 +186,8 @@ class PosteriorArms:
 def draw_posterior_arms(
     rng: np.random.Generator, log: Log, fit: Fit, newcomers: float, draws: int
 ) -> PosteriorArms:
-    """The same number of people for each of the first posterior draws, each with a table drawn from
-    what their features, and their own past, leave open."""
+    """Draws the same number of arms for each of the first posterior draws. The table of an arm is
+    drawn from its posterior, given the features and the person's own past."""
     size = max(2, min(MOST_ARMS_DRAWN, MOST_TABLE_NUMBERS // int(np.prod(log.shape))) // draws)
     person = rng.integers(0, len(log.features), (size, draws))
     new = rng.random((size, draws)) < newcomers
@@ -210,13 +212,14 @@ def draw_posterior_arms(
 
 
 def bandwidth(terms: Terms, people: int) -> np.ndarray:
-    """How far the numbers of a newcomer lie from those of the person they are like: the bandwidth
-    of a kernel density estimate by Scott's rule."""
+    """The standard deviation of the noise that makes a newcomer's numeric features from those of a
+    person: the bandwidth of a kernel density estimate by Scott's rule."""
     return np.where(terms.numeric, terms.spread, 0.0) * people ** (-1 / (terms.numeric.sum() + 4))
 
 
 def _past_counts(log: Log, person: np.ndarray, order: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """(arm, state, action, next state): transitions of these people, none for person -1."""
+    """(arm, state, action, next state): counts of the transitions of these people, 0 for person
+    -1."""
     counts = np.zeros((len(person), *log.shape), np.float32)
     lengths = np.where(person >= 0, ends[person + 1] - ends[person], 0)
     arm = np.repeat(np.arange(len(person)), lengths)

@@ -1,5 +1,5 @@
-"""What a fit says about the population: transitions, effects of actions, and for whom actions help,
-with 90 % posterior intervals."""
+"""Estimates for the population of a log: transition probabilities, average effects of actions, and
+effects by group, with 90 % posterior intervals."""
 
 import dataclasses
 
@@ -12,22 +12,22 @@ from prefermab.programme.logs.fitting import Fit, transition_tables
 from prefermab.programme.logs.reading import Log
 
 MOST_CHANCES, MOST_GROUP_CHANCES, LEAST_DRAWS = 1 << 26, 1 << 22, 64
-"""Probabilities that are computed, about, for the population and for groups; and the draws that are
-used at least. Where everybody is too much, figures are averaged over a random part of the
-people."""
+"""About how many probabilities are computed, for the population and for groups; and the fewest
+posterior draws. For large logs, averages are over a random sample of the people."""
 
 QUANTILE_GROUPS = 3
-"""Groups of about the same size that a number with more different values is cut into."""
+"""Number of groups of about equal size for a numeric feature with more distinct values than
+that."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Effects:
-    """Averages over the people of the log, each with a 90 % interval from low to high.
+    """Averages over the people of the log, each with a 90 % posterior interval from low to high.
 
-    `transitions`: state, action, next, n (seen), chance, low, high. `effects`: state, action, n,
-    the expected reward of the next state less that without acting (effect), low, high. `groups`:
-    the same for people with the same value of a feature, over the states that were seen of them:
-    feature, group, people, action, n, gain, low, high.
+    `transitions`: state, action, next, n (number of transitions), chance, low, high. `effects`:
+    state, action, n, effect (expected reward of the next state under the action, less that without
+    an action), low, high. `groups`: average effects on people with the same value of a feature, in
+    the states in which they were seen: feature, group, people, action, n, gain, low, high.
     """
 
     transitions: pl.DataFrame
@@ -36,7 +36,7 @@ class Effects:
 
 
 def estimate_effects(log: Log, fit: Fit) -> Effects:
-    """Transitions, effects of actions and effects by group.
+    """Estimates transition probabilities, effects of actions, and effects by group.
 
     >>> from prefermab.programme.logs.effects import estimate_effects
     >>> from prefermab.programme.logs.fitting import fit_log
@@ -79,8 +79,8 @@ def estimate_effects(log: Log, fit: Fit) -> Effects:
 
 
 def effects_by_group(log: Log, fit: Fit) -> pl.DataFrame:
-    """What each action gains in the reward of the next state, by level of a category or third of a
-    number. Columns: those of `Effects.groups`."""
+    """The average effect of each action on the reward of the next state, by level of a category or
+    third of a number. Columns are those of `Effects.groups`."""
     names, member = _groups(log)
     n_states, n_actions, _ = log.shape
     person, state, action = log.sighted
@@ -109,7 +109,8 @@ def effects_by_group(log: Log, fit: Fit) -> pl.DataFrame:
 
 
 def _subsample(log: Log, fit: Fit, numbers: int) -> tuple[np.ndarray, np.ndarray]:
-    """People, by number, and draws of coefficients that figures are averaged over."""
+    """A random sample of people, by number, and posterior draws of coefficients, to average
+    over."""
     size = int(np.prod(log.shape))
     some = max(1000, 4 * numbers // (LEAST_DRAWS * size))
     people = np.random.default_rng(0).permutation(len(log.features))[:some]
@@ -117,13 +118,13 @@ def _subsample(log: Log, fit: Fit, numbers: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _interval(draws: np.ndarray) -> tuple[float, float, float]:
-    """The mean, and the ends of a 90 % interval."""
+    """The posterior mean, and the ends of the 90 % interval."""
     low, high = np.quantile(draws, [0.05, 0.95])
     return float(draws.mean()), float(low), float(high)
 
 
 def _groups(log: Log) -> tuple[list[tuple[str, str]], csr_array]:
-    """The names (feature, group), and which people (group, person) are in each."""
+    """The names (feature, group) of all groups, and the membership matrix (group, person)."""
     names, place, start = [], [], 0
     for column in log.columns:
         size = len(column.feature_names)
@@ -137,8 +138,8 @@ def _groups(log: Log) -> tuple[list[tuple[str, str]], csr_array]:
 
 
 def _column_groups(column: Column, features: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """The names of a column's groups, the last of them `unknown`, and each person's place among
-    them."""
+    """The names of a column's groups, of which the last is `unknown`, and the position of each
+    person's group."""
     first, unknown = features[:, 0], np.isnan(features[:, 0])
     if column.levels is not None:
         names, place = list(column.levels), np.nan_to_num(features).argmax(axis=1)

@@ -1,9 +1,9 @@
-"""The features of the people in a log: which columns give which features, and what was known of a
-person in which row.
+"""Features of the people in a log: which columns give which features, and what was known about a
+person in each row.
 
-A column whose known values never change within any person is an attribute: its value holds for all
-rows of that person, also for rows before it was written down. A column that changes within a person
-is carried forward only, so that a row never uses a value that became known later.
+A column that never changes within any person is an attribute: its value is used in all rows of the
+person, also in rows before it was first recorded. In a column that changes, each row uses the last
+value recorded up to this row, so that no row uses a later value.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ PERSON, PLACE = "\0person", "\0place"
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column that gives features: a number, or a category of one of these levels."""
+    """A column that gives features: a number, or a category with these levels."""
 
     name: str
     levels: tuple[str, ...] | None = None
@@ -40,8 +40,9 @@ class Column:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Profiles:
-    """Every combination of values that was known of somebody: `values` (profile, feature). By place
-    in `values`: what was known in each row (row,), and of each person in the end (person,)."""
+    """Every combination of feature values that was known about somebody: `values` (profile,
+    feature). `by_row` (row,) and `latest` (person,) are positions in `values`: the profile of each
+    row, and the last profile of each person."""
 
     values: np.ndarray
     by_row: np.ndarray
@@ -49,7 +50,7 @@ class Profiles:
 
 
 def feature_columns(frame: pl.DataFrame, where: str) -> list[Column]:
-    """What each column gives, by its type and its different values."""
+    """The columns as numbers or categories, by their types and their distinct values."""
     return [_feature_column(frame[name], where) for name in frame.columns]
 
 
@@ -83,7 +84,7 @@ def _feature_column(values: pl.Series, where: str) -> Column:
 
 
 def _check_words(values: pl.Series, where: str) -> None:
-    """Where most of the different texts are numbers, the others count as mistakes."""
+    """Raises an error if most of the distinct texts are numbers: the others are then mistakes."""
     text = as_labels(values)
     numeric = text.cast(pl.Float64, strict=False).is_not_null()
     # Ranges such as 3+ make a category of the numbers beside them.
@@ -100,7 +101,7 @@ def _check_words(values: pl.Series, where: str) -> None:
 def cast_columns(
     frame: pl.DataFrame, columns: Sequence[Column], order: pl.Series, where: str
 ) -> pl.DataFrame:
-    """Feature columns in the order of the rows, as numbers or labels, null where unknown."""
+    """Feature columns in the order of the rows, as numbers or labels; null means unknown."""
     numeric = {column.name: column.levels is None for column in columns}
     return frame.select(
         (as_measures(values, where) if numeric[values.name] else as_labels(values)).gather(order)
@@ -109,7 +110,7 @@ def cast_columns(
 
 
 def changing_columns(known: pl.DataFrame, person: pl.Series) -> dict[str, int]:
-    """The columns that change within a person, each with the number of people it changes within.
+    """The columns that change within a person, each with the number of such people.
 
     >>> import polars as pl
     >>> from prefermab.programme.logs.features import changing_columns
@@ -125,7 +126,7 @@ def changing_columns(known: pl.DataFrame, person: pl.Series) -> dict[str, int]:
 
 
 def find_profiles(known: pl.DataFrame, person: pl.Series, columns: Sequence[Column]) -> Profiles:
-    """The profiles of rows in the order of people and time."""
+    """The profiles of rows that are sorted by person and time."""
     if not columns:
         # One profile for all, in which nothing is known.
         by_row = np.zeros(len(person), int)
@@ -145,7 +146,7 @@ def find_profiles(known: pl.DataFrame, person: pl.Series, columns: Sequence[Colu
 
 
 def encode(column: Column, values: pl.Series, where: str) -> np.ndarray:
-    """Features (row, feature) of a column: NaN where unknown.
+    """(row, feature): the features of a column; NaN where unknown.
 
     >>> import polars as pl
     >>> from prefermab.programme.logs.features import Column, encode

@@ -1,5 +1,5 @@
-"""The fit of a log: transition probabilities by state, action and features, with draws from their
-posterior. `shrinkage` explains the model."""
+"""The fit of a log: posterior draws of the transition probabilities by state, action and features.
+`shrinkage` explains the statistical model."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ from prefermab.programme.logs.shrinkage import (
 )
 
 POSTERIOR_DRAWS, MOST_DRAWN_NUMBERS = 512, 1 << 25
-"""Draws of the coefficients, enough for the ends of a 90 % interval; and the most numbers that all
-draws may have together, so that there are fewer where states are many."""
+"""Draws of the coefficients, enough for the ends of a 90 % interval; and the most numbers in all
+draws together, which gives fewer draws where there are many states."""
 
 FITTING_TURNS = 2
-"""How often coefficients and κ are fitted in turn; each depends little on the other."""
+"""How often coefficients and κ are fitted alternately; each depends little on the other."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Terms:
-    """From features (person, feature) to the terms of the model: 1, the scaled features, and a flag
-    for each column that is unknown for somebody. Numbers have mean 0 and standard deviation 1.
-    Categories are centred only, so that a rare one is shrunk like a common one. An unknown value
-    counts as the mean.
+    """Converts features (person, feature) to the terms of the regression: 1, the scaled features,
+    and an indicator for each column that is unknown for somebody. Numbers have mean 0 and standard
+    deviation 1. Categories are only centred, so that a rare one is shrunk like a common one. An
+    unknown value is replaced by the mean.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.features import Column
@@ -58,8 +58,9 @@ class Terms:
     def from_features(
         cls, columns: Sequence[Column], features: np.ndarray, profiles: np.ndarray | None = None
     ) -> "Terms":
-        """Scaled by the people of a log. A column that is unknown in one of the `profiles` is
-        flagged as well: it was unknown for somebody at some time."""
+        """Takes means and standard deviations from the features of people. A column that is unknown
+        in one of the `profiles` has an indicator as well: it was unknown for somebody at some
+        time."""
         known = ~np.isnan(features)
         seen = np.maximum(known.sum(axis=0), 1)
         mean = np.where(known, features, 0.0).sum(axis=0) / seen
@@ -81,12 +82,14 @@ class Terms:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fit:
-    """What a log says about transitions.
+    """The posterior of the transition probabilities, given a log.
 
-    `draws` (draw, state, action, next state, term) are coefficients of the logits drawn from the
-    posterior, and `kappas` (draw,) say how alike people with the same features are in each draw.
-    `mean` are the most likely coefficients, `scales` what they were shrunk by. `acts` is the
-    posterior probability that acting does anything; in that share of the draws it does.
+    `draws` (draw, state, action, next state, term) are posterior draws of the coefficients of the
+    logits. `kappas` (draw,) are posterior draws of κ: the larger it is, the more alike are people
+    with the same features. `mean` are the posterior modes of the coefficients, averaged over the
+    models of the effect. `scales` are the prior standard deviations that they were shrunk by.
+    `effect_probability` is the posterior probability that acting has any effect; this is also the
+    share of draws with an effect.
     """
 
     terms: Terms
@@ -94,24 +97,25 @@ class Fit:
     draws: np.ndarray
     kappas: np.ndarray
     scales: np.ndarray
-    acts: float
+    effect_probability: float
     starts: np.ndarray | None = None
-    """(state, term): coefficients of a person's first state, where most states are empty."""
+    """(state, term): coefficients of a person's first state; None unless most states are empty."""
 
     def first_states(self, features: np.ndarray) -> np.ndarray:
-        """(person, state): how likely each is to be the first, where most states are empty."""
+        """(person, state): the probability of the first state, for logs in which most states are
+        empty."""
         assert self.starts is not None
         return softmax(self.terms(features) @ self.starts.T, axis=1)
 
     def chances(self, features: np.ndarray) -> np.ndarray:
-        """(person, state, action, next state): the mean over the draws."""
+        """(person, state, action, next state): posterior means of the transition probabilities."""
         known = self.terms(features)
         return np.mean([transition_tables(draw, known) for draw in self.draws], axis=0)
 
 
 def transition_tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Probabilities (person, state, action, next state) by coefficients of the logits and the
-    terms (person, term)."""
+    """(person, state, action, next state): transition probabilities, from coefficients of the
+    logits and the terms of people (person, term)."""
     return softmax(np.tensordot(known, coefficients, axes=(1, -1)), axis=-1)
 
 
@@ -120,7 +124,7 @@ def transition_tables(coefficients: np.ndarray, known: np.ndarray) -> np.ndarray
 def fit_log(
     log: Log, draws: int = POSTERIOR_DRAWS, seed: int = 0, transitions: LogTransitions | None = None
 ) -> Fit:
-    """The fit to a log, or to some of its transitions.
+    """Fits a log, or some of its transitions.
 
     >>> from prefermab.programme.logs.fitting import fit_log
     >>> from prefermab.programme.logs.reading import read_log
@@ -157,7 +161,7 @@ def fit_log(
 
 
 def draw_models(models: list[EffectModel], rng: np.random.Generator, number: int) -> np.ndarray:
-    """Coefficients of each model in proportion to its weight, in random order."""
+    """Draws of coefficients from each model in proportion to its weight, in random order."""
     ends = np.round(number * np.cumsum([each.weight for each in models])).astype(int)
     sizes = np.diff(ends, prepend=0)
     drawn = [each.draw(rng, int(n)) for each, n in zip(models, sizes, strict=True)]
@@ -189,7 +193,7 @@ def _kappa_weights(cells: list[Cells], fits: list[Normal], n_actions: int) -> np
 
 
 def by_action(coefficients: np.ndarray, n_actions: int) -> np.ndarray:
-    """Coefficients (…, state, contrast, input) as (…, state, action, next state, term)."""
+    """Converts coefficients (…, state, contrast, input) to (…, state, action, next state, term)."""
     n = coefficients.shape[-2]
     parts = coefficients.reshape(*coefficients.shape[:-1], n_actions, -1)
     base, effect = parts[..., :1, :], parts[..., 1:, :]

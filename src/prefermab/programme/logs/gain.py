@@ -1,37 +1,47 @@
-"""What a model gains over what was done before, measured on people it did not learn from.
+"""The gain of a learned model over what was done before: a doubly robust estimate with sample
+splitting.
 
-This is the whole method; `estimate_gain` is its entry.
+`estimate_gain` is the entry point; this text describes the whole method.
 
-**The problem.** A way of choosing that was fitted to a log looks good in that log by luck alone: it
-takes what happened to go well for what helps. So nobody is used to measure a rule that was learned
-from them.
+**Estimand.** The expected reward per person over some rounds under the rule that a model learned
+from this log follows, less that under the log's own way of choosing, for the same budget per person
+and round. People start in the states in which the log shows them. The rule is the one that the
+recipe `exact` teaches a network (`population.learned_rule`).
 
-**Parts.** People are put in a random order and cut into ten parts. The rule learned from the first
-five parts is measured on the sixth, the rule learned from the first six on the seventh, and so on.
-The error of each part is independent of all parts before it, so that errors add up as those of
-independent people do. (Cross-fitting, in which parts teach and measure each other, gives correlated
-errors where there is no effect, and intervals that are a third too short; see docs/decisions.md.)
-What is measured is the rule that the recipe `exact` teaches a network (`population.learned_rule`).
+**Assumptions.** There is no unmeasured confounding: given states and features, actions do not
+depend on anything else that also moves the state. The next state depends on the present state, the
+action and the features only. People do not influence each other.
 
-**The estimate for a part** is doubly robust. The fit predicts what the rule earns
-(`population.evaluate_rule`). For every transition of the log, the difference between what came and
-what the fit predicted is added, times a weight: how many times likelier the rule makes that state
-and action than the log did (`scores`). Where the fit is wrong this corrects it; where the
-estimated propensities of the log are wrong the fit is right. One of both has to hold. The weights
-are halfway between these and the nearest that are smooth, linear in the predicted effect: few
-transitions carry the first, so that they are noisy; the second do not see every error of the fit.
+**Sample splitting.** A rule looks too good on the data that it was learned from. So no rule is
+measured on people whom it was learned from. People are put in a random order and cut into ten
+parts. The rule learned from the first five parts is measured on the sixth, the rule learned from
+the first six on the seventh, and so on. Given the parts before it, the error of each part has mean
+0, so that the variances of the parts add up like those of independent people. Cross-fitting, in
+which each part is measured with all others, gave correlated errors where there is no effect, and
+intervals a third too short (docs/decisions.md).
+
+**The estimate for a part** is doubly robust. The fit predicts the reward of the rule
+(`population.evaluate_rule`). The residuals of all transitions are added, each times an importance
+weight: the probability of its state and action under the rule, divided by that in the log
+(`scores`). Propensities are estimated by logistic regression. With these weights the estimate is
+consistent if either the fit or the propensities are correct. Few transitions have most of the
+weight, which makes it noisy. So weights are averaged with their least-squares projection on
+functions that are linear in the predicted effect; these are smoother, but do not correct every
+error of the fit.
 
 **Averaging.** The estimate is the mean over several random orders. The variance of one order's
-estimate is known from its people; the part of it that comes from who happened to be measured is
-reduced by averaging (`_corrected`). The rules that were learned on the way are not quite the rule
-that all people teach: the variance of their values, by the fit to everybody, is added.
+estimate follows from its people. Averaging reduces the part of the variance that comes from the
+choice of the measured people (`_corrected`). The rules learned from fewer people differ from the
+rule learned from all people: the variance of their values, by the fit to all people, is added.
 
-**How much to correct.** Where the log says that acting matters, the fit's own prediction is less
-noisy than the corrected one. So the correction is taken in half there, and in full where it is
-large or where the fit sees no effect (`_interval`). The standard errors of both count accordingly.
+**Shrinking the correction.** Where the log shows an effect of acting, the prediction of the fit has
+a smaller error than the corrected estimate. There, only half of a small correction is applied. All
+of it is applied where it is large compared with its standard error, or where the fit sees no effect
+(`_interval`). The standard error is averaged with the same shares.
 
-**Hidden causes.** `allocation.hidden_cause_odds` says how strong a hidden cause would have to be to
-explain the gain away. `allocation` looks for traces of one, and `verdict` puts everything together.
+**Hidden causes.** `allocation.hidden_cause_odds` is a sensitivity analysis: how strong a hidden
+cause would have to be to remove the gain. `allocation` tests for traces of one, and `verdict`
+combines everything.
 """
 
 import dataclasses
@@ -56,33 +66,35 @@ from prefermab.programme.logs.scores import (
 )
 
 PARTS_OF_PEOPLE, FIRST_PARTS = 10, 5
-"""Parts that people are cut into, and how many of them are only learned from."""
+"""Number of parts of the people, and how many of them are used for learning only."""
 
 ORDERS, MOST_TRANSITIONS = 10, 2_000_000
-"""Random orders that are averaged, and about how many transitions all of them may read together."""
+"""Number of random orders that are averaged, and about how many transitions they may read in total:
+large logs have fewer orders."""
 
 MOST_BETWEEN, PRIOR_ORDERS = 0.9, 3
-"""Limit on the share of an order's variance that averaging may remove; and how many orders the
-share counts for that a random sample of people would have, beside what is seen, where the log says
-that acting matters. Where it does not, every order learns another rule by chance, and only what is
-seen counts."""
+"""Largest share of an order's variance that averaging may remove; and the weight, in orders, of the
+prior for this share. The prior is the share for a random sample of people without replacement. Its
+weight is multiplied by the probability that acting has an effect: without an effect every order
+learns a different rule by chance, and only the observed variance between orders counts."""
 
-PREDICTIONS = 32
-"""Posterior draws that say how certain the fit is of the gain that it predicts."""
+PREDICTION_DRAWS = 32
+"""Posterior draws for the standard error of the gain that the fit predicts."""
 
 POWER = 0.8
-"""The probability with which a detectable gain is shown."""
+"""The power for which `Comparison.detectable` is computed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A rule that was learned from a log, compared with others of the same budget.
+    """A rule that was learned from a log, compared with other rules of the same budget.
 
-    `gains` are by name of the other: `before` (as chosen in the log), `random` and `none`; `earned`
-    is the reward per person by each and by the `model`. `people` is how many were measured.
-    `unseen` is the share of the model's spending that goes where the log almost never acted.
-    `hidden` is by how many times a hidden cause, which also decides all that follows, would have to
-    change the odds of being acted on to bring the gain over `before` to 0.
+    `gains` has the gain over each of the others: `before` (as chosen in the log), `random` and
+    `none`. `earned` is the reward per person under each of them and under the `model`. `people` is
+    the number of people measured in one order. `untried` is the share of the model's spending on
+    people and states in which the log almost never acted. `hidden_cause` is the factor by which a
+    hidden cause would have to change the odds of being acted on to bring the gain over `before` to
+    0, if it also determined the outcome.
     """
 
     rounds: int
@@ -90,17 +102,17 @@ class Comparison:
     people: int
     gains: Mapping[str, Interval]
     earned: Mapping[str, float]
-    unseen: float
-    hidden: float | None
+    untried: float
+    hidden_cause: float | None
 
     @property
     def gain(self) -> Interval:
-        """Over what was done before."""
+        """The gain over what was done before."""
         return self.gains["before"]
 
     @property
     def detectable(self) -> float:
-        """The smallest gain that a log like this would show in four of five cases."""
+        """The minimum detectable gain: a log like this shows it with a power of 80 %."""
         half_width = (self.gain.high - self.gain.low) / 2
         return half_width + float(norm.ppf(POWER)) * self.gain.stderr
 
@@ -115,15 +127,27 @@ def estimate_gain(
     transitions: LogTransitions | None = None,
     progress: Callable[[float, str], None] | None = None,
 ) -> Comparison:
-    """What is gained by choosing as a model learned from this log would, with `budget` for a person
-    and round on average; `transitions` replace those of the log."""
+    """Estimates the gain of a model learned from this log, with intervals.
+
+    Args:
+        log: The log.
+        budget: The mean budget per person and round.
+        rounds: The rounds over which rewards are summed.
+        seed: Random seed.
+        orders: The number of random orders that are averaged; fewer for large logs.
+        transitions: Transitions that replace those of the log, for the placebo.
+        progress: Called with the share that is done, and a text that says what is being done.
+
+    Returns:
+        The gains over the log's own way of choosing, over random choice and over no actions.
+    """
     units = Units.from_transitions(log, log.transitions if transitions is None else transitions)
     orders = int(np.clip(MOST_TRANSITIONS // max(len(units.transitions), 1), 1, orders))
     people = np.unique(units.person)
     parts = min(PARTS_OF_PEOPLE, len(people))
     fit = fit_log(log, GAIN_DRAWS, seed, units.transitions)
     everybody = units.population(fit.chances(log.profiles), budget)
-    doubt = _prediction_errors(units, everybody, fit, rounds, seed)
+    errors = _prediction_errors(units, everybody, fit, rounds, seed)
     found = []
     for order in range(orders):
         rng = np.random.default_rng([seed, order])
@@ -136,16 +160,16 @@ def estimate_gain(
                 done = order + (last + 1 - FIRST_PARTS) / (parts - FIRST_PARTS)
                 progress(done / orders, "judging")
         found.append(join_parts(scores))
-    return _average(found, doubt, fit.acts, len(people), rounds, budget)
+    return _average(found, errors, fit.effect_probability, len(people), rounds, budget)
 
 
 def _prediction_errors(
     units: Units, everybody: Population, fit: Fit, rounds: int, seed: int
 ) -> dict[str, float]:
-    """By the other rule: the posterior standard deviation of the gain that the fit predicts."""
+    """For each rule: the posterior standard deviation of the model's predicted gain over it."""
     rules, known = compared_rules(units, fit, seed), fit.terms(units.log.profiles)
     earned: dict[str, list[float]] = {name: [] for name in rules}
-    for draw in fit.draws[:PREDICTIONS]:
+    for draw in fit.draws[:PREDICTION_DRAWS]:
         chances = transition_tables(draw, known)[units.profile]
         population = dataclasses.replace(everybody, chances=chances)
         for name, rule in rules.items():
@@ -157,45 +181,50 @@ def _prediction_errors(
 
 def _average(
     found: list[MeasuredPeople],
-    doubt: Mapping[str, float],
-    acts: float,
+    prediction_errors: Mapping[str, float],
+    effect_probability: float,
     people: int,
     rounds: int,
     budget: float,
 ) -> Comparison:
-    """The gains over all orders."""
+    """The comparison from all orders."""
     measured = len(found[0].weight)
     gains = {
-        name: _interval(found, name, measured / people, doubt[name], acts)
+        name: _interval(found, name, measured / people, prediction_errors[name], effect_probability)
         for name in ("before", "random", "none")
     }
     model = float(np.mean([one.scores["model"].sum() / one.weight.sum() for one in found]))
     earned = {"model": model, **{name: model - gain.estimate for name, gain in gains.items()}}
-    spent, unseen = (sum(getattr(one, name) for one in found) for name in ("spent", "unseen"))
+    spent, untried = (sum(getattr(one, name) for one in found) for name in ("spent", "untried"))
     first, gain = found[0], gains["before"].estimate
     odds = hidden_cause_odds(first.ratio, first.residual, first.weight.sum(), gain)
     return Comparison(
-        rounds, budget, measured, gains, earned, unseen / spent if spent else 0.0, odds
+        rounds, budget, measured, gains, earned, untried / spent if spent else 0.0, odds
     )
 
 
 def _interval(
-    found: list[MeasuredPeople], over: str, share: float, doubt: float, acts: float
+    found: list[MeasuredPeople],
+    over: str,
+    share: float,
+    prediction_error: float,
+    effect_probability: float,
 ) -> Interval:
-    """The gain over a rule, and its interval, where each order measures a `share` of all people,
-    the fit predicts the gain with the standard error `doubt` and says that acting matters with the
-    probability `acts`."""
+    """The gain over a rule, with its interval. Each order measures a `share` of all people.
+    `prediction_error` is the standard error of the gain that the fit predicts."""
     predicted = np.mean(
         [(one.predicted["model"] - one.predicted[over]).sum() / one.weight.sum() for one in found]
     )
-    corrected, variance = _corrected(found, over, share, PRIOR_ORDERS * acts)
+    corrected, variance = _corrected(found, over, share, PRIOR_ORDERS * effect_probability)
     choosing = float(np.var([value for one in found for value in one.values]))
-    error, doubt = np.sqrt(variance + choosing), np.sqrt(doubt**2 + choosing)
+    error = np.sqrt(variance + choosing)
+    prediction_error = np.sqrt(prediction_error**2 + choosing)
     correction = corrected - predicted
-    # Half of a correction that is small beside its error, all of one that is large.
-    kept = 1 - acts * error**2 / max(2 * error**2 + correction**2, 1e-12)
-    estimate, stderr = float(predicted + kept * correction), kept * error + (1 - kept) * doubt
-    # Kish's effective number of people: a few of those acted on carry most of the weight.
+    # Half of a correction that is small compared with its error, all of one that is large.
+    kept = 1 - effect_probability * error**2 / max(2 * error**2 + correction**2, 1e-12)
+    estimate = float(predicted + kept * correction)
+    stderr = kept * error + (1 - kept) * prediction_error
+    # Degrees of freedom from Kish's effective number of people: a few have most of the weight.
     effective = [one.acted.sum() ** 2 / max((one.acted**2).sum(), 1e-12) for one in found]
     degrees = max(float(np.mean(effective)) - 1, 1)
     reach = float(student.ppf((1 + LEVEL) / 2, degrees) * stderr)
@@ -205,8 +234,8 @@ def _interval(
 def _corrected(
     found: list[MeasuredPeople], over: str, share: float, prior: float
 ) -> tuple[float, float]:
-    """The mean gain over orders with the whole correction, and its variance. The share of it that a
-    random sample of people would have counts for `prior` orders."""
+    """The mean gain over orders with the whole correction, and its variance. `prior` is the weight,
+    in orders, of the prior for the share of the variance that lies between orders."""
     means, variances = [], []
     for one in found:
         scores, weight = one.scores["model"] - one.scores[over], one.weight
@@ -215,8 +244,8 @@ def _corrected(
         means.append(mean)
         variances.append((apart**2).sum() * n / max(n - 1, 1) / weight.sum() ** 2)
     people, between = float(np.mean(variances)), 1 - share
-    # Of the variance of an order's estimate, as much comes from who was drawn as in any sample
-    # without replacement, and more where orders learn different rules: what is seen between them.
+    # `between` is the share of the variance that lies between orders: 1 - share for a sample
+    # without replacement, more where orders learn different rules. Only this share is averaged.
     if len(means) > 1 and people > 0:
         seen, orders = float(np.var(means, ddof=1)) / people, len(means) - 1
         between = (prior * between + orders * seen) / (prior + orders)

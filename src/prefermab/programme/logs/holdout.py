@@ -1,4 +1,5 @@
-"""How well a fit predicts data it has not seen: the last rounds of a log, and other people."""
+"""Out-of-sample prediction errors of the fit: on the last rounds of a log, and on held-out
+people."""
 
 import dataclasses
 
@@ -11,20 +12,20 @@ from prefermab.programme.logs.reading import Log, LogTransitions
 from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY
 
 HELD_OUT_SHARE, FEWEST_ON_EITHER_SIDE = 0.2, 30
-"""Share of the transitions that is held out, and the fewest transitions on either side."""
+"""Share of transitions (or people) that is held out, and the fewest transitions on either side."""
 
 CALIBRATION_BINS = 10
+"""Number of groups of predictions, of equal size, in the calibration table."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Losses of predictors, each of which knows more than the one before, and the calibration of
-    the last. Without features there are two.
+    """Prediction errors on one held-out part of a log.
 
     `losses`: predictor, where (all transitions, or those under an action), n, loss (mean negative
-    log-probability of the next state), better (than the row above it) and the stderr of that,
-    clustered by person. `calibration`: predicted, observed, low, high, n, for tenths of all
-    predictions by their size.
+    log-probability of the next state), better (decrease of the loss from the predictor above, which
+    knows less) and its standard error `stderr`, clustered by person. `calibration`, of the last
+    predictor: predicted, observed, low, high, n, for tenths of all predicted probabilities.
     """
 
     name: str
@@ -35,11 +36,11 @@ class HeldOut:
 
 
 def hold_out(log: Log, draws: int = 64, seed: int = 0) -> list[HeldOut]:
-    """Fits most of a log and predicts the rest: the last rounds, and people who were left out of
-    the fit. A split with too few transitions on either side is left out."""
+    """Fits most of a log and predicts the rest, in two splits: the last rounds, and people who were
+    left out of the fit. A split with too few transitions on either side is skipped."""
     moves, found = log.transitions, []
-    late = _late(moves)
-    if _enough(late):
+    late = _is_late(moves)
+    if _large_enough(late):
         n = len(np.unique(moves.round[late]))
         words = "The last round" if n == 1 else f"The last {n} rounds"
         found.append(_predict_held(log, late, "rounds", words, draws, seed))
@@ -48,21 +49,22 @@ def hold_out(log: Log, draws: int = 64, seed: int = 0) -> list[HeldOut]:
         : max(1, round(HELD_OUT_SHARE * len(people)))
     ]
     others = np.isin(moves.person, chosen)
-    if _enough(others):
+    if _large_enough(others):
         words = f"{len(chosen):,} other people"
         found.append(_predict_held(log, others, "people", words, draws, seed))
     return found
 
 
-def _late(moves: LogTransitions) -> np.ndarray:
-    """The transitions of the last rounds that together are at least a fifth of all."""
+def _is_late(moves: LogTransitions) -> np.ndarray:
+    """(transition,): whether it is in the last rounds; these have at least a fifth of all
+    transitions."""
     times, sizes = np.unique(moves.round, return_counts=True)
     after = np.cumsum(sizes[::-1])[::-1]
     first = np.flatnonzero(after >= HELD_OUT_SHARE * len(moves))[-1]
     return moves.round >= times[first]
 
 
-def _enough(held: np.ndarray) -> bool:
+def _large_enough(held: np.ndarray) -> bool:
     return bool(min(held.sum(), (~held).sum()) >= FEWEST_ON_EITHER_SIDE)
 
 
@@ -81,7 +83,7 @@ def _predict_held(
 
 
 def features_verdict(held: HeldOut) -> str:
-    """Whether features helped to predict what was held out, and what to do."""
+    """A sentence that says whether features improved the predictions, and what to do."""
     if "and features" not in held.losses["predictor"]:
         return "The log has no features: it predicts by state, action and own past alone."
     places = {"all": "for all transitions", "under an action": "for those under an action"}
@@ -107,7 +109,8 @@ def features_verdict(held: HeldOut) -> str:
 
 
 def _pooled_shares(log: Log, before: LogTransitions, after: LogTransitions) -> np.ndarray:
-    """Shares of next states by state and action; a prior counts as one transition."""
+    """(transition, next state): shares of next states by state and action, with a uniform prior
+    that has the weight of one transition."""
     counts = np.zeros(log.shape)
     np.add.at(counts, (before.state, before.action, before.following), 1.0)
     chances = (counts + 1 / log.shape[0]) / (counts.sum(axis=-1, keepdims=True) + 1)
@@ -117,8 +120,8 @@ def _pooled_shares(log: Log, before: LogTransitions, after: LogTransitions) -> n
 def _by_features(
     fit: Fit, log: Log, after: LogTransitions, before: LogTransitions | None
 ) -> np.ndarray:
-    """The mean over draws of what the features and, where `before` is given, each person's own past
-    predict."""
+    """(transition, next state): posterior mean predictions from the features and, if `before` is
+    given, from each person's own past."""
     known, own = fit.terms(log.profiles)[after.profile], 0.0
     if before is not None:
         own = _own_counts(log, before, after)
@@ -138,13 +141,13 @@ def _own_counts(log: Log, before: LogTransitions, after: LogTransitions) -> np.n
     known, place = np.unique(cell(before), return_inverse=True)
     counts = np.zeros((len(known) + 1, n_states))
     np.add.at(counts, (place, before.following), 1.0)
-    asked = np.minimum(np.searchsorted(known, cell(after)), len(known) - 1)
-    return counts[np.where(known[asked] == cell(after), asked, len(known))]
+    cells = np.minimum(np.searchsorted(known, cell(after)), len(known) - 1)
+    return counts[np.where(known[cells] == cell(after), cells, len(known))]
 
 
 def _losses(predicted: dict[str, np.ndarray], after: LogTransitions) -> pl.DataFrame:
-    rows, came = [], (np.arange(len(after)), after.following)
-    loss = {name: -np.log(chances[came]) for name, chances in predicted.items()}
+    rows, observed = [], (np.arange(len(after)), after.following)
+    loss = {name: -np.log(chances[observed]) for name, chances in predicted.items()}
     for where, chosen in (("all", after.action >= 0), ("under an action", after.action > 0)):
         last = None
         for name, each in loss.items():
@@ -170,20 +173,20 @@ def _mean_by_person(values: np.ndarray, person: np.ndarray) -> tuple[float, floa
 
 def _calibration(chances: np.ndarray, after: LogTransitions) -> pl.DataFrame:
     """Predicted and observed shares; every next state of every transition is one prediction."""
-    came = after.following[:, None] == np.arange(chances.shape[1])
+    observed = after.following[:, None] == np.arange(chances.shape[1])
     order = np.argsort(chances, axis=None, kind="stable")
     rows = []
     for part in np.array_split(order, CALIBRATION_BINS):
         if not len(part):
             continue
-        hits, n = came.ravel()[part].sum(), len(part)
+        hits, n = observed.ravel()[part].sum(), len(part)
         low, high = wilson_interval(int(hits), n)
         rows.append((float(chances.ravel()[part].mean()), float(hits / n), low, high, n))
     return pl.DataFrame(rows, schema=["predicted", "observed", "low", "high", "n"], orient="row")
 
 
 def wilson_interval(hits: int, n: int) -> tuple[float, float]:
-    """A 95 % interval for a share, by Wilson's score (1927).
+    """The 95 % score interval for a share (Wilson 1927).
 
     >>> from prefermab.programme.logs.holdout import wilson_interval
     >>> [round(end, 3) for end in wilson_interval(5, 10)]

@@ -1,5 +1,4 @@
-"""The labels of a log: which states there are and what each earns, which actions and what each
-costs."""
+"""The labels of a log: its states with their rewards, and its actions with their costs."""
 
 import dataclasses
 import math
@@ -19,7 +18,7 @@ FAILED = re.compile(
     r"unanswered|unreach\w*|unsuccessful|missed|busy|fail(ed|ure)?|voice ?mail|switched off|"
     r"hung up)\b"
 )
-"""Labels of attempts that did not reach the person."""
+"""Matches labels of attempts that did not reach the person."""
 
 WRITE_ATTEMPT = "write the action that was tried, and false in a column 'reached'"
 
@@ -49,7 +48,7 @@ def as_label(value: Any) -> str:
 
 
 def sort_labels(names: Sequence[str]) -> list[str]:
-    """Numbers by size, then texts by letter.
+    """Sorts labels: numbers by size, then texts in alphabetical order.
 
     >>> from prefermab.programme.logs.labels import sort_labels
     >>> sort_labels(["call", "10", "9"])
@@ -66,8 +65,8 @@ def sort_labels(names: Sequence[str]) -> list[str]:
 
 
 def distinct_labels(values: pl.Series, role: str, where: str) -> dict[str, int]:
-    """The different labels of a column in order, each with the first row that holds it; two that
-    differ in upper and lower case only are refused."""
+    """The distinct labels of a column in order, each with the first row that has it. Raises an
+    error if two of them differ only in upper and lower case."""
     places = pl.DataFrame({"label": as_labels(values)}).with_row_index("row").drop_nulls()
     each = places.group_by("label").agg(pl.col("row").min(), pl.len().alias("n"))
     first, often = (dict(zip(each["label"], each[name], strict=True)) for name in ("row", "n"))
@@ -93,7 +92,7 @@ def read_labels(
     passive: Any,
     where: str,
 ) -> Labels:
-    """The labels of a log, each with its first row, joined with the given rewards and costs.
+    """Joins the labels of a log, each with its first row, with the given rewards and costs.
 
     >>> from prefermab.programme.logs.labels import read_labels
     >>> labels = read_labels({"bad": 0, "good": 1}, {"call": 1, "none": 0},
@@ -105,8 +104,7 @@ def read_labels(
         raise InputError(f"{where}: no row has a state: nothing can be learned.")
     if len(states) < 2:
         raise InputError(
-            f"{where}: there is only the state '{_first(states)}'; expected at least two, so that "
-            "something can change."
+            f"{where}: there is only the state '{_first(states)}'; expected at least two states."
         )
     if len(actions) < 2:
         raise InputError(
@@ -125,7 +123,7 @@ def read_labels(
 
 
 def is_failed_attempt(action: str) -> bool:
-    """Whether a label seems to say that an action was tried and did not reach the person.
+    """Whether a label seems to mean that an action was tried but did not reach the person.
 
     >>> from prefermab.programme.logs.labels import is_failed_attempt
     >>> [is_failed_attempt(label) for label in ("No_answer", "call failed", "call", "none")]
@@ -152,7 +150,8 @@ def _check_costs(
     passive: Any,
     where: str,
 ) -> dict[str, float]:
-    """A cost for each action; left out, the passive one costs 0 and the others 1."""
+    """The cost of each action; if costs are left out, 0 for the passive one and 1 for the
+    others."""
     if passive is not None and as_label(passive) not in actions:
         name = as_label(passive)
         raise InputError(
@@ -206,7 +205,7 @@ def _passive_first(cost: dict[str, float], passive: Any) -> tuple[str, ...]:
 def _check_complete(
     argument: str, kind: str, given: Mapping[str, float], known: Mapping[str, int], where: str
 ) -> None:
-    """Every label of the log has a number, and every number a label of the log."""
+    """Raises an error unless the labels with a number are exactly the labels of the log."""
     for label in given:
         if label not in known:
             raise InputError(
@@ -225,7 +224,7 @@ def _check_complete(
 
 
 def _suggestion(name: str, known: Mapping[str, int]) -> str:
-    """Which label may be meant by a name that is not known."""
+    """A sentence that suggests the label that an unknown name may mean."""
     return str(unknown("label", name, known)).removeprefix(f"unknown label '{name}': ")
 
 

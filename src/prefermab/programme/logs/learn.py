@@ -1,4 +1,4 @@
-"""From a log to a model, with everything that the log shows about it."""
+"""`prefermab.learn`: learns a model from a log, and estimates its gain."""
 
 import dataclasses
 import functools
@@ -38,9 +38,9 @@ from prefermab.training import pretrain
 class LearnResult:
     """What `prefermab.learn` returns: the model, and what the log shows about it.
 
-    `effects` are tables of transitions and of what actions change, `held_out` says how well parts
-    of the log are predicted from the rest, and `assessment` has the gain, the placebo and who was
-    acted on.
+    `effects` has tables of transition probabilities and of the effects of actions. `held_out` has
+    the prediction errors on parts of the log that were held out. `assessment` has the gain, the
+    placebo test, the comparison of people who were acted on with the others, and the warnings.
     """
 
     model: Model
@@ -50,9 +50,9 @@ class LearnResult:
     held_out: list[HeldOut]
     assessment: Assessment
     off_policy: OffPolicy | None = None
-    """What the log's own lots say; None where the log has no probabilities."""
+    """Off-policy estimates from the probabilities of the log; None where it has none."""
     visits: Visits | None = None
-    """How well states are predicted that were seen later; None where they are always seen."""
+    """Checks of predicted sightings; None where states are always seen."""
 
     @property
     def verdict(self) -> Verdict:
@@ -68,12 +68,12 @@ class LearnResult:
 
     @property
     def warnings(self) -> tuple[LogWarning, ...]:
-        """What to be careful about, each with `code`, `sentence` and `spoils`."""
+        """Warnings, each with `code`, `sentence` and `spoils`."""
         return self.assessment.warnings
 
     @property
     def summary(self) -> list[str]:
-        """The first page of the report, a paragraph each."""
+        """The paragraphs of the first page of the report."""
         if self.visits is not None:
             return first_page_unseen(self.log, self.fit, self.visits, self.assessment)
         return first_page(
@@ -89,8 +89,8 @@ class LearnResult:
         """Writes the report.
 
         Args:
-            path: Folder for index.html, one page that opens from disk, the same as README.md, and
-                learned.json with all figures.
+            path: Folder for index.html (a single page that opens without a server), README.md
+                with the same content, and learned.json with all figures.
         """
         found = (self.summary, self.log, self.fit, self.effects)
         if self.visits is not None:
@@ -101,7 +101,7 @@ class LearnResult:
         write_pages(Path(path), f"Learned from {self.log.where}", blocks, {"learned.json": data})
 
     def as_data(self) -> dict[str, Any]:
-        """Everything in the report, as JSON can hold it.
+        """Everything in the report, as JSON values.
 
         Returns:
             The same as `prefermab learn --json` prints, without the paths.
@@ -127,7 +127,7 @@ class LearnResult:
             "budget": model.budget,
             "spent": self.log.spent,
             "earned": self.log.earned,
-            "acting_matters": self.fit.acts,
+            "acting_matters": self.fit.effect_probability,
             "balance": [] if allocation is None else allocation.balance.to_dicts(),
             "transitions": effects.transitions.to_dicts(),
             "effects": effects.effects.to_dicts(),
@@ -168,7 +168,7 @@ def learn(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> LearnResult:
-    """A model learned from a log of what was done and what came of it, and what the log shows.
+    """Learns a model from a log of past rounds, and estimates what it gains over what was done.
 
     Each warning about the log is also given as a Python warning (`LogWarning`) before the work
     begins.
@@ -176,37 +176,38 @@ def learn(
     Args:
         log: A polars or pandas frame, or a CSV or Parquet file, with one row for each person and
             round.
-        id: Column that says which person a row belongs to.
+        id: Column with the id of the person.
         time: Column of whole numbers or dates.
         state: Column of the person's state in that round.
-        action: Column of what was done in that round; it leads to the next round's state.
-        features: Columns that describe people; all other columns if left out, none if
-            empty.
+        action: Column of the action in that round; the state that follows is in the next row.
+        features: Columns that describe people. All other columns if left out; none if empty.
         costs: The cost of each action, by action or in the order of their names; the one that costs
             0 is the passive one. Left out, `passive` (or the action 0) costs 0 and the others 1.
         rewards: The reward of each state.
-        passive: The action that means doing nothing, where the costs do not show it.
-        available: Column of true and false: who could be acted on. A column of this name is used if
-            there is one.
-        reached: Column of true and false: whom an action reached. A column of this name is used if
-            there is one.
-        probability: Column of the probability with which each row got its action. A column of this
-            name is used if there is one.
+        passive: The action that means doing nothing; not needed if `costs` has one cost of 0.
+        available: Column of true and false: whether the person could be acted on. If left out, a
+            column of this name is used if there is one.
+        reached: Column of true and false: whether the action reached the person. If left out, a
+            column of this name is used if there is one.
+        probability: Column of the probability with which each row got its action. If left out, a
+            column of this name is used if there is one.
         every: Length of a round, such as `7d`, `2w`, `1m` or a number; the most common time between
             two rows of a person if left out.
-        seen: How states are seen: `always`; `acted`, when somebody is acted on; `some`, now and
-            then. Left out, the log tells: `always` where at most 5 % of its states are empty. With
-            the other two the model goes by the state last seen and the rounds since, and no gain
-            is promised.
-        n_arms: Number of arms the model is meant for; people in a round of the log if left out.
+        seen: When states are seen: `always`; `acted`, only when the person is acted on; or `some`,
+            in some rounds, whatever the action is. If left out, it is found from the log: `always`
+            if at most 5 % of its states are empty. With `acted` and `some` the model decides by the
+            state last seen and the rounds since, and no gain is estimated.
+        n_arms: Number of arms that the model decides about; people in a round of the log if left
+            out.
         budget: What may be spent in each round; the mean cost of a round of the log if left out.
-        rounds: Rounds that the gain is counted over; half as many as the log has, at most 12, if
+        rounds: Rounds over which the gain is summed; half as many as the log has, at most 12, if
             left out.
-        steps: Training steps; fewer give a first look sooner.
-        rounds_left: The most rounds left that plans may ask about, where the programme is to end;
-            training takes longer with it.
+        steps: Training steps; fewer steps give a less accurate model sooner.
+        rounds_left: The largest number of remaining rounds that plans may give, for a programme
+            that ends; training takes longer with it.
         seed: Random seed; the same seed gives the same model.
-        progress: Called with the share that is done, from 0 to 1, and what is being done.
+        progress: Called with the share that is done, from 0 to 1, and a text that says what is
+            being done.
 
     Returns:
         A `LearnResult` with `model`, `gain`, `verdict`, `warnings` and `report(path)`.
@@ -218,26 +219,26 @@ def learn(
         result.model.save("runs/mine")
         result.report("runs/mine/report")
     """
-    checked = read_log(
+    read = read_log(
         log, id=id, time=time, state=state, action=action, features=features, costs=costs,
         rewards=rewards, passive=passive, available=available, reached=reached,
         probability=probability, every=every, seen=seen,
     )  # fmt: skip
-    _check_budget(checked, budget)
+    _check_budget(read, budget)
     ahead = count(rounds_left, "rounds_left", at_least=0)
-    if ahead and checked.histories is not None:
+    if ahead and read.histories is not None:
         raise InputError("rounds_left is for logs whose states are always seen: leave it out.")
-    rounds = default_rounds(checked) if rounds is None else count(rounds, "rounds")
-    for warning in log_warnings(checked):
+    rounds = default_rounds(read) if rounds is None else count(rounds, "rounds")
+    for warning in log_warnings(read):
         warnings.warn(warning, stacklevel=2)
     train = functools.partial(
         pretrain, n_arms=n_arms, budget=budget, seed=seed, progress=progress, steps=steps,
         rounds_left=ahead,
     )  # fmt: skip
-    if checked.histories is not None:
-        result = _learn_unseen(checked, checked.histories, seed, train)
+    if read.histories is not None:
+        result = _learn_unseen(read, read.histories, seed, train)
     else:
-        result = _learn_seen(checked, seed, rounds, train, progress)
+        result = _learn_seen(read, seed, rounds, train, progress)
     return dataclasses.replace(result, model=dataclasses.replace(result.model, card=_card(result)))
 
 
@@ -249,25 +250,26 @@ def _learn_seen(
     model = train(Logged(log, fit, seed))
     assessment = assess(log, fit, model.budget / model.n_arms, rounds, seed, progress)
     effects = estimate_effects(log, fit)
-    lots = judge_learned_rule(log, model.budget / model.n_arms, seed=seed)
-    return LearnResult(model, log, fit, effects, held_out, assessment, lots)
+    off_policy = judge_learned_rule(log, model.budget / model.n_arms, seed=seed)
+    return LearnResult(model, log, fit, effects, held_out, assessment, off_policy)
 
 
 def _learn_unseen(
-    log: Log, several: Histories, seed: int, train: Callable[[Domain], Model]
+    log: Log, histories: Histories, seed: int, train: Callable[[Domain], Model]
 ) -> LearnResult:
-    """Where most states are empty: the model decides by what is known of people."""
+    """Learns from a log in which most states are empty: the model decides by the state last seen
+    and the rounds since."""
     fit = fit_hidden(log, seed=seed)
     visits = check_visits(log, fit, seed)
     for warning in visits.warnings:
         warnings.warn(warning, stacklevel=3)
-    model = train(Unseen(Logged(log, fit, seed), several.way, several.chance))
+    model = train(Unseen(Logged(log, fit, seed), histories.way, histories.chance))
     effects, assessment = estimate_effects(log, fit), assess_unseen(log, visits)
     return LearnResult(model, log, fit, effects, [], assessment, visits=visits)
 
 
 def _check_budget(log: Log, budget: float | None) -> None:
-    """At least one action can be paid for."""
+    """Raises an error if the budget pays for no action."""
     costs, actions = log.labels.costs[1:], log.labels.actions[1:]
     cheapest = costs.argmin()
     what = "the budget" if budget is not None else "what a round of the log cost"
@@ -280,7 +282,7 @@ def _check_budget(log: Log, budget: float | None) -> None:
 
 
 def _card(result: LearnResult) -> str:
-    """The card of the model."""
+    """The text of the model's card."""
     model = result.model
     return (
         f"# Learned from {result.log.where}, recipe `{model.recipe}`\n\n"
@@ -292,7 +294,7 @@ def _card(result: LearnResult) -> str:
 
 
 def _seen_data(log: Log, visits: Visits | None) -> dict[str, Any]:
-    """How states are seen, and how well those seen later are predicted."""
+    """How states are seen, and the checks of predicted sightings, as JSON values."""
     if log.histories is None or visits is None:
         return {"way": "always"}
     predicted = visits.predicted
@@ -307,7 +309,7 @@ def _seen_data(log: Log, visits: Visits | None) -> dict[str, Any]:
 
 
 def _gain_data(assessment: Assessment) -> dict[str, Any]:
-    """The gain and the placebo; null where nothing could be measured."""
+    """The gain and the placebo as JSON values; None where nothing could be measured."""
     comparison = assessment.comparison
     if comparison is None:
         return dict.fromkeys(("gain", "placebo", "rounds", "noticed", "hidden_cause", "compared"))
@@ -323,7 +325,7 @@ def _gain_data(assessment: Assessment) -> dict[str, Any]:
         },
         "rounds": comparison.rounds,
         "noticed": comparison.detectable,
-        "hidden_cause": comparison.hidden,
+        "hidden_cause": comparison.hidden_cause,
         "compared": [
             {"policy": name, "earned": comparison.earned[name], "gain": parts(gain)}
             for name, gain in comparison.gains.items()

@@ -1,8 +1,8 @@
-"""Ways of choosing, played in a very large population: where people are in each round, what is done
-with them, and what that earns.
+"""Decision rules in the limit of a very large population: the expected states, actions and rewards
+of each round.
 
-With very many people a budget ties them together through a price alone. So a way of choosing is a
-probability of each action for each person and state, and what it earns is an exact sum, not a
+With very many people, the budget connects them through a price only. So a rule gives a probability
+to each action for each person and state, and its expected reward is an exact sum instead of a
 simulation.
 """
 
@@ -26,25 +26,26 @@ from prefermab.programme.logs.shrinkage import (
 from prefermab.recipes import Exact
 
 TABLES_PER_PERSON = 12
-"""Posterior tables of a person that the value of acting is averaged over."""
+"""Number of posterior transition tables per person over which the value of acting is averaged."""
 
 PRICE_SHARES = np.concatenate([[0.0], np.geomspace(0.02, 1.0, 11)])
-"""Prices at which the value of acting is computed, as shares of the highest."""
+"""Prices at which the value of acting is computed, as shares of the highest price."""
 
 FINER = 8
-"""Prices that are interpolated between two of them."""
+"""Number of interpolation steps between two of these prices."""
 
-LITTLE_LOG_ODDS, MOST_LOG_ODDS = 0.5, 12.0
-"""By which the odds of acting are raised or lowered: tried first, and at most."""
+FIRST_LOG_ODDS, MOST_LOG_ODDS = 0.5, 12.0
+"""Shifts of the log-odds of acting: the range that is searched first, and the largest range."""
 
 TABLES_AT_ONCE = 1 << 15
-"""Tables that are computed together."""
+"""About how many transition tables are computed together."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Population:
-    """People: probabilities (person, state, action, next state) of moving, shares (person, state)
-    of where they start, the weight of each, and the mean budget for a person and round."""
+    """A population: transition probabilities (person, state, action, next state), probabilities of
+    the first state (person, state), the weight of each person, rewards, costs, and the mean budget
+    per person and round."""
 
     chances: np.ndarray
     start: np.ndarray
@@ -60,19 +61,20 @@ class Population:
 
 @runtime_checkable
 class Rule(Protocol):
-    """A way of choosing."""
+    """A decision rule."""
 
     def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
-        """Probabilities (person, state, action) of each action, where people are in states by these
-        shares (person, state)."""
+        """(person, state, action): the probability of each action, if people are in the states with
+        the probabilities `visits` (person, state)."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RuleValue:
-    """Some rounds under a rule: `visits` (round, person, state), `choices` (round, person, state,
-    action), `action_value` (round, person, state, action) of an action and all that follows, and
-    `value` (round, person, state), which has one round more, in which all is 0."""
+    """Some rounds under a rule: `visits` (round, person, state) and `choices` (round, person,
+    state, action) are probabilities of states and actions. `action_value` (round, person, state,
+    action) is the expected reward of an action and all later rounds, `value` (round, person, state)
+    that of a state. `value` has one more round at the end, which is 0."""
 
     visits: np.ndarray
     choices: np.ndarray
@@ -80,12 +82,12 @@ class RuleValue:
     value: np.ndarray
 
     def earned(self) -> np.ndarray:
-        """The reward of each person in all rounds."""
+        """(person,): the expected reward over all rounds."""
         return (self.visits[0] * self.value[0]).sum(axis=1)
 
 
 def evaluate_rule(population: Population, rule: Rule, rounds: int) -> RuleValue:
-    """Forward: who is where and what is done. Backward: what that is worth."""
+    """Evaluates a rule: states and actions by forward recursion, values by backward recursion."""
     visits, choices, here = [], [], population.start
     for _ in range(rounds):
         chosen = rule.choices(population, here)
@@ -102,8 +104,8 @@ def evaluate_rule(population: Population, rule: Rule, rounds: int) -> RuleValue:
 
 
 class PriceRule:
-    """As a model chooses: by the value of an action less its cost at a price, the lowest price at
-    which the budget suffices. An action that is worth nothing at price 0 is never taken.
+    """The rule of a model: the action with the largest gain less price times cost, at the lowest
+    price at which the budget suffices. Actions without a gain at price 0 are never taken.
 
     `gains` are (person, price, state, action).
     """
@@ -127,7 +129,8 @@ class PriceRule:
         each = np.eye(len(self.costs))
         if first == 0:
             return each[self.action[:, 0]]
-        # Mixes the last price that is too low with the first that is not.
+        # Mix the last price that is too low with the first that is not, so that the budget is
+        # spent.
         low, high = spent[first], spent[first - 1]
         share = np.clip((population.budget - low) / max(high - low, 1e-12), 0, 1)
         return share * each[self.action[:, first - 1]] + (1 - share) * each[self.action[:, first]]
@@ -135,30 +138,30 @@ class PriceRule:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomRule:
-    """At random: every action by its probabilities (person, state, action), with the odds of acting
-    raised or lowered for all alike so that the budget is spent."""
+    """Random choice with the probabilities (person, state, action) of a log. The log-odds of acting
+    are shifted by the same number for everybody, so that the budget is spent."""
 
     chances: np.ndarray
 
     def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
-        def raised(by: float) -> np.ndarray:
+        def shifted(by: float) -> np.ndarray:
             odds = self.chances.copy()
             odds[..., 1:] *= np.exp(by)
             return odds / odds.sum(axis=-1, keepdims=True)
 
         def overspent(by: float) -> float:
-            spent = np.einsum("ps,psa,a->p", visits, raised(by), population.costs)
+            spent = np.einsum("ps,psa,a->p", visits, shifted(by), population.costs)
             return float(population.mean(spent)) - population.budget
 
-        for most in (LITTLE_LOG_ODDS, MOST_LOG_ODDS):
+        for most in (FIRST_LOG_ODDS, MOST_LOG_ODDS):
             if overspent(-most) < 0 < overspent(most):
-                return raised(root_scalar(overspent, bracket=(-most, most), xtol=1e-6).root)
-        return raised(MOST_LOG_ODDS if overspent(MOST_LOG_ODDS) <= 0 else -MOST_LOG_ODDS)
+                return shifted(root_scalar(overspent, bracket=(-most, most), xtol=1e-6).root)
+        return shifted(MOST_LOG_ODDS if overspent(MOST_LOG_ODDS) <= 0 else -MOST_LOG_ODDS)
 
 
 @dataclasses.dataclass(frozen=True)
 class PassiveRule:
-    """Nobody is acted on."""
+    """The rule that acts on nobody."""
 
     def choices(self, population: Population, visits: np.ndarray) -> np.ndarray:
         return np.broadcast_to(np.eye(len(population.costs))[0], population.chances.shape[:3])
@@ -167,8 +170,9 @@ class PassiveRule:
 def learned_rule(
     fit: Fit, features: np.ndarray, rewards: np.ndarray, costs: np.ndarray, seed: int
 ) -> PriceRule:
-    """The rule that the recipe `exact` learns, for people with these features: the value of acting
-    by backward induction, averaged over posterior tables. No network is trained."""
+    """The rule that the recipe `exact` teaches a network, for people with these features: the value
+    of acting by backward induction, averaged over posterior transition tables. It is computed
+    directly; no network is trained."""
     config, rng = Exact(), np.random.default_rng(seed)
     ahead = (1 - config.discount**config.horizon) / (1 - config.discount)
     prices = PRICE_SHARES * np.ptp(rewards) * ahead / costs[costs > 0].min()
@@ -202,18 +206,18 @@ def _mean_gains(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Units:
-    """The people of a log, with what the log did. A unit is a person with one profile: most people
-    are one unit. `propensity` (unit, state, action) is the estimated probability with which the log
-    took each action."""
+    """The people of a log. A unit is a person with one profile, that is, with the same features;
+    most people are one unit. `weight` (unit,) is the number of transitions, and `propensity` (unit,
+    state, action) the estimated probability with which the log took each action."""
 
     log: Log
     transitions: LogTransitions
     unit: np.ndarray
-    """(transition,)"""
+    """(transition,): the unit of each transition."""
     person: np.ndarray
     profile: np.ndarray
     start: np.ndarray
-    """(unit, state): how often the unit was in each state."""
+    """(unit, state): the shares of the unit's rounds in each state."""
     weight: np.ndarray
     propensity: np.ndarray
 
@@ -232,7 +236,8 @@ class Units:
         return cls(log, transitions, unit, person, profile, start, weight, propensity)
 
     def population(self, chances: np.ndarray, budget: float) -> Population:
-        """The units as a population that moves by chances (profile, state, action, next state)."""
+        """The units as a population with the transition probabilities `chances` (profile, state,
+        action, next state)."""
         labels = self.log.labels
         return Population(
             chances[self.profile], self.start, self.weight, labels.rewards, labels.costs, budget
@@ -240,8 +245,8 @@ class Units:
 
 
 def estimate_propensity(log: Log, transitions: LogTransitions) -> np.ndarray:
-    """(profile, state, action): the probability with which the log took each action, by logistic
-    regression on the state and the features."""
+    """(profile, state, action): the probability with which the log took each action, estimated by
+    multinomial logistic regression on state and features, with a ridge penalty."""
     n_states, n_actions, _ = log.shape
     known = Terms.from_features(log.columns, log.features, log.profiles)(log.profiles)[:, 1:]
 

@@ -1,9 +1,9 @@
 """Reading a log: one row for each person and round, with the state and the action of that round.
 
-A transition goes from a row's state under its action to the state of the same person's row one
+A transition goes from a row's state, under its action, to the state of the same person's row one
 round later. The length of a round is the most common time between two rows of a person, unless
-`every` gives it. Where a row is missing there is a gap, and no transition is made up across it. A
-row in which the person was not available gives no transition.
+`every` gives it. A missing row is a gap: there is no transition across it. Transitions that start
+in a row in which the person was not available are kept apart, in `Log.unavailable`.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from prefermab.programme.tables import as_frame, read_table, row_in, source_of
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a log holds, and what of it cannot be used."""
+    """Counts of what a log contains, and of what cannot be used."""
 
     rows: int
     people: int
@@ -42,7 +42,7 @@ class Found:
     gaps: int
     missing_rounds: int
     single: int
-    """People with one row only, who give features and no transitions."""
+    """People with one row only; they have features and no transitions."""
     unknown_states: int
     unknown_actions: int
     joined_later: int
@@ -50,15 +50,15 @@ class Found:
     unavailable: int
     """Transitions left out because the person was not available in their first row."""
     tried: int
-    """Rows with another action than the passive one."""
+    """Rows with an action other than the passive one."""
     not_reached: int
-    """Rows among these in which the action did not reach the person."""
+    """The number of `tried` rows in which the action did not reach the person."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LogTransitions:
-    """Who went from which state under which action to which state, in which round of the log, and
-    what was known of them then, by place in the log's profiles."""
+    """Transitions, as arrays (transition,): person, round of the log, state, action, next state
+    (`following`), and the person's features at that time, as a position in the log's profiles."""
 
     person: np.ndarray
     round: np.ndarray
@@ -67,11 +67,11 @@ class LogTransitions:
     following: np.ndarray
     profile: np.ndarray
     probability: np.ndarray
-    """With which the log took the action; NaN where that is unknown."""
+    """The probability with which the log took the action; NaN where it is unknown."""
 
     @classmethod
     def from_rows(cls, rows: pl.DataFrame) -> "LogTransitions":
-        """Transitions in columns of these names."""
+        """From a frame with columns of these names."""
         return cls(*(rows[field.name].to_numpy() for field in dataclasses.fields(cls)))
 
     def __len__(self) -> int:
@@ -84,10 +84,10 @@ class LogTransitions:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Log:
-    """A log that has passed every check. States of a person are -1 where none is known.
+    """A log that has passed every check. Numbers of states are -1 where no state is known.
 
-    `profiles` (profile, feature) are all combinations of values that were known of a person at some
-    time, and `latest` (person,) is the profile of each person at the end, by place among them.
+    `profiles` (profile, feature) are all combinations of feature values that were known of a person
+    at some time. `latest` (person,) is the position of each person's last profile.
 
     >>> import polars as pl
     >>> from prefermab.programme.logs.reading import read_log
@@ -107,8 +107,8 @@ class Log:
     first_state: np.ndarray
     last_state: np.ndarray
     transitions: LogTransitions
-    idle: LogTransitions
-    """Transitions of people who were not available."""
+    unavailable: LogTransitions
+    """Transitions that start while the person was not available."""
     spent: float
     """The mean cost of a round's actions."""
     earned: float
@@ -116,16 +116,16 @@ class Log:
     found: Found
     diagnostics: Diagnostics
     histories: Histories | None = None
-    """Where states are not always seen."""
+    """None where states are always seen."""
 
     @property
     def features(self) -> np.ndarray:
-        """(person, feature): what is known of each person at the end of the log."""
+        """(person, feature): the features of each person at the end of the log."""
         return self.profiles[self.latest]
 
     @property
     def sighted(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Person, state and action of every transition; where states are not always seen, of every
+        """Person, state and action of every transition; if states are not always seen, of every
         row with a state."""
         if self.histories is None:
             return self.transitions.person, self.transitions.state, self.transitions.action
@@ -160,19 +160,18 @@ def read_log(
     every: Any = None,
     seen: str | None = "always",
 ) -> Log:
-    """Reads a log from a frame, or from a file or database, and checks it.
+    """Reads a log from a frame, a file or a database, and checks it.
 
-    The arguments are those of `prefermab.learn`, but that states count as always seen if it is not
-    said otherwise; None: the log tells. The first mistake that is found raises an `InputError` of
-    one sentence.
+    The arguments are those of `prefermab.learn`, except that `seen` is `always` if left out; None
+    finds it from the log. The first mistake raises an `InputError` of one sentence.
     """
     where = "the log"
     if isinstance(log, str | Path):
         where, log = source_of(log), read_table(log)
     given = as_frame(log, where)
     named = {"id": id, "time": time, "state": state, "action": action}
-    others = {"available": available, "reached": reached, "probability": probability}
-    roles = role_columns(given, named, others, where)
+    optional = {"available": available, "reached": reached, "probability": probability}
+    roles = role_columns(given, named, optional, where)
     if given.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person and week.")
     others = features_frame(given, roles, features, where)
@@ -198,12 +197,13 @@ def _assemble(
     roles: Mapping[str, pl.Series],
     seen: str | None,
 ) -> Log:
-    """The log of checked rows; `known` are the feature columns in their order."""
+    """Builds the log from checked rows. `known` are the feature columns, in the order of the
+    rows."""
     profiles = find_profiles(known, rows.frame["person"], columns)
     frame = rows.frame.with_columns(profile=profiles.by_row)
     moves = _find_transitions(frame)
     transitions = LogTransitions.from_rows(moves.filter("available"))
-    histories = find_histories(frame, labels, seen, where, told="reached" in roles)
+    histories = find_histories(frame, labels, seen, where, has_reached="reached" in roles)
     _check_learnable(transitions, histories, labels, where)
     return Log(
         where=where,
@@ -214,7 +214,7 @@ def _assemble(
         first_state=_known_state(frame, last=False),
         last_state=_known_state(frame, last=True),
         transitions=transitions,
-        idle=LogTransitions.from_rows(moves.filter(~pl.col("available"))),
+        unavailable=LogTransitions.from_rows(moves.filter(~pl.col("available"))),
         spent=_mean_spending(frame, labels),
         earned=float(labels.rewards[frame["state"].drop_nulls().to_numpy()].mean()),
         found=_count(rows, roles["time"].name, len(moves) - len(transitions)),
@@ -224,7 +224,7 @@ def _assemble(
 
 
 def _number_labels(rows: Rows, labels: Labels) -> Rows:
-    """States and actions by their places among the labels."""
+    """Replaces states and actions by their positions among the labels."""
     frame = rows.frame.with_columns(
         pl.col(name).replace_strict(
             {label: place for place, label in enumerate(known)}, return_dtype=pl.Int64
@@ -241,7 +241,7 @@ def _check_available(frame: pl.DataFrame, labels: Labels, where: str) -> None:
         raise InputError(
             f"{where}: {row_in(where, first['row'])} has the action "
             f"'{labels.actions[first['action']]}' although the person was not available; correct "
-            "the one or the other."
+            "one of the two."
         )
 
 
@@ -322,7 +322,8 @@ def _count(rows: Rows, time_column: str, unavailable: int) -> Found:
 
 
 def _round_name(time_column: str, rows: Rows) -> str:
-    """By the length of a round in days, or by the name of a column that counts rounds."""
+    """The name of a round, from its length in days, or from the name of a column that counts
+    rounds."""
     if rows.dates:
         return {1: "day", 7: "week"}.get(rows.apart, "month" if 28 <= rows.apart <= 31 else "round")
     names = [unit for unit in ("day", "week", "month") if unit in time_column.lower()]

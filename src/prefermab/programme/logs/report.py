@@ -1,4 +1,4 @@
-"""The report on a log, block by block: the first page, then every figure with its uncertainty."""
+"""The report on a log, as blocks: the first page, then all figures with their uncertainty."""
 
 from collections.abc import Sequence
 
@@ -27,10 +27,10 @@ from prefermab.programme.tables import format_people
 
 BALANCE = {"": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
            "difference": "{difference:+.2f}"}  # fmt: skip
-"""Columns of the table that compares those acted on with the others."""
+"""Columns of the table that compares people who were acted on with the others."""
 
 COMPARED_WITH = {"before": "as chosen so far", "random": "at random", "none": "nobody acted on"}
-"""The ways of choosing that a model is compared with, in words."""
+"""The rules that a model is compared with, in words."""
 
 
 def report_blocks(
@@ -42,7 +42,7 @@ def report_blocks(
     assessment: Assessment,
     off_policy: OffPolicy | None = None,
 ) -> list[Block]:
-    """The report; `paragraphs` are its first page."""
+    """The blocks of the report; `paragraphs` are its first page."""
     allocation = assessment.allocation
     assert allocation is not None
     return [
@@ -51,7 +51,7 @@ def report_blocks(
         *gain_picture(assessment),
         *(Text(each) for each in paragraphs[1:]),
         *_comparison(assessment),
-        *_lots(off_policy),
+        *_off_policy_blocks(off_policy),
         *group_table(effects.groups, shown=assessment.verdict == "shown"),
         *_allocation(assessment, allocation),
         *_data(log),
@@ -75,55 +75,56 @@ def _comparison(assessment: Assessment) -> list[Block]:
         Heading("The model and other ways of choosing"),
         Text(
             f"Reward per person over {comparison.rounds} rounds for a budget of "
-            f"{comparison.budget:.3g} a person and round. The gain was measured on people of the "
-            f"log, {comparison.people:,} in each of several random orders, with what had been "
-            "learned from people before them and nothing from themselves; predictions for them "
-            "were corrected by what really came. In made-up logs without a hidden cause such "
-            "intervals hold the truth in 89 to 92 of 100 (docs/results/gain.md). `as chosen so "
-            "far` follows the states and the features that actions went by in the log."
+            f"{comparison.budget:.3g} a person and round. The gain was measured on "
+            f"{comparison.people:,} people of the log in each of several random orders, always "
+            "with a rule that was learned from other people. Predictions for them were corrected "
+            "by their observed outcomes (a doubly robust estimate). In simulated logs without a "
+            "hidden cause, 89 to 92 of 100 such intervals contain the true gain "
+            "(docs/results/gain.md). `as chosen so far` depends on states and features in the same "
+            "way as the actions of the log did."
         ),
         Grid(["chosen", "reward per person", "the model earns more", "90 % interval"], rows),
     ]
 
 
 def _differences(assessment: Assessment, allocation: Allocation) -> list[Block]:
-    """The first lines: where those who were acted on differ from the others, and how strong a
-    hidden cause would have to be."""
+    """The differences between people who were acted on and the others, and how strong a hidden
+    cause would have to be."""
     apart = allocation.balance.filter(pl.col("difference").abs() > NOTABLE_DIFFERENCE)
     if apart.is_empty():
         return []
     comparison = assessment.comparison
-    odds = None if comparison is None else comparison.hidden
+    odds = None if comparison is None else comparison.hidden_cause
     strong = "" if odds is None else (
         " A hidden cause beyond these would have to change the odds of being acted on by a factor "
         f"of {odds:.1f} to undo the gain."
     )  # fmt: skip
     return [
         Text(
-            "**Those who were acted on differ from the others** in what follows (means or shares; "
-            "the difference is in standard deviations). This is accounted for; what is in no "
-            f"column is not.{strong}"
+            "**People who were acted on differ from the others** in the columns of this table "
+            "(means or shares; the difference is in standard deviations). The estimates account "
+            f"for these columns, and for no other cause.{strong}"
         ),
         frame_grid(apart, BALANCE),
     ]
 
 
-def _lots(off_policy: OffPolicy | None) -> list[Block]:
-    """What the log's own lots say, where it has any."""
+def _off_policy_blocks(off_policy: OffPolicy | None) -> list[Block]:
+    """Off-policy estimates, if the log has probabilities."""
     if off_policy is None:
         return []
     return [
         Heading("Checked by the log's own lots"),
         Text(
-            "The log says with which probability each action was taken. Half of the people taught "
-            "a rule, which was judged by what chance did with the other half:"
+            "The log says with which probability each action was taken. A rule was learned from "
+            "half of the people, and judged by the random actions on the other half:"
         ),
         *off_policy.blocks(),
     ]
 
 
 def group_table(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
-    """Whom an action helps; nothing where there are no features."""
+    """The table of effects by group; empty if there are no features."""
     if groups.is_empty():
         return []
     columns = {
@@ -138,30 +139,34 @@ def group_table(groups: pl.DataFrame, *, shown: bool) -> list[Block]:
     return [
         Heading("Whom it helps"),
         Text(
-            "What an action changes in the reward of the next round for people with the same value "
-            "of a feature (numbers in thirds), averaged over these people and the states that were "
-            "seen of them. A group may differ because of what else its people have in "
+            "The effect of an action on the reward of the next round, for people with the same "
+            "value of a feature (numbers in thirds), averaged over these people and their states. "
+            "A group may differ because of other features that its people have in "
             f"common{rest}:"
         ),
-        *([] if shown else [Text("No gain is shown: these are assumptions of the fit.")]),
+        *(
+            []
+            if shown
+            else [Text("No gain is shown: these effects are mostly assumptions of the fit.")]
+        ),
         frame_grid(groups, columns),
     ]
 
 
 def _allocation(assessment: Assessment, allocation: Allocation) -> list[Block]:
-    """Who was acted on."""
+    """The table that compares rounds with an action with the others, and the test for traces."""
     traces = [w.sentence for w in assessment.warnings if w.code == "hidden_cause"]
     clear = (
-        "Beyond states and features, those who were acted on more often did not differ from others "
-        "before, nor when nobody acted on them."
+        "People who were acted on more often did not differ from others in the same state and with "
+        "the same features, neither before nor when nobody acted on them."
     )
     return [
         Heading("Who was acted on"),
         Text(
-            "Rounds in which somebody was acted on and all others: mean of a number, share of a "
-            "category or state, and the difference in standard deviations. `reward before` is what "
-            "a person had earned a round until then. Differences in this table are accounted for; "
-            "a cause that is not in it is not."
+            "Rounds with an action compared with all others: mean of a number, share of a "
+            "category or state, and the difference in standard deviations. `reward before` is the "
+            "mean reward of a person's earlier rounds. The estimates account for differences in "
+            "this table, and for no other cause."
         ),
         frame_grid(allocation.balance, BALANCE),
         Text(traces[0][:1].upper() + traces[0][1:] if traces else clear),
@@ -199,7 +204,7 @@ def _data(log: Log) -> list[Block]:
         Bullets(
             [
                 f"{found.gaps:,} gaps between two rows of a person, {found.missing_rounds:,} "
-                "rounds in all: no transition is made up across a gap",
+                "rounds in all: there is no transition across a gap",
                 f"{format_people(found.joined_later)} joined after the first round, and "
                 f"{format_people(found.left_earlier)} have no row in the last",
                 f"{format_people(found.single)} with one row only: it gives features and no "
@@ -214,12 +219,12 @@ def _data(log: Log) -> list[Block]:
 
 
 def _left_out(found: Found) -> list[str]:
-    """What the columns `available` and `reached` show."""
+    """Sentences about the columns `available` and `reached`."""
     texts = []
     if found.unavailable:
         texts.append(
-            f"{found.unavailable:,} transitions start where the person was not available: they are "
-            "left out"
+            f"{found.unavailable:,} transitions start while the person was not available: they "
+            "are left out"
         )
     if found.not_reached:
         texts.append(
@@ -237,23 +242,23 @@ def _estimates(log: Log, fit: Fit, effects: Effects) -> list[Block]:
         (
             "**Few transitions**: ",
             [f"{row['action']} in {row['state']} ({row['n']})" for row in few],
-            "There the effect is mostly what other states and people suggest, shrunk towards 0.",
+            "There the effect is mostly estimated from other states and people, shrunk towards 0.",
         ),
     ]
-    told = [Text(f"{head}{'; '.join(cells)}. {tail}") for head, cells, tail in gaps if cells]
+    notes = [Text(f"{head}{'; '.join(cells)}. {tail}") for head, cells, tail in gaps if cells]
     return [
         Heading("What the log says"),
         Text(
-            "Averages over the people of the log, with 90 % intervals for what the log leaves "
-            "open. People with the same features differ as if the chances of each were known from "
-            f"{kappa:,.0f} transitions: the more, the more alike they are."
+            "Averages over the people of the log, with 90 % posterior intervals. People with the "
+            "same features differ as if the chances of each were known from "
+            f"{kappa:,.0f} transitions: the larger this number, the more alike they are."
         ),
-        *estimate_tables(effects, told),
+        *estimate_tables(effects, notes),
     ]
 
 
 def unseen_actions(log: Log) -> list[str]:
-    """Actions and states without any transition."""
+    """Pairs of action and state without any transition, in words."""
     seen = np.zeros(log.shape[:2], bool)
     seen[log.transitions.state, log.transitions.action] = True
     labels = log.labels
@@ -265,7 +270,7 @@ def _held_out(held_out: Sequence[HeldOut]) -> list[Block]:
         return [
             Heading("Predictions checked"),
             Text(
-                "The log is too short to hold back enough people or rounds: how well it predicts "
+                "The log is too short to hold back enough people or rounds: the prediction error "
                 "is not known."
             ),
         ]
@@ -273,8 +278,8 @@ def _held_out(held_out: Sequence[HeldOut]) -> list[Block]:
         Heading("Predictions checked"),
         Text(
             "Some of the log was held back and predicted from the rest. The error is the mean "
-            "negative log-probability of what came; `better` is how much lower it is than in the "
-            "row above, with its standard error (people are independent, rounds are not)."
+            "negative log-probability of the next state; `better` is how much lower it is than in "
+            "the row above, with its standard error (clustered by person)."
         ),
         *(block for held in held_out for block in _one_held_out(held)),
     ]
@@ -298,8 +303,8 @@ def _one_held_out(held: HeldOut) -> list[Block]:
         Grid(["predicted from", "n", "error", "better"], losses),
         Text(f"**Verdict**: {features_verdict(held)}"),
         Text(
-            "Every next state of every transition is a prediction. For tenths of them by size: "
-            "what was predicted and how often it came (95 % interval)."
+            "Each possible next state of each transition is one prediction. For tenths of them by "
+            "size: the predicted probability, and how often the state occurred (95 % interval)."
         ),
         frame_grid(held.calibration, bins),
         *calibration_picture(held.calibration, held.name),
@@ -311,8 +316,9 @@ def _assumptions() -> list[Block]:
         Heading("What this assumes"),
         Bullets(
             [
-                "Whom the log's actions went to was decided by what is in the log, or by chance. "
-                "If it was decided by something else that also moves states, effects are wrong.",
+                "Who was acted on was decided by what is in the log, or by chance (no unmeasured "
+                "confounding). If something else decided it that also moves states, effects are "
+                "wrong.",
                 *MARKOV,
             ]
         ),

@@ -1,5 +1,5 @@
-"""Tables and pictures of the reports on logs, and what all of them assume. There are no pictures
-without a plotting library."""
+"""Tables and pictures of the reports on logs, and the assumptions of every fit. Without a plotting
+library there are no pictures."""
 
 import contextlib
 from collections.abc import Mapping, Sequence
@@ -14,19 +14,19 @@ from prefermab.programme.logs.effects import Effects
 from prefermab.programme.logs.verdict import Assessment
 
 MOST_ROWS_SHOWN = 40
-"""Rows of a table in the report; the rest is in the data beside it."""
+"""Most rows of a table in the report; all rows are in the data file beside it."""
 
 MARKOV = (
-    "Where people go next depends on the present state, the action and the features only, and "
-    "stays so over time.",
+    "The next state depends on the present state, the action and the features only, in the same "
+    "way over time.",
     "People do not influence each other.",
     "The budget is shared by many people, so that no single one changes what is left for others.",
 )
-"""What every fit assumes."""
+"""Assumptions of every fit."""
 
 
-def estimate_tables(effects: Effects, told: Sequence[Block] = ()) -> list[Block]:
-    """What actions change, what is `told` about it, and the chances of next states."""
+def estimate_tables(effects: Effects, notes: Sequence[Block] = ()) -> list[Block]:
+    """The table of effects, notes on it, and the table of transition probabilities."""
     shown = effects.transitions.filter(pl.col("chance") >= 0.001)
     chances = {
         "from, under → to": "{state}, {action} → {next}", "seen": "{n:,}",
@@ -37,9 +37,9 @@ def estimate_tables(effects: Effects, told: Sequence[Block] = ()) -> list[Block]
         "90 % interval": "{low:+.3f} to {high:+.3f}",
     }  # fmt: skip
     return [
-        Text("What an action changes in the reward of the next state:"),
+        Text("The effect of an action on the reward of the next state:"),
         frame_grid(effects.effects, changes),
-        *told,
+        *notes,
         Text(
             "Chances of the next state, those of at least 0.001"
             + (f", the first {MOST_ROWS_SHOWN}:" if len(shown) > MOST_ROWS_SHOWN else ":")
@@ -49,12 +49,12 @@ def estimate_tables(effects: Effects, told: Sequence[Block] = ()) -> list[Block]
 
 
 def text_cells(*texts: str) -> list[Cell]:
-    """A row of a grid."""
+    """The cells of a row of a grid."""
     return [Cell(text) for text in texts]
 
 
 def frame_grid(frame: pl.DataFrame, columns: Mapping[str, str]) -> Grid:
-    """The first rows of a frame; `columns` are formats of a row's values by heading."""
+    """The first rows of a frame as a grid; `columns` are format strings by heading."""
     rows = frame.head(MOST_ROWS_SHOWN).iter_rows(named=True)
     return Grid(
         list(columns), [text_cells(*(c.format(**r) for c in columns.values())) for r in rows]
@@ -62,7 +62,7 @@ def frame_grid(frame: pl.DataFrame, columns: Mapping[str, str]) -> Grid:
 
 
 def calibration_picture(bins: pl.DataFrame, name: str) -> Sequence[Picture]:
-    """Predicted against observed; none without a plotting library."""
+    """The calibration plot: observed shares against predicted probabilities."""
     with contextlib.suppress(plots.NoPlotsError):
         figure = plots.blank(3.6, 3.4)
         panel = figure.subplots()
@@ -75,13 +75,15 @@ def calibration_picture(bins: pl.DataFrame, name: str) -> Sequence[Picture]:
         panel.set_xlabel("predicted", fontsize=9)
         panel.set_ylabel("observed", fontsize=9)
         plots.tidy_panel(panel)
-        caption = "Probabilities predicted for what was held back, and how often it came."
+        caption = (
+            "Predicted probabilities of states that were held back, and how often they occurred."
+        )
         return [Picture(f"calibration-{name}", svg_of(figure, f"calibration-{name}"), caption)]
     return []
 
 
 def gain_picture(assessment: Assessment) -> Sequence[Picture]:
-    """The gain with its interval, and below it those of the placebo."""
+    """The gain with its interval, and below it those of the placebo logs."""
     comparison, placebo = assessment.comparison, assessment.placebo
     if comparison is None:
         return []
@@ -106,8 +108,8 @@ def gain_picture(assessment: Assessment) -> Sequence[Picture]:
         panel.set_xlabel(label, fontsize=9, color=plots.INK)
         plots.tidy_panel(panel)
         caption = (
-            "What a person gains compared with what was done so far, with 90 % intervals: in this "
-            "log, and in copies of it with shuffled actions, in which nothing can be gained."
+            "The gain of a person over what was done so far, with 90 % intervals: in this log, and "
+            "in copies of it with shuffled actions, in which there is no gain."
         )
         return [Picture("gain", svg_of(figure, "gain"), caption)]
     return []

@@ -1,4 +1,4 @@
-"""The rows of a log: which column is what, which person a row belongs to, and in which round."""
+"""The rows of a log: the roles of its columns, and the person and the round of each row."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,19 @@ from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import parse_dates
 
 FLAGS = ("available", "reached")
-"""Columns of true and false that a log may have; read by these names if no other is given."""
+"""Optional columns of true and false; columns with these names are used if no other is given."""
 
 UNITS = {"d": 1, "w": 7, "m": 30}
-"""Days in a unit of `every`. Months differ by a day or two, which is within half a round."""
+"""Days in a unit of `every`. Months differ by a day or two, which is less than half a round."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows of a log in the order of people and time.
+    """The rows of a log, sorted by person and time.
 
-    Columns of `frame`: row (place in the file), id, person, time, since (the row before), shown
-    (the time as written), steps (rounds since the row before), round, state, action, available,
-    reached and probability.
+    Columns of `frame`: row (position in the file), id, person, time, since (time since the person's
+    row before), shown (the time as written), steps (rounds since the person's row before), round,
+    state, action, available, reached and probability.
     """
 
     frame: pl.DataFrame
@@ -37,7 +37,7 @@ class Rows:
 def role_columns(
     given: pl.DataFrame, roles: Mapping[str, str], flags: Mapping[str, str | None], where: str
 ) -> dict[str, pl.Series]:
-    """The columns that have a role, under their own names. A column of flags may be missing if it
+    """The columns that have a role, by role. `flags` are optional columns: one may be missing if it
     was not named."""
     if given.width == 1:
         raise InputError(
@@ -70,7 +70,7 @@ def features_frame(
     features: Sequence[str] | None,
     where: str,
 ) -> pl.DataFrame:
-    """The columns that give features: those that were named, or all that have no other role."""
+    """The columns of features: the named ones, or all columns without another role."""
     used = {values.name: role for role, values in roles.items()}
     if features is None:
         return given.select(name for name in given.columns if name not in used)
@@ -89,7 +89,7 @@ def features_frame(
 
 
 def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
-    """The rows in the order of people and time, each with its round."""
+    """Sorts the rows by person and time, and computes their rounds."""
     ids, time = roles["id"], roles["time"]
     for values in roles.values():
         check_plain(values, where)
@@ -119,7 +119,7 @@ def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
         raise InputError(f"{where}: no person has two rows; expected one for each week.")
     usual = int(gaps.filter(gaps > 0).mode().min() or 1)  # pyright: ignore[reportArgumentType]
     apart = usual if every is None else round_length(every, dates=dates, where=where)
-    # Half a round early or late is still that round: weeks are not always seven days.
+    # A row up to half a round early or late counts for its round: intervals between rows vary.
     frame = frame.with_columns(
         steps=(2 * pl.col("since") + apart) // (2 * apart),
         round=(pl.col("time") - pl.col("time").min()) // apart,
@@ -129,14 +129,14 @@ def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
 
 
 def _read_flag(values: pl.Series | None, size: int, where: str) -> pl.Series:
-    """True where a cell is empty, or everywhere without a column."""
+    """A column of true and false. An empty cell is true; without a column, all rows are true."""
     if values is None:
         return pl.repeat(True, size, eager=True)
     return as_flags(values, where, unknown=True)
 
 
 def _read_probability(values: pl.Series | None, size: int, where: str) -> pl.Series:
-    """Probabilities of what was done, null where unknown."""
+    """Probabilities of the logged actions, null where unknown."""
     if values is None:
         return pl.repeat(None, size, dtype=pl.Float64, eager=True)
     numbers = as_numbers(values, where)
@@ -151,7 +151,7 @@ def _read_probability(values: pl.Series | None, size: int, where: str) -> pl.Ser
 
 
 def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:
-    """Times as whole numbers, dates as days; and whether they are dates."""
+    """Times as whole numbers (dates as days), and whether they are dates."""
     kind = values.dtype
     if kind == pl.String:
         values = _parse_times(values, where)
@@ -182,7 +182,7 @@ def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:
 
 
 def _parse_times(values: pl.Series, where: str) -> pl.Series:
-    """Text as whole numbers or as dates."""
+    """Converts text to whole numbers or dates."""
     text = values.str.strip_chars()
     text = text.set(text == "", None)
     numbers = text.cast(pl.Int64, strict=False)
@@ -204,7 +204,7 @@ def _first(where: str) -> int:
 
 
 def round_length(every: Any, *, dates: bool, where: str) -> int:
-    """The length of a round as written by the user: 7, 7d, 2w or 1m.
+    """The length of a round from what the user wrote, such as 7, 7d, 2w or 1m.
 
     >>> from prefermab.programme.logs.rows import round_length
     >>> [round_length(text, dates=True, where="the log") for text in (14, "7d", "2w", "1m")]

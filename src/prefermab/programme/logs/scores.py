@@ -1,5 +1,5 @@
-"""What people who were not learned from say about a rule: a doubly robust score for each of them.
-`gain` explains the method."""
+"""Doubly robust scores of a rule, for each person that it was not learned from. `gain` explains the
+method."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -22,37 +22,42 @@ from prefermab.programme.logs.reading import LogTransitions
 GAIN_DRAWS = 64
 """Posterior draws of each fit."""
 
-RAREST = 0.01
-"""Lower limit of the log's propensities, so that no transition counts for more than a hundred."""
+LEAST_PROPENSITY = 0.01
+"""Lower limit of propensities; the ratio of action probabilities is then at most 100."""
 
-MOST_LIKELIER = 5.0
-"""Limit on how many times likelier a rule makes a state than the log did."""
+MOST_STATE_RATIO = 5.0
+"""Upper limit of the probability of a state under a rule, divided by that in the log."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MeasuredPeople:
-    """Measured people, in all arrays but the last two one number for each."""
+    """Scores of the measured people. Arrays are (person,), except for the last two."""
 
     scores: Mapping[str, np.ndarray]
-    """By rule: what was predicted, corrected by what came."""
+    """For each rule: the predicted reward plus the weighted residuals."""
     predicted: Mapping[str, np.ndarray]
+    """For each rule: the predicted reward."""
     weight: np.ndarray
+    """The number of transitions of the person."""
     values: list[float]
-    """Of the learned rules, by the fit to everybody."""
+    """The values of the learned rules, by the fit to all people."""
     acted: np.ndarray
-    """How much what followed actions on this person counts."""
+    """The sum of the weights of transitions under an action."""
     spent: float
-    """What the model spends, in all and where the log almost never acted."""
-    unseen: float
+    """What the model spends."""
+    untried: float
+    """What it spends on people and states in which the log almost never acted."""
     ratio: np.ndarray
-    """The weight of each transition under an action, and what came beyond the prediction."""
+    """(transition,): the weight of each transition under an action."""
     residual: np.ndarray
+    """(transition,): its weighted mean residual over rounds."""
 
 
 def measure_part(
     units: Units, everybody: Population, part: np.ndarray, last: int, rounds: int, seed: int
 ) -> MeasuredPeople:
-    """The rule learned from the parts before `last`, measured on the people of that part."""
+    """Learns a rule from the parts before `last`, and scores it on the people of the part
+    `last`."""
     log, moves = units.log, units.transitions
     fit = fit_log(log, GAIN_DRAWS, seed, moves.where(part[moves.person] < last))
     rules = compared_rules(units, fit, seed)
@@ -66,7 +71,7 @@ def measure_part(
 
 
 def compared_rules(units: Units, fit: Fit, seed: int) -> dict[str, Rule]:
-    """What a fit teaches, and what it is compared with."""
+    """The rule learned from a fit, and the rules that it is compared with."""
     log, moves, labels = units.log, units.transitions, units.log.labels
     model = learned_rule(fit, log.profiles, labels.rewards, labels.costs, seed)
     model.action = model.action[units.profile]
@@ -99,7 +104,7 @@ def _score(
     costs, model = units.log.labels.costs, values["model"]
     spending = (model.visits[..., None] * model.choices * costs)[:, chosen]
     spending = spending.sum(axis=0) * units.weight[chosen, None, None]
-    rare = units.propensity[chosen] < RAREST
+    rare = units.propensity[chosen] < LEAST_PROPENSITY
     acted, total = moves.action > 0, np.maximum(ratio.sum(axis=0), 0)
     return MeasuredPeople(
         scores,
@@ -115,12 +120,16 @@ def _score(
 
 
 def _weights(rule: RuleValue, logged: RuleValue, units: Units, predicted: RuleValue) -> np.ndarray:
-    """(round, unit, state, action): how many times likelier a rule makes a state and action than
-    the log did, halfway to the nearest weights that are a constant for each state and action plus a
-    slope for each action in the effect that is `predicted`."""
-    propensity = np.maximum(units.propensity, RAREST)
-    likelier = np.clip(rule.visits / np.maximum(logged.visits, 1e-9), 0, MOST_LIKELIER)
-    weights = likelier[..., None] * rule.choices / propensity
+    """(round, unit, state, action): importance weights, averaged with their least-squares
+    projection.
+
+    A weight is the probability of a state and action under a rule divided by that in the log. The
+    projection of each round is a constant for each state and action plus, for each action, a slope
+    in the predicted effect.
+    """
+    propensity = np.maximum(units.propensity, LEAST_PROPENSITY)
+    state_ratio = np.clip(rule.visits / np.maximum(logged.visits, 1e-9), 0, MOST_STATE_RATIO)
+    weights = state_ratio[..., None] * rule.choices / propensity
     effect = predicted.action_value - predicted.action_value[..., :1]
     effect[..., 0] = effect[..., 1:].max(axis=-1)
     seen = np.maximum(logged.visits[..., None] * propensity * units.weight[:, None, None], 1e-12)
@@ -137,15 +146,16 @@ def _weights(rule: RuleValue, logged: RuleValue, units: Units, predicted: RuleVa
 def _residuals(
     rule: RuleValue, weights: np.ndarray, units: Units, moves: LogTransitions, unit: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(round, transition): the weight of each transition, and what came beyond the prediction."""
+    """(round, transition): the weight of each transition, and its residual: the reward plus the
+    value of the next state, less the predicted value of the action."""
     at, rewards = (unit, moves.state), units.log.labels.rewards
-    came = rewards[moves.following] + rule.value[1:][:, unit, moves.following]
+    observed = rewards[moves.following] + rule.value[1:][:, unit, moves.following]
     predicted = rule.action_value[:, *at, moves.action]
-    return weights[:, *at, moves.action], came - predicted
+    return weights[:, *at, moves.action], observed - predicted
 
 
 def join_parts(parts: list[MeasuredPeople]) -> MeasuredPeople:
-    """All parts of an order."""
+    """Joins the parts of an order."""
 
     def together(name: str) -> np.ndarray:
         return np.concatenate([getattr(part, name) for part in parts])
@@ -160,7 +170,7 @@ def join_parts(parts: list[MeasuredPeople]) -> MeasuredPeople:
         [value for part in parts for value in part.values],
         together("acted"),
         sum(part.spent for part in parts),
-        sum(part.unseen for part in parts),
+        sum(part.untried for part in parts),
         together("ratio"),
         together("residual"),
     )

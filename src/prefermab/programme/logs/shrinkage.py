@@ -1,25 +1,25 @@
-"""Transition probabilities as a multinomial logistic model with shrunk coefficients.
+"""Transition probabilities: a multinomial logistic regression with shrinkage (partial pooling).
 
-**From population to group.** For each state s the log-odds of the next states are linear in the
-terms x of a person's features:
+**From population to group.** For each state s the logits of the next states are linear in the terms
+x of a person's features:
 
     logits[s, a] = C (base[s] x + [a > 0] effect[s, a] x)
 
-C (Helmert contrasts) maps one coordinate fewer than there are states to all of them, so that no
-label is special. Coefficients are normal around 0. There are four scales, for the constant and for
-the other terms, of `base` and of `effect`. They are found by empirical Bayes, by the fixed point of
-MacKay's evidence framework (1992), under a weak prior that expects effects to be small. So
-estimates for few people are pulled towards those for many, and effects of actions towards 0, as far
-as the log shows that this predicts better.
+C (Helmert contrasts) has one column fewer than there are states, so that no state is a reference
+category. Coefficients have a normal prior with mean 0 and one of four standard deviations (scales):
+for the constant and for the other terms, of `base` and of `effect`. The scales are estimated by
+empirical Bayes, with the fixed-point updates of MacKay's evidence framework (1992), under a weak
+prior that expects small effects. So estimates for few people are shrunk towards those for many, and
+effects of actions towards 0, as far as this makes the log more likely.
 
-Three models of `effect` are weighted by how likely each makes the log: acting does nothing; it does
-the same for everybody in a state; it depends on the features as well. Where a log shows no effect,
-the first has most of the weight.
+Three models of `effect` are averaged (Bayesian model averaging, with Laplace's approximation of the
+evidence): acting has no effect; it has the same effect on everybody in a state; the effect also
+depends on the features. Where a log shows no effect, the first has most of the weight.
 
-**From group to person.** A person's own probabilities in a state under an action are
-Dirichlet(κ p), where p is what the features predict; with the person's own counts,
-Dirichlet(κ p + counts). A large κ means that people with the same features are alike. κ has a
-posterior on a grid.
+**From group to person.** A person's own transition probabilities in a state under an action have a
+Dirichlet(κ p) prior, where p is the prediction from the features; given the person's own
+transitions, they are Dirichlet(κ p + counts). A large κ means that people with the same features
+are alike. The posterior of κ is computed on a grid.
 """
 
 import dataclasses
@@ -32,38 +32,41 @@ from scipy.special import gammaln, log_softmax, softmax
 from prefermab.errors import InputError, PrefermabError
 
 MOST_STATE_COEFFICIENTS = 4000
-"""Coefficients of one state above which their covariance is too large to work with."""
+"""Largest number of coefficients of one state, so that their covariance matrix is not too large."""
 
-EXPECTED = np.array([1.5, 0.5, 1.0, 0.35])
-STRENGTH = 4.0
-"""The prior on the scales (constant and other terms of base, then of effect), and the number of
-coefficients it counts for."""
+EXPECTED_SCALES = np.array([1.5, 0.5, 1.0, 0.35])
+PRIOR_STRENGTH = 4.0
+"""The prior of the scales (constant and other terms of base, then of effect), and its weight as a
+number of coefficients."""
 
 EFFECT_MODELS = (2, 3, 4)
-"""How many of the four scales each model of the effect uses: none, constant, by features."""
+"""How many of the four scales each model uses: no effect, constant effect, effect by features."""
 
 MOST_SHRINKAGE_TURNS = 50
-"""Of fitting coefficients and scales in turn."""
+"""Most alternations between fitting coefficients and scales."""
 
 MOST_STEPS = 200
-"""Of Newton's method; the loss is convex, and fits take about ten."""
+"""Most steps of Newton's method; the loss is convex, and fits take about ten."""
 
 CONVERGED = 1e-8
 STEP_SIZES = 0.5 ** np.arange(14)
-"""Expected decrease of the loss below which a fit is done; and steps that are tried, the largest
-first."""
+"""Expected decrease of the loss at which Newton's method stops; and the step sizes that its line
+search tries, the largest first."""
 
 MOST_PRODUCTS = 1 << 22
-"""Products of inputs that are held in memory at once."""
+"""Most numbers that are in memory at once while derivatives are computed."""
 
 KAPPAS = 2.0 ** np.arange(0, 13)
+"""The grid of κ."""
+
 LEAST_PROBABILITY = 1e-6
-"""Probability below which a Dirichlet's parameters are not taken."""
+"""Least mean probability of a Dirichlet distribution."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """Counts of next states from one state: a row for each person, profile and action."""
+    """Counts of next states (row, next state) from one state, with a row for each person, profile
+    and action."""
 
     terms: np.ndarray
     action: np.ndarray
@@ -72,8 +75,8 @@ class Cells:
 
 @dataclasses.dataclass(frozen=True)
 class Normal:
-    """A normal approximation of a posterior: the mean (contrast, input) of the coefficients, and
-    the Cholesky factor of their precision."""
+    """The Laplace approximation of a posterior: a normal distribution with its mean (contrast,
+    input), the mode, and the Cholesky factor of its precision matrix."""
 
     mean: np.ndarray
     factor: np.ndarray
@@ -84,8 +87,8 @@ class Normal:
         return (inverse**2).sum(axis=0).reshape(self.mean.shape)
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Coefficients (draw, contrast, input), in pairs on opposite sides of the mean, so that
-        their mean is exact for any even number."""
+        """(draw, contrast, input): antithetic draws, in pairs on opposite sides of the mean, so
+        that the mean of an even number of draws is exact."""
         half = rng.standard_normal((len(self.factor), -(-n // 2)))
         noise = np.stack([half, -half], axis=2).reshape(len(self.factor), -1)[:, :n]
         away = solve_triangular(self.factor, noise, lower=True, trans=1)
@@ -94,7 +97,7 @@ class Normal:
 
 @functools.cache
 def contrasts(n_states: int) -> np.ndarray:
-    """(state, state - 1): orthonormal columns that add up to 0.
+    """(state, state - 1): orthonormal columns, each with the sum 0.
 
     >>> from prefermab.programme.logs.shrinkage import contrasts
     >>> contrasts(2).round(3).tolist()
@@ -104,7 +107,8 @@ def contrasts(n_states: int) -> np.ndarray:
 
 
 def design_matrix(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.ndarray:
-    """Terms for `base`, then again for the `effect` of each action, 0 where it was not taken."""
+    """(row, input): the terms for `base`, and again for the `effect` of each action, 0 where this
+    action was not taken."""
     taken = action[:, None] == np.arange(1, n_actions)
     effects = (taken[:, :, None] * terms[:, None, :]).reshape(
         len(terms), (n_actions - 1) * terms.shape[1]
@@ -113,13 +117,13 @@ def design_matrix(terms: np.ndarray, action: np.ndarray, n_actions: int) -> np.n
 
 
 def scale_index(n_terms: int, n_actions: int) -> np.ndarray:
-    """Which of the four scales each input has."""
+    """(input,): which of the four scales each input has."""
     constant = np.arange(n_terms) > 0
     return np.concatenate([constant, np.tile(2 + constant, n_actions - 1)]).astype(int)
 
 
 def check_size(n_states: int, n_actions: int, n_terms: int) -> None:
-    """Refuses a model with too many coefficients for each state."""
+    """Raises an error if a state has too many coefficients."""
     size = (n_states - 1) * n_actions * n_terms
     if size > MOST_STATE_COEFFICIENTS:
         raise InputError(
@@ -130,7 +134,7 @@ def check_size(n_states: int, n_actions: int, n_terms: int) -> None:
 
 
 Shrunk = tuple[list[Normal], np.ndarray]
-"""The coefficients of every state, and the four scales they share."""
+"""The coefficients of every state, and the four scales that they share."""
 
 
 def fit_shrunk(
@@ -139,14 +143,14 @@ def fit_shrunk(
     n_actions: int,
     before: Shrunk | None = None,
 ) -> Shrunk:
-    """Coefficients and scales, fitted in turn, starting from those of `before`."""
+    """Fits coefficients and scales alternately, starting from those of `before`."""
     n_states, n_terms = cells[0].counts.shape[1], cells[0].terms.shape[1]
     check_size(n_states, n_actions, n_terms)
     designs = [design_matrix(cell.terms, cell.action, n_actions) for cell in cells]
     counts = [cell.counts * weight[:, None] for cell, weight in zip(cells, weights, strict=True)]
     group = scale_index(n_terms, n_actions)
     if before is None:
-        at, scales = [np.zeros((n_states - 1, len(group)))] * n_states, EXPECTED
+        at, scales = [np.zeros((n_states - 1, len(group)))] * n_states, EXPECTED_SCALES
     else:
         at, scales = [fit.mean for fit in before[0]], before[1]
 
@@ -166,23 +170,23 @@ def fit_shrunk(
 
 @dataclasses.dataclass(frozen=True)
 class EffectModel:
-    """One model of the effect of acting: the coefficients of every state, which inputs they belong
-    to, and its posterior weight."""
+    """One model of the effect of acting: the posterior of its coefficients for every state, which
+    inputs it uses, and its posterior weight."""
 
     fits: list[Normal]
     used: np.ndarray
     weight: float
 
     def mean(self) -> np.ndarray:
-        """The likeliest coefficients (state, contrast, input)."""
+        """(state, contrast, input): the posterior modes of the coefficients."""
         return self._expand(np.stack([fit.mean for fit in self.fits]))
 
     def draw(self, rng: np.random.Generator, n: int) -> np.ndarray:
-        """Coefficients (draw, state, contrast, input)."""
+        """(draw, state, contrast, input): posterior draws of the coefficients."""
         return self._expand(np.stack([fit.draw(rng, n) for fit in self.fits], axis=1))
 
     def _expand(self, coefficients: np.ndarray) -> np.ndarray:
-        """With 0 for the inputs that this model does not use."""
+        """Adds 0 for the inputs that this model does not use."""
         whole = np.zeros((*coefficients.shape[:-1], len(self.used)))
         whole[..., self.used] = coefficients
         return whole
@@ -191,7 +195,7 @@ class EffectModel:
 def fit_effect_models(
     cells: list[Cells], weights: list[np.ndarray], n_actions: int, shrunk: Shrunk
 ) -> list[EffectModel]:
-    """The models of the effect of acting with their posterior weights; prior weights are equal."""
+    """The models of the effect of acting with their posterior weights, from equal prior weights."""
     group = scale_index(cells[0].terms.shape[1], n_actions)
     precision = shrunk[1][group] ** -2.0
     found, scores = [], []
@@ -215,25 +219,26 @@ def fit_effect_models(
 
 
 def _evidence(design: np.ndarray, counts: np.ndarray, precision: np.ndarray, fit: Normal) -> float:
-    """Log-probability of the counts by Laplace's approximation, up to what all models share."""
+    """The log marginal likelihood of the counts by Laplace's approximation, up to a constant that
+    all models share."""
     loss = _loss(design, counts, precision, fit.mean)
-    narrower = np.log(np.diag(fit.factor)).sum() - len(fit.mean) * np.log(precision).sum() / 2
-    return -loss - float(narrower)
+    penalty = np.log(np.diag(fit.factor)).sum() - len(fit.mean) * np.log(precision).sum() / 2
+    return -loss - float(penalty)
 
 
 def _update_scales(fits: list[Normal], group: np.ndarray, scales: np.ndarray) -> np.ndarray:
-    """MacKay's update: the size of the coefficients over how many of them the log determines."""
+    """MacKay's update of the scales: the squared size of the coefficients, divided by the effective
+    number of coefficients that the log determines."""
     size = np.sum([(fit.mean**2).sum(axis=0) for fit in fits], axis=0)
     known = np.sum([1 - fit.variance() / scales[group] ** 2 for fit in fits], axis=(0, 1))
     total, number = (np.bincount(group, weights=each, minlength=4) for each in (size, known))
-    return np.sqrt((total + STRENGTH * EXPECTED**2) / (number + STRENGTH))
+    return np.sqrt((total + PRIOR_STRENGTH * EXPECTED_SCALES**2) / (number + PRIOR_STRENGTH))
 
 
 def posterior_mode(
     design: np.ndarray, counts: np.ndarray, precision: np.ndarray, start: np.ndarray
 ) -> Normal:
-    """The most likely coefficients by Newton's method with step halving, and the curvature
-    there."""
+    """The posterior mode by Newton's method with step halving, and the curvature at the mode."""
     at, value = start, _loss(design, counts, precision, start)
     for _ in range(MOST_STEPS):
         slope, curvature = _derivatives(design, counts, precision, at)
@@ -246,14 +251,14 @@ def posterior_mode(
             tried = _loss(design, counts, precision, at - size * step)
             if tried <= value - 1e-4 * size * decrease:
                 break
-        else:  # rounding hides what is left to gain
+        else:  # no step decreases the loss beyond rounding errors
             return Normal(at, factor)
         at, value = at - size * step, tried
     raise PrefermabError(f"the fit has not converged after {MOST_STEPS} Newton steps.")
 
 
 def log_probabilities(design: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Log-probabilities (row, next state)."""
+    """(row, next state): log-probabilities."""
     logits = design @ coefficients.T @ contrasts(coefficients.shape[0] + 1).T
     return log_softmax(logits, axis=1)
 
@@ -285,8 +290,8 @@ def _derivatives(
 
 
 def log_evidence(chances: np.ndarray, counts: np.ndarray, kappa: float) -> float:
-    """Log-probability of counts (cell, state) under the Dirichlet-multinomial, up to a constant
-    that does not depend on κ.
+    """The log-likelihood of κ for counts (cell, state) under the Dirichlet-multinomial
+    distribution, up to a constant that does not depend on κ.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.shrinkage import log_evidence
@@ -301,17 +306,17 @@ def log_evidence(chances: np.ndarray, counts: np.ndarray, kappa: float) -> float
 
 
 def kappa_weights(chances: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The posterior probability of each κ of the grid, under equal prior probabilities."""
-    # A cell seen once says nothing about how people differ from each other.
+    """The posterior probability of each κ of the grid, from equal prior probabilities."""
+    # A cell with one transition has no information about how people differ.
     often = counts.sum(axis=1) > 1
     scores = np.array([log_evidence(chances[often], counts[often], kappa) for kappa in KAPPAS])
     return softmax(scores)
 
 
 def transition_weight(total: np.ndarray, kappa: float) -> np.ndarray:
-    """The weight of each transition in a cell of `total` of them. Transitions of one person say
-    less about the population than as many of different people, by the variance of the
-    Dirichlet-multinomial.
+    """The weight of each transition in a cell with `total` transitions: the variance of a
+    multinomial divided by that of a Dirichlet-multinomial. Transitions of one person have less
+    information about the population than as many transitions of different people.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.shrinkage import transition_weight
@@ -322,8 +327,8 @@ def transition_weight(total: np.ndarray, kappa: float) -> np.ndarray:
 
 
 def dirichlet(rng: np.random.Generator, shape: np.ndarray) -> np.ndarray:
-    """Draws of distributions along the last axis."""
+    """Draws from Dirichlet distributions with the parameters `shape`, along the last axis."""
     drawn = rng.standard_gamma(shape)
-    # All can underflow to 0 only where every parameter is tiny.
+    # All draws can underflow to 0, but only where every parameter is tiny.
     drawn = np.where(drawn.sum(axis=-1, keepdims=True) > 0, drawn, shape)
     return drawn / drawn.sum(axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Made-up logs: of any domain, for tests and studies in which the truth must be known, and of the
+"""Simulated logs: of any domain, for tests and studies in which the truth must be known, and of the
 example programme of the tutorial."""
 
 from pathlib import Path
@@ -18,7 +18,7 @@ ENGAGEMENT_STATES = ("engaged", "drifting", "silent")
 REGIONS = ("north", "south", "east")
 NURSES = ("Ana", "Bo", "Chi")
 CALLED = 0.08
-"""Share of the people who are called in a week, at random."""
+"""The probability with which a person is called in a week."""
 
 
 def simulate_log(
@@ -31,11 +31,11 @@ def simulate_log(
     stay: float = 1.0,
     missing: float = 0.0,
 ) -> pl.DataFrame:
-    """A log of `people` arms of a domain; a random `share` gets a random active action in each
-    round.
+    """Simulates a log of `people` arms of a domain. In each round, each arm gets a random active
+    action with the probability `share`.
 
-    With `stay` below 1 people join at a random time and leave with probability 1 - stay after each
-    round; `missing` is the share of rows that are left out.
+    With `stay` below 1 people join at a random time, and leave with the probability 1 - stay after
+    each round. `missing` is the share of rows that are left out.
 
     >>> import prefermab as pm
     >>> from prefermab.programme.logs.simulated import simulate_log
@@ -72,8 +72,8 @@ def simulate_log(
 def keep_seen(
     log: pl.DataFrame, passive: str, share: float | None = None, seed: int = 0
 ) -> pl.DataFrame:
-    """A log without most of its states: those of rows with an action stay, or with `share`, those
-    of a random share of all rows.
+    """Removes states from a log. States of rows with an action are kept or, if `share` is given,
+    those of a random share of all rows.
 
     >>> import polars as pl
     >>> from prefermab.programme.logs.simulated import keep_seen
@@ -108,10 +108,10 @@ def _present(
 
 
 def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 0) -> bool:
-    """Writes people.csv and log.csv of the example; returns whether it replaced files.
+    """Writes people.csv and log.csv of the example. Returns whether it replaced files.
 
-    Mothers get health messages; each week a few of them get a call as well. How much a call helps
-    depends on who they are, which can be learned from the log.
+    Mothers get health messages; each week a few of them also get a call. The effect of a call
+    depends on their features, which can be learned from the log.
 
     >>> import pathlib, tempfile
     >>> from prefermab.programme.logs.simulated import write_example
@@ -132,7 +132,7 @@ def write_example(folder: Path, people: int = 400, weeks: int = 26, seed: int = 
 def example_tables(
     people: int = 400, weeks: int = 26, seed: int = 0
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The people as they are now, and the log."""
+    """The people as they are after the last week, and the log."""
     rng = np.random.default_rng(count(seed, "seed", at_least=0))
     who = example_people(rng, count(people, "people"))
     log, state, since = _example_weeks(rng, who, count(weeks, "weeks", at_least=2))
@@ -147,7 +147,7 @@ def example_tables(
 
 
 def example_people(rng: np.random.Generator, size: int) -> pl.DataFrame:
-    """Made-up people: id, age, phone, region, and the weeks in which they join and leave."""
+    """Simulated people: id, age, phone, region, and the weeks in which they join and leave."""
     age = rng.integers(17, 43, size).astype(float)
     return pl.DataFrame(
         {
@@ -164,7 +164,8 @@ def example_people(rng: np.random.Generator, size: int) -> pl.DataFrame:
 def _example_weeks(
     rng: np.random.Generator, who: pl.DataFrame, weeks: int
 ) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
-    """The log, everyone's state after it, and the weeks since their last call (0: never)."""
+    """The log, the state of each person after it, and the weeks since their last call (0:
+    never)."""
     size = len(who)
     state, since, parts = rng.integers(0, 3, size), np.zeros(size, int), []
     for week in range(1, weeks + 1):
@@ -186,8 +187,8 @@ def _example_weeks(
 def next_example_states(
     rng: np.random.Generator, who: pl.DataFrame, state: np.ndarray, called: np.ndarray
 ) -> np.ndarray:
-    """Everyone's state a week later, as a number. A call helps those with a phone of their own
-    most, and the young; the north drifts faster."""
+    """(person,): the state a week later, as a number. A call helps most for people with their own
+    phone, and for young people; people of the north get worse faster."""
     own, north = (who["phone"] == "own").to_numpy(), (who["region"] == "north").to_numpy()
     age = who["age"].fill_null(28).to_numpy()
     lift = np.where(called, np.where(own, 1.9, 0.5) + (30 - age) / 30, 0.0)

@@ -1,6 +1,6 @@
 """The first page of a report, in sentences for people who decide about the programme: whether a
-gain is shown, what was in the log, how sure that is, for whom, what could be wrong, and what to
-do."""
+gain is shown, what the log contains, how certain the gain is, whom acting helps, what could be
+wrong, and what to do next."""
 
 import math
 
@@ -13,7 +13,7 @@ from prefermab.programme.logs.verdict import Assessment
 from prefermab.programme.tables import format_number, format_people
 
 MOST_GROUPS = 3
-"""Groups that the first page names."""
+"""Most groups that the first page names."""
 
 
 def first_page(
@@ -34,7 +34,7 @@ def first_page(
 
 
 def headline(log: Log, assessment: Assessment, budget: float) -> str:
-    """Whether a gain is shown; where that cannot be told, why."""
+    """Whether a gain is shown or, if that cannot be told, the reason."""
     comparison, unit = assessment.comparison, log.found.unit
     spoilt = [warning.sentence for warning in assessment.warnings if warning.spoils]
     opening = "**It cannot be told from this log whether a model would gain anything**: "
@@ -59,13 +59,13 @@ def headline(log: Log, assessment: Assessment, budget: float) -> str:
 
 
 def in_the_log(log: Log) -> str:
-    """What was in the log."""
+    """What the log contains."""
     found, acted = log.found, int((log.transitions.action > 0).sum())
     passive = len(log.transitions) - acted
     text = (
         f"The log has {format_people(found.people)} in {_counted(found.rounds, found.unit)}. It "
-        f"shows what followed when somebody was acted on, {acted:,} times, and when nobody did "
-        f"anything, {passive:,} times."
+        f"shows what followed {acted:,} times when somebody was acted on, and {passive:,} times "
+        "when nobody did anything."
     )
     if found.not_reached:
         text += (
@@ -76,7 +76,7 @@ def in_the_log(log: Log) -> str:
 
 
 def how_sure(assessment: Assessment) -> str:
-    """How the gain was measured, and what the log could show at all."""
+    """How the gain was measured, the placebo test, and the minimum detectable gain."""
     comparison = assessment.comparison
     if comparison is None:
         return ""
@@ -84,38 +84,39 @@ def how_sure(assessment: Assessment) -> str:
     claimed = sum(gain.shown for gain in assessment.placebo)
     ends = " to ".join(_signed(end, comparison) for end in (min(placebo), max(placebo)))
     text = (
-        "It was measured on people from whom the model had learned nothing, part by part. As a "
+        "It was always measured on other people than those from whom the rule was learned. As a "
         f"check, the same was done {len(placebo)} times with the actions shuffled among people in "
-        f"the same state, so that nothing can be gained: that gave {ends}, and a gain was "
+        f"the same state, so that there is no gain: the estimates were {ends}, and a gain was "
         f"{'never' if claimed == 0 else f'{claimed} times'} claimed."
     )
     if assessment.verdict == "not shown":
         text += (
             " A log like this one would show a gain of "
             f"{_number(comparison.detectable, comparison)} or more in four of five cases; a "
-            "smaller one can be there and stay unseen."
+            "smaller gain may be missed."
         )
     return text
 
 
 def about_scores(fit: Fit) -> str:
-    """What the model's scores are worth where the log shows little effect of acting."""
-    if fit.acts > 0.5:
+    """A remark on the model's scores, if the log shows little effect of acting."""
+    if fit.effect_probability > 0.5:
         return ""
     return (
-        f"By this log it is {_percent(fit.acts)} likely that acting changes anything. That is why "
-        "the model's scores are near zero: the order of its list is mostly chance."
+        f"By this log it is {_percent(fit.effect_probability)} likely that acting changes "
+        "anything. That is why the model's scores are near zero: the order of its list is "
+        "mostly chance."
     )
 
 
 def for_whom(assessment: Assessment, groups: pl.DataFrame) -> str:
-    """Groups in which an action surely helps, those with the most to gain first."""
+    """Groups with a 90 % interval of the effect above 0, the largest effect first."""
     if assessment.verdict != "shown":
         return "As long as no gain is shown, nothing can be said about whom it would help."
     sure = groups.filter((pl.col("low") > 0) & (pl.col("group") != "unknown"))
     best = sure.sort("gain", descending=True).head(MOST_GROUPS)
     if best.is_empty():
-        return "In no single group is it sure that acting helps; over all people together it does."
+        return "In no single group is it certain that acting helps; over all people together it is."
     named = [
         f"{row['feature']} {row['group']} ({row['action']} {row['gain']:+.2f} in the next round)"
         for row in best.iter_rows(named=True)
@@ -124,18 +125,23 @@ def for_whom(assessment: Assessment, groups: pl.DataFrame) -> str:
 
 
 def could_be_wrong(assessment: Assessment) -> list[str]:
-    """What speaks against believing it, the most serious first."""
+    """Reasons to doubt the gain, the most serious first."""
     ordered = sorted(assessment.warnings, key=lambda warning: not warning.spoils)
-    # The first that spoils the log is in the headline.
+    # The first warning that spoils the log is in the headline.
     sentences = [warning.sentence for warning in ordered[assessment.verdict == "cannot tell" :]]
     spoiling = {warning.code for warning in ordered if warning.spoils}
     comparison = assessment.comparison
-    sound = spoiling <= {"hidden_cause"}
-    if sound and comparison is not None and comparison.gain.shown and comparison.hidden:
+    only_hidden_cause = spoiling <= {"hidden_cause"}
+    if (
+        only_hidden_cause
+        and comparison is not None
+        and comparison.gain.shown
+        and comparison.hidden_cause
+    ):
         sentences.append(
             "who was acted on may have been decided by something that is in no column. To undo the "
             "gain, such a hidden cause would have to change the odds of being acted on by a factor "
-            f"of {comparison.hidden:.1f} (1 is no change) and decide all that comes of it."
+            f"of {comparison.hidden_cause:.1f} (1 is no change) and determine the outcome."
         )
     return [sentence[:1].upper() + sentence[1:] for sentence in sentences]
 
@@ -152,7 +158,7 @@ def next_step(assessment: Assessment, log: Log) -> str:
     if "too_few_to_judge" in codes:
         return f"Collect more people and {unit}s before anybody relies on a list."
     if codes:
-        return "Correct what is said above, and learn again."
+        return "Correct the log as described above, and learn again."
     if assessment.verdict == "shown":
         return (
             f"Use the list, choose a small share of it at random for some {unit}s so that the gain "
@@ -160,7 +166,7 @@ def next_step(assessment: Assessment, log: Log) -> str:
         )
     return (
         f"Go on as before or use the list: this log does not tell them apart. More {unit}s, more "
-        "people, or more actions given at random would."
+        "people, or more actions at random would."
     )
 
 
@@ -169,7 +175,7 @@ def _percent(chance: float) -> str:
 
 
 def _earns(log: Log, comparison: Comparison) -> str:
-    """What a person earns with the model and as chosen so far."""
+    """The reward of a person with the model, and as chosen so far, in words."""
     span, good = _counted(comparison.rounds, log.found.unit), _good_state(log)
     before = comparison.earned["before"]
     with_, so_far = (
@@ -202,7 +208,7 @@ def _counted(number: int, unit: str) -> str:
 
 
 def _good_state(log: Log) -> str | None:
-    """The state that alone earns 1, where all others earn nothing."""
+    """The state with the reward 1, if all other states have the reward 0."""
     rewards = log.labels.rewards
     if sorted(rewards) != [0.0] * (len(rewards) - 1) + [1.0]:
         return None
@@ -210,5 +216,5 @@ def _good_state(log: Log) -> str | None:
 
 
 def _digits(value: float) -> int:
-    """Digits after the point so that three are shown in all."""
+    """The number of decimals with which three significant digits are shown."""
     return 2 if value == 0 else min(max(2 - math.floor(math.log10(abs(value))), 0), 6)

@@ -1,5 +1,5 @@
-"""Whether a log shows that a model gains anything: the gain, the same on a placebo, and everything
-that speaks against believing it."""
+"""The verdict on a log: whether it shows that a model gains anything. It combines the estimated
+gain, a placebo test with shuffled actions, and all warnings."""
 
 import dataclasses
 from collections.abc import Callable
@@ -19,20 +19,20 @@ from prefermab.recipes import Exact
 Verdict = Literal["shown", "not shown", "cannot tell"]
 
 SHUFFLES, PLACEBO_ORDERS = 5, 2
-"""Placebo logs with shuffled actions, and the random orders of people for each."""
+"""Number of placebo logs with shuffled actions, and of random orders of people for each."""
 
 MOST_UNTRIED_SPENDING = 0.2
-"""Share of the model's spending where the log almost never acted above which no gain is
-measured."""
+"""Largest share of the model's spending on people and states in which the log almost never acted;
+above it, the verdict is `cannot tell`."""
 
 MOST_ROUNDS = Exact().horizon
-"""Rounds that a gain is counted over at most, unless given: the horizon of the recipe."""
+"""Most rounds that a gain is summed over by default: the horizon of the recipe `exact`."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Assessment:
     """What a log shows. `comparison` is None where there are too few people. `placebo` has the
-    gains found in logs whose actions were shuffled: they should be about 0. `allocation` is None
+    gains estimated from logs with shuffled actions, which should be about 0. `allocation` is None
     where most states are empty."""
 
     verdict: Verdict
@@ -43,7 +43,7 @@ class Assessment:
 
 
 def default_rounds(log: Log) -> int:
-    """Rounds that a gain is counted over: half as many as the log has, at most 12."""
+    """Rounds that a gain is summed over: half as many as the log has, at least 2, at most 12."""
     return int(np.clip(log.found.rounds // 2, 2, MOST_ROUNDS))
 
 
@@ -55,7 +55,7 @@ def assess(
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
 ) -> Assessment:
-    """The verdict on a log, with `budget` for a person and round on average."""
+    """The verdict on a log, with `budget` as the mean per person and round."""
     allocation = check_allocation(log, fit)
     warnings = [*log_warnings(log), *allocation.warnings(log.found.unit)]
     few = _too_few(log)
@@ -68,16 +68,19 @@ def assess(
     comparison = estimate_gain(log, budget, rounds, seed, progress=within(0.0, 0.5))
     placebo = []
     for number in range(SHUFFLES):
-        mixed = shuffle_actions(log.transitions, seed + number + 1)
+        shuffled = shuffle_actions(log.transitions, seed + number + 1)
         part = within(0.5 + 0.5 * number / SHUFFLES, 0.5 / SHUFFLES)
-        placebo.append(estimate_gain(log, budget, rounds, seed, PLACEBO_ORDERS, mixed, part).gain)
+        placebo.append(
+            estimate_gain(log, budget, rounds, seed, PLACEBO_ORDERS, shuffled, part).gain
+        )
     warnings += _doubts(comparison, placebo)
     verdict = decide(comparison.gain, warnings)
     return Assessment(verdict, comparison, tuple(placebo), allocation, tuple(warnings))
 
 
 def decide(gain: Interval, warnings: list[LogWarning]) -> Verdict:
-    """`cannot tell` if any warning spoils the log; otherwise by the gain's interval.
+    """`cannot tell` if any warning spoils the log; otherwise `shown` if the whole 90 % interval is
+    above 0, else `not shown`.
 
     >>> from prefermab.programme.intervals import Interval
     >>> from prefermab.programme.logs.verdict import decide
@@ -90,18 +93,18 @@ def decide(gain: Interval, warnings: list[LogWarning]) -> Verdict:
 
 
 def shuffle_actions(moves: LogTransitions, seed: int) -> LogTransitions:
-    """The placebo: actions shuffled among the people in the same state and round, which removes any
+    """The placebo: a permutation of the actions, stratified by state and round. It removes any
     effect of acting and keeps everything else."""
     chance = np.random.default_rng(seed).random(len(moves))
-    as_is = np.lexsort((np.arange(len(moves)), moves.state, moves.round))
-    mixed = np.lexsort((chance, moves.state, moves.round))
+    in_order = np.lexsort((np.arange(len(moves)), moves.state, moves.round))
+    shuffled = np.lexsort((chance, moves.state, moves.round))
     action = moves.action.copy()
-    action[as_is] = moves.action[mixed]
+    action[in_order] = moves.action[shuffled]
     return dataclasses.replace(moves, action=action)
 
 
 def _too_few(log: Log) -> LogWarning | None:
-    """A warning where there are not enough people to learn from some and measure on others."""
+    """A warning if there are not enough people to learn from some and measure on others."""
     moves = log.transitions
     for who, which in (
         (moves.person, "with transitions"),
@@ -121,13 +124,13 @@ def _too_few(log: Log) -> LogWarning | None:
 def _doubts(comparison: Comparison, placebo: list[Interval]) -> list[LogWarning]:
     """Warnings about the estimate itself."""
     found = []
-    if comparison.unseen > MOST_UNTRIED_SPENDING:
+    if comparison.untried > MOST_UNTRIED_SPENDING:
         found.append(
             LogWarning(
                 "never_tried",
-                f"{comparison.unseen:.0%} of what the model would spend goes to people and states "
-                "in which the log almost never acted, so that nobody saw what comes of it: act on "
-                "some of them, chosen at random, first.",
+                f"{comparison.untried:.0%} of what the model would spend goes to people and states "
+                "in which the log almost never acted, so that the log does not show what follows: "
+                "first act on some of them, chosen at random.",
                 spoils=True,
             )
         )
@@ -136,9 +139,9 @@ def _doubts(comparison: Comparison, placebo: list[Interval]) -> list[LogWarning]
         found.append(
             LogWarning(
                 "placebo_shown",
-                f"in {claimed} of {len(placebo)} logs whose actions were shuffled, so that nothing "
-                "can be gained, a gain was found all the same: figures of this log cannot be "
-                "trusted; collect more.",
+                f"a gain was found in {claimed} of {len(placebo)} copies of this log with shuffled "
+                "actions, in which there is none: figures of this log cannot be trusted; collect "
+                "more.",
                 spoils=True,
             )
         )

@@ -1,7 +1,7 @@
-"""Warnings about a log: too little data, or rows that do not mean what they seem to. Each has a
-code for programs and a sentence for people: what was found, and what to do.
+"""Warnings about a log: too little data, or rows that do not mean what they seem to mean. Each has
+a code for programs, and a sentence for people that says what was found and what to do.
 
-A log without warnings is not proved right: it cannot show why people were acted on.
+A log without warnings may still be wrong: it cannot show why people were acted on.
 """
 
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ FEWEST_SEEN = 30
 """People, or transitions under an action, below which effects are mostly assumed."""
 
 MANY_MISSING = 0.05
-"""Share of rows without a state or an action that is worth a warning."""
+"""Share of rows without a state or an action above which there is a warning."""
 
 SURE = 4.0
-"""Standard errors above which a difference counts as found and not as chance."""
+"""Standard errors above which a difference is not explained by chance."""
 
 
 class LogWarning(UserWarning):
@@ -55,7 +55,7 @@ def log_warnings(log: Log) -> list[LogWarning]:
     return [warning for check in CHECKS for warning in check(log)]
 
 
-def _few(log: Log) -> Iterator[LogWarning]:
+def _few_people_or_actions(log: Log) -> Iterator[LogWarning]:
     if log.found.people < FEWEST_SEEN:
         yield LogWarning(
             "few_people",
@@ -64,7 +64,7 @@ def _few(log: Log) -> Iterator[LogWarning]:
         )
     counts = np.bincount(log.transitions.action, minlength=len(log.labels.actions))
     if log.histories is not None:
-        counts = log.histories.between(len(counts))
+        counts = log.histories.rounds_between_sightings(len(counts))
     for name, n in zip(log.labels.actions, counts.tolist(), strict=True):
         if n < FEWEST_SEEN:
             yield LogWarning(
@@ -74,7 +74,7 @@ def _few(log: Log) -> Iterator[LogWarning]:
             )
 
 
-def _unknown(log: Log) -> Iterator[LogWarning]:
+def _many_unknown(log: Log) -> Iterator[LogWarning]:
     found = log.found
     for what, n in (("state", found.unknown_states), ("action", found.unknown_actions)):
         if n > MANY_MISSING * found.rows and not (what == "state" and log.histories is not None):
@@ -105,8 +105,8 @@ def _carried_forward(log: Log) -> Iterator[LogWarning]:
 
 
 def _outcome_in_same_row(log: Log) -> Iterator[LogWarning]:
-    # If the state decides who gets the action, the row before adds nothing to it. If the action
-    # made the state, people who come from a worse state are likelier to have had the action.
+    # If the action depends on the state, it does not depend on the row before, given the state. If
+    # the action caused the state, people with a worse state before are likelier to have had it.
     found = log.diagnostics
     same, after, previous = found.same_row, found.next_row, found.previous_row
     if same.z > SURE and same.effect > max(after.effect, 0.0) and previous.z < -3:
@@ -133,9 +133,9 @@ def _only_successes(log: Log) -> Iterator[LogWarning]:
         yield LogWarning(
             "only_successes",
             f"{int(better[acted].sum()):,} of {n:,} actions that could lead to a better state did "
-            f"so, and {otherwise:.0%} of the rounds without; write down every action that was "
-            "tried: were those that failed left out, or written as "
-            f"'{log.labels.actions[0]}'?",
+            f"so, and {otherwise:.0%} of the rounds without: write down every action that was "
+            "tried, and check whether failed ones were left out, or written as "
+            f"'{log.labels.actions[0]}'.",
             spoils=True,
         )
 
@@ -158,8 +158,8 @@ def _rows_stop(log: Log) -> Iterator[LogWarning]:
             "rows_stop_when_worse",
             f"rows of a person stop before the log's end after {often:.1%} of those with a worse "
             f"state and {seldom:.1%} of those with a better one{also}: people who went missing "
-            "were worse off than people who stayed; give those who left a state of their own, with "
-            "a row.",
+            "were worse off than people who stayed; add a row with a state of its own for people "
+            "who left.",
             spoils,
         )
 
@@ -170,8 +170,8 @@ def _features_change(log: Log) -> Iterator[LogWarning]:
         columns = ", ".join(f"'{name}' within {format_people(n)}" for name, n in changing.items())
         yield LogWarning(
             "feature_changes",
-            f"features change: {columns}; in each round the value known then is used, and a plan "
-            "uses the last.",
+            f"features change: {columns}; each round uses the value known then, and a plan uses "
+            "the last one.",
         )
     for name, correlation in log.diagnostics.state_correlation.items():
         if abs(correlation) >= 0.4:
@@ -184,16 +184,16 @@ def _features_change(log: Log) -> Iterator[LogWarning]:
 
 
 def _sentinels(log: Log) -> Iterator[LogWarning]:
-    for odd in log.diagnostics.sentinels:
+    for sentinel in log.diagnostics.sentinels:
         yield LogWarning(
             "sentinel",
-            f"the column '{odd.column}' holds {odd.value} in {odd.rows:,} rows, far from all other "
-            "values: if it stands for unknown, leave these cells empty.",
+            f"the column '{sentinel.column}' holds {sentinel.value} in {sentinel.rows:,} rows, far "
+            "from all other values: if it stands for unknown, leave these cells empty.",
         )
 
 
 def _state_order(log: Log) -> Iterator[LogWarning]:
-    codes_for_unknown = {odd.value for odd in log.diagnostics.sentinels}
+    codes_for_unknown = {sentinel.value for sentinel in log.diagnostics.sentinels}
     codes = {
         label: reward
         for label, reward in zip(log.labels.states, log.labels.rewards, strict=True)
@@ -233,12 +233,13 @@ def _useless_features(log: Log) -> Iterator[LogWarning]:
 
 
 CHECKS = (
-    _few, _unknown, _carried_forward, _outcome_in_same_row, _only_successes, _rows_stop,
-    _features_change, _sentinels, _state_order, _useless_features,
+    _few_people_or_actions, _many_unknown, _carried_forward, _outcome_in_same_row,
+    _only_successes, _rows_stop, _features_change, _sentinels, _state_order, _useless_features,
 )  # fmt: skip
 
 
 def _z_score(one: float, n: int, other: float, m: int) -> float:
-    """How many standard errors one share of n is below another of m."""
+    """The z statistic of the difference between two shares: `other` of m rows less `one` of n
+    rows."""
     both = (one * n + other * m) / (n + m)
     return float((other - one) / np.sqrt(max(both * (1 - both), 1e-12) * (1 / n + 1 / m)))

@@ -1,10 +1,10 @@
-"""Logs in which most states are empty, because somebody has to look to see one.
+"""Logs in which most states are empty, because a state is only known when somebody looks.
 
-In the order in which such a log goes through them:
+In the order in which they are used:
 
-- `histories`: when states were seen, and everybody's rounds between them
-- `likelihood`: how likely transition probabilities make what was seen, over all hidden rounds
+- `histories`: consecutive rounds of each person, and the states that were seen in them
+- `likelihood`: the likelihood of these states, marginalised over hidden rounds
 - `hidden`: the fit, with its posterior
-- `visits`: how well states are predicted that were seen later, and what that says about the log
+- `visits`: checks of the fit: prediction errors, and whether sightings depend on the state
 - `page`: the first page and the report
 """

@@ -1,9 +1,10 @@
-"""When the states of a log were seen, and everybody's rounds from one sighting to the next.
+"""Histories of people whose states are not always seen: consecutive rounds with the actions, and
+with the states that were seen.
 
-The state of a row is the one before its action. Where states are seen by acting (`acted`), it is
-the one in which the action found the person; an action that found nobody changes nothing and shows
-nothing, as in `prefermab.domains.Unseen`. Otherwise (`some`) states are seen now and then,
-whatever is done.
+The state of a row is the state before its action. If states are seen by acting (`acted`), it is the
+state in which the action found the person. An action that did not reach the person changes nothing
+and shows nothing, as in `prefermab.domains.Unseen`. Otherwise (`some`) a state is seen in some
+rounds, with the same probability whatever the action is.
 """
 
 import dataclasses
@@ -18,56 +19,57 @@ from prefermab.programme.tables import row_in
 WAYS_SEEN_IN_LOG = ("acted", "always", "some")
 
 NEGLIGIBLE_SHARE = 0.05
-"""Share of rows without a state up to which a log counts as one with all states; and share of the
-states that may have been seen in another way than most."""
+"""Largest share of rows without a state in a log whose states count as always seen; and largest
+share of states seen without an action in a log whose states count as seen by acting."""
 
 MOST_ROWS_WITHOUT_STATE = 0.5
-"""Share of rows without a state above which they are not seen always, whatever is said."""
+"""Share of rows without a state above which `seen="always"` is an error."""
 
 FEWEST_ROWS_OF_ACTION = 30
-"""Rows of an action from which on it is asked whether it shows states as others do."""
+"""Fewest rows of an action for the check whether it shows states as often as other actions."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Histories:
-    """Rounds that follow each other, of one person each; shorter ones are filled up at the end.
+    """Histories, each of consecutive rounds of one person; shorter ones are padded at the end.
 
-    A history ends before a missing row and after an unknown action. What is known of a person does
-    not reach beyond: the next history begins with nothing known.
+    A history ends before a missing row and after an unknown action. The next history of the same
+    person is independent of it: it starts without a known state.
     """
 
     way: str
     """`acted` or `some`."""
     chance: float
-    """Share of the actions that showed a state; with `some`, of all rows."""
+    """The probability that a state is seen: share of the actions (`acted`) or of all rows
+    (`some`)."""
     why: str
-    """Why it is this way, in a sentence."""
+    """The reason for `way`, in a sentence."""
     person: np.ndarray
-    """(history,)"""
+    """(history,): the number of the person."""
     new: np.ndarray
-    """(history,): whether it begins with the person's first row."""
+    """(history,): whether it starts with the person's first row."""
     state: np.ndarray
-    """(history, round): -1 where it was not seen."""
+    """(history, round): the state, -1 where it was not seen."""
     action: np.ndarray
-    """(history, round): what was done, 0 where an action found nobody."""
+    """(history, round): the action, 0 where an action did not reach the person."""
     profile: np.ndarray
-    """(history, round): what was known of the person, by place in the log's profiles."""
+    """(history, round): the person's features, as a position in the log's profiles."""
     length: np.ndarray
-    """(history,): how many rounds it has."""
+    """(history,): the number of rounds."""
 
-    def of(self, people: np.ndarray) -> "Histories":
-        """Those of people for whom the mask (person,) is true."""
-        return self.at(np.flatnonzero(people[self.person]))
+    def for_people(self, people: np.ndarray) -> "Histories":
+        """The histories of the people for whom the mask (person,) is true."""
+        return self.select(np.flatnonzero(people[self.person]))
 
-    def at(self, chosen: np.ndarray) -> "Histories":
-        """Those at these places."""
+    def select(self, chosen: np.ndarray) -> "Histories":
+        """The histories at these positions."""
         parts = ("person", "new", "state", "action", "profile", "length")
         own = {name: getattr(self, name)[chosen] for name in parts}
         return dataclasses.replace(self, **own)
 
     @property
     def since(self) -> np.ndarray:
-        """(history, round): rounds since the last sighting before, -1 where there is none."""
+        """(history, round): rounds since the last earlier sighting, -1 where there is none."""
         found, last = np.full(self.state.shape, -1), np.full(len(self.state), -1)
         for now in range(self.state.shape[1]):
             found[:, now] = np.where(last >= 0, now - last, -1)
@@ -76,14 +78,14 @@ class Histories:
 
     @property
     def last_seen(self) -> np.ndarray:
-        """(history, round): the state last seen before, -1 where there is none."""
+        """(history, round): the last state seen earlier, -1 where there is none."""
         place = np.arange(self.state.shape[1]) - self.since
         seen = np.take_along_axis(self.state, np.minimum(place, self.state.shape[1] - 1), axis=1)
         return np.where(self.since >= 0, seen, -1)
 
     @property
-    def there(self) -> np.ndarray:
-        """(history, round): whether the history has that round."""
+    def has_round(self) -> np.ndarray:
+        """(history, round): whether the history has this round, or it is padding."""
         return np.arange(self.state.shape[1]) < self.length[:, None]
 
     @property
@@ -92,21 +94,23 @@ class Histories:
         history, now = np.nonzero(self.state >= 0)
         return self.person[history], self.state[history, now], self.action[history, now]
 
-    def between(self, n_actions: int) -> np.ndarray:
-        """(action,): rounds under each action that lie between two sightings."""
+    def rounds_between_sightings(self, n_actions: int) -> np.ndarray:
+        """(action,): the number of rounds under each action from one sighting to the next."""
         ahead = np.flip(np.maximum.accumulate(np.flip(self.state >= 0, 1), 1), 1)
         within = np.append(ahead[:, 1:], np.zeros((len(ahead), 1), bool), axis=1)
         known = within & ((self.since >= 0) | (self.state >= 0))
         return np.bincount(self.action[known], minlength=n_actions)
 
     def check(self, labels: Labels, where: str) -> None:
-        """Refuses histories from which nothing can be learned."""
+        """Raises an error if nothing can be learned from these histories."""
         if not ((self.state >= 0) & (self.since >= 0)).any():
             raise InputError(
-                f"{where}: no person's state was seen twice, with a row for each week between and "
-                "known actions: nothing can be learned about how states change."
+                f"{where}: no person's state was seen twice with a row and a known action for each "
+                "week between: nothing can be learned about how states change."
             )
-        for name, n in zip(labels.actions, self.between(len(labels.actions)), strict=True):
+        for name, n in zip(
+            labels.actions, self.rounds_between_sightings(len(labels.actions)), strict=True
+        ):
             if not n:
                 raise InputError(
                     f"{where}: no week under the action '{name}' lies between two states that were "
@@ -115,16 +119,16 @@ class Histories:
 
 
 def find_histories(
-    frame: pl.DataFrame, labels: Labels, seen: str | None, where: str, *, told: bool
+    frame: pl.DataFrame, labels: Labels, seen: str | None, where: str, *, has_reached: bool
 ) -> Histories | None:
-    """The histories of checked rows; None where states are seen always.
+    """The histories of checked rows; None if states are always seen.
 
     Args:
-        frame: Rows in the order of people and time, with states and actions by number.
-        labels: What the numbers mean.
-        seen: How states are seen; found in the log if None.
+        frame: Rows sorted by person and time, with states and actions as numbers.
+        labels: The labels of these numbers.
+        seen: How states are seen; found from the log if None.
         where: Name of the log.
-        told: Whether a column says whom actions reached.
+        has_reached: Whether the log has a column that says whom actions reached.
     """
     way = _way(frame, labels, seen, where)
     if way == "always":
@@ -133,13 +137,14 @@ def find_histories(
     chance = (filled & acted).sum() / max(acted.sum(), 1) if way == "acted" else filled.mean()
     done = frame["action"].fill_null(0).to_numpy()
     if way == "acted":
-        found = filled | (frame["reached"].to_numpy() if told else False)
+        found = filled | (frame["reached"].to_numpy() if has_reached else False)
         done = np.where(found, done, 0)
-    why = _reason(frame, way, asked=seen is not None)
+    why = _reason(frame, way, given=seen is not None)
     return _cut(frame, done, way, float(chance), why)
 
 
 def _way(frame: pl.DataFrame, labels: Labels, seen: str | None, where: str) -> str:
+    """How states are seen: `seen` if the log agrees with it, else an error; found if None."""
     if seen is not None and seen not in WAYS_SEEN_IN_LOG:
         raise unknown("way to see", str(seen), WAYS_SEEN_IN_LOG)
     empty = ~_filled(frame)
@@ -162,7 +167,7 @@ def _way(frame: pl.DataFrame, labels: Labels, seen: str | None, where: str) -> s
 
 
 def _against_acted(frame: pl.DataFrame, labels: Labels, where: str) -> str | None:
-    """What speaks against states being seen by acting, if anything."""
+    """The reason why states are not seen by acting only; None if there is none."""
     filled, acted = _filled(frame), _acted(frame)
     # A state is often written down when somebody joins.
     joined = frame["steps"].is_null().to_numpy()
@@ -203,24 +208,24 @@ def _check_some(frame: pl.DataFrame, where: str, *, by_actions: bool) -> None:
         )
 
 
-def _reason(frame: pl.DataFrame, way: str, *, asked: bool) -> str:
+def _reason(frame: pl.DataFrame, way: str, *, given: bool) -> str:
     filled, acted = _filled(frame), _acted(frame)
     have = f"{filled.sum():,} of {len(filled):,} rows have a state"
-    as_asked = ", as was asked" if asked else ""
+    as_given = "; given by `seen`" if given else ""
     if way == "acted":
         return (
-            f"States count as seen by acting only (`acted`{as_asked}): {have}, and in "
+            f"States count as seen by acting only (`acted`{as_given}): {have}, and in "
             f"{(filled & acted).sum():,} of these somebody was acted on."
         )
     without = (filled & ~acted).sum()
     return (
-        f"States count as seen now and then, whatever is done (`some`{as_asked}): {have}, and in "
+        f"States count as seen now and then, whatever is done (`some`{as_given}): {have}, and in "
         f"{without:,} of these nobody was acted on."
     )
 
 
 def _cut(frame: pl.DataFrame, done: np.ndarray, way: str, chance: float, why: str) -> Histories:
-    """Rows of a history lie beside each other."""
+    """Cuts rows into histories, and arranges them as arrays (history, round)."""
     person, steps = frame["person"].to_numpy(), frame["steps"].fill_null(0).to_numpy()
     joined = frame["steps"].is_null().to_numpy()
     unknown_before = np.append(False, frame["action"].is_null().to_numpy()[:-1])

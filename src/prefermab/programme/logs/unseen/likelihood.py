@@ -1,9 +1,11 @@
-"""How likely transition probabilities make what was seen, over all rounds in which nobody looked.
+"""The likelihood of the states that were seen, marginalised over hidden rounds by the forward
+algorithm.
 
-A belief, the probability of each state, goes forward round by round: what is seen counts by its
-probability and makes the belief certain, then the belief moves by the round's table. The gradient
-goes back the same way; so it holds what the forward-backward algorithm gives, the expected number
-of transitions in the hidden rounds, and no table of them is ever needed.
+A belief is a probability of each state. In each round with a sighting, the likelihood is multiplied
+by the belief in the state that was seen, and the belief becomes certain. Then the belief is
+multiplied by the round's transition table. The gradient is computed by automatic differentiation.
+This is equivalent to the forward-backward algorithm, without the expected transitions of each
+hidden round in memory.
 """
 
 import dataclasses
@@ -18,19 +20,19 @@ from prefermab.programme.logs.shrinkage import contrasts
 from prefermab.programme.logs.unseen.histories import Histories
 
 PROBABILITIES_AT_ONCE = 1 << 22
-"""Probabilities of all rounds that are held in memory at once."""
+"""Most probabilities that are in memory at once."""
 
 LEAST_LIKELIHOOD = 1e-30
-"""Least probability of what was seen, so that its logarithm is finite."""
+"""Least probability of a sighting, so that its logarithm is finite."""
 
 Coefficients = Float[Array, "origin contrast input"]
-"""As in `shrinkage`, and in the last row for a person's first state, in which actions count
-nothing."""
+"""As in `shrinkage`, one row for each state; the last row is for a person's first state, and there
+the coefficients of actions are not used."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Batches:
-    """Histories as arrays (batch, history, ...), the last batch filled up with empty ones."""
+    """Histories as arrays (batch, history, ...); the last batch is padded with empty histories."""
 
     state: Int[Array, "batch history round"]
     action: Int[Array, "batch history round"]
@@ -40,11 +42,12 @@ class Batches:
     number: int
 
     @classmethod
-    def from_histories(cls, several: Histories, terms: np.ndarray, n_states: int) -> "Batches":
-        """Histories with the terms of all profiles. Rounds after the last sighting say nothing."""
-        seen = np.flatnonzero((several.state >= 0).any(axis=0))
+    def from_histories(cls, histories: Histories, terms: np.ndarray, n_states: int) -> "Batches":
+        """From histories and the terms of all profiles. Rounds after the last sighting of all are
+        cut off: they do not change the likelihood."""
+        seen = np.flatnonzero((histories.state >= 0).any(axis=0))
         length = int(seen[-1]) + 1 if len(seen) else 1
-        number = len(several.person)
+        number = len(histories.person)
         size = int(np.clip(PROBABILITIES_AT_ONCE // (length * n_states**2), 1, max(number, 1)))
         n_batches = -(-max(number, 1) // size)
 
@@ -57,49 +60,52 @@ class Batches:
             return cut(values[:, :length].astype(np.int32), empty)
 
         return cls(
-            rounds(several.state, -1), rounds(several.action), rounds(several.profile),
-            cut(several.new, 0), jnp.asarray(terms, jnp.float32), number,
+            rounds(histories.state, -1), rounds(histories.action), rounds(histories.profile),
+            cut(histories.new, 0), jnp.asarray(terms, jnp.float32), number,
         )  # fmt: skip
 
     @property
     def arrays(self) -> tuple[jax.Array, ...]:
-        """Everything that is computed with."""
+        """All arrays."""
         return self.state, self.action, self.profile, self.new, self.terms
 
 
-def likelihood_of(batches: Batches, at: np.ndarray) -> np.ndarray:
-    """(history,): the log-likelihood of each history by coefficients.
+def log_likelihoods(batches: Batches, at: np.ndarray) -> np.ndarray:
+    """(history,): the log-likelihood of each history, given coefficients.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.unseen.histories import Histories
-    >>> from prefermab.programme.logs.unseen.likelihood import Batches, likelihood_of
+    >>> from prefermab.programme.logs.unseen.likelihood import Batches, log_likelihoods
     >>> one = Histories("some", 0.5, "", np.array([0]), np.array([True]),
     ...     np.array([[0, -1, 1]]), np.array([[0, 0, 0]]), np.array([[0, 0, 0]]),
     ...     np.array([3]))
     >>> batches = Batches.from_histories(one, np.ones((1, 1)), 2)
     >>> even = np.zeros((3, 1, 2))  # all probabilities are one half
-    >>> bool(np.isclose(likelihood_of(batches, even)[0], np.log(0.5) * 2))
+    >>> bool(np.isclose(log_likelihoods(batches, even)[0], np.log(0.5) * 2))
     True
     """
     found = np.asarray(_likelihoods(jnp.asarray(at, jnp.float32), *batches.arrays), float)
     return found.reshape(-1)[: batches.number]
 
 
-def likelihood_and_slope(batches: Batches, at: np.ndarray) -> tuple[float, np.ndarray]:
-    """The log-likelihood of all histories together, and its gradient."""
+def log_likelihood_and_gradient(batches: Batches, at: np.ndarray) -> tuple[float, np.ndarray]:
+    """The sum of all log-likelihoods, and its gradient."""
     each, slope = _sum_and_slope(jnp.asarray(at, jnp.float32), *batches.arrays)
     return float(np.asarray(each, float).sum()), np.asarray(slope, float)
 
 
 def curvature(batches: Batches, at: np.ndarray) -> np.ndarray:
-    """(coefficient, coefficient): minus the second derivative of the log-likelihood."""
-    return -np.asarray(_second(jnp.asarray(at, jnp.float32), *batches.arrays), float)
+    """(coefficient, coefficient): the observed information, the negative Hessian of the
+    log-likelihood."""
+    return -np.asarray(_hessian(jnp.asarray(at, jnp.float32), *batches.arrays), float)
 
 
 @jax.jit
 def _likelihoods(at: Coefficients, state, action, profile, new, terms) -> Array:
-    tables, starts = tables_of(at, terms)
-    return jax.lax.map(lambda part: _batch(tables, starts, *part), (state, action, profile, new))
+    tables, starts = transitions_and_starts(at, terms)
+    return jax.lax.map(
+        lambda part: _batch_log_likelihoods(tables, starts, *part), (state, action, profile, new)
+    )
 
 
 @jax.jit
@@ -113,16 +119,16 @@ def _sum_and_slope(at: Coefficients, *arrays) -> tuple[Array, Coefficients]:
 
 
 @jax.jit
-def _second(at: Coefficients, *arrays) -> Array:
+def _hessian(at: Coefficients, *arrays) -> Array:
     slope = jax.grad(lambda flat: _likelihoods(flat.reshape(at.shape), *arrays).sum())
     along = lambda towards: jax.jvp(slope, (at.reshape(-1),), (towards,))[1]  # noqa: E731
     return jax.lax.map(along, jnp.eye(at.size))
 
 
-def tables_of(
+def transitions_and_starts(
     at: Coefficients, terms: Float[Array, "profile term"]
 ) -> tuple[Float[Array, "profile state act state"], Float[Array, "profile state"]]:
-    """Transition probabilities and those of the first state, by profile."""
+    """Transition probabilities and probabilities of the first state, for each profile."""
     n_states = at.shape[0] - 1
     spread = jnp.asarray(contrasts(n_states), jnp.float32)
     parts = at.reshape(*at.shape[:2], -1, terms.shape[1])
@@ -132,13 +138,15 @@ def tables_of(
     return jax.nn.softmax(logits), jax.nn.softmax(starts)
 
 
-def _batch(tables, starts, state, action, profile, new) -> Float[Array, "history"]:
+def _batch_log_likelihoods(tables, starts, state, action, profile, new) -> Float[Array, "history"]:
     """The log-likelihood of each history of a batch."""
     tables = jnp.swapaxes(tables, 1, 2)
-    return jax.vmap(functools.partial(_one, tables, starts))(state, action, profile, new)
+    return jax.vmap(functools.partial(_history_log_likelihood, tables, starts))(
+        state, action, profile, new
+    )
 
 
-def _one(
+def _history_log_likelihood(
     tables: Float[Array, "profile act state state"],
     starts: Float[Array, "profile state"],
     state: Int[Array, "round"],
@@ -146,8 +154,8 @@ def _one(
     profile: Int[Array, "round"],
     new: Bool[Array, ""],
 ) -> Float[Array, ""]:
-    """The log-likelihood of one history; what a history without a beginning first shows counts
-    nothing."""
+    """The log-likelihood of one history. In a history that does not start with the person's first
+    row, the first sighting is conditioned on and does not count."""
 
     def one_round(carry, now):
         belief, grounded = carry
@@ -165,15 +173,15 @@ def _one(
     return gained.sum()
 
 
-def likelihood_by_table(
-    several: Histories,
+def log_likelihoods_by_table(
+    histories: Histories,
     tables: Float[Array, "table person state act state"],
     person: np.ndarray,
     starts: np.ndarray,
 ) -> np.ndarray:
-    """(table, history): the log-likelihood of each history by several tables of its person, of whom
-    `person` are the places."""
-    arrays = (several.state, several.action, several.new, person, starts)
+    """(table, history): the log-likelihood of each history under several tables of its person.
+    `person` (history,) is the position of the person in `tables`."""
+    arrays = (histories.state, histories.action, histories.new, person, starts)
     return np.asarray(_by_table(tables, *(jnp.asarray(each) for each in arrays)), float)
 
 
@@ -181,15 +189,15 @@ def likelihood_by_table(
 def _by_table(tables, state, action, new, person, starts) -> Array:
     def one_table(table):
         by_action = jnp.swapaxes(table, 1, 2)[person]
-        own = lambda table, start, *rest: _one(table[None], start[None], *rest)  # noqa: E731
+        own = lambda table, start, *rest: _history_log_likelihood(table[None], start[None], *rest)  # noqa: E731
         return jax.vmap(own)(by_action, starts, state, action, jnp.zeros_like(state), new)
 
     return jax.lax.map(one_table, tables)
 
 
-def predict(several: Histories, chances: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """(history, round, state): what is believed before each round is seen, by transition
-    probabilities (profile, state, action, next state) and those of the first state.
+def predict(histories: Histories, chances: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """(history, round, state): the belief before the state of each round is seen, given transition
+    probabilities `chances` (profile, state, action, next state) and those of the first state.
 
     >>> import numpy as np
     >>> from prefermab.programme.logs.unseen.histories import Histories
@@ -201,11 +209,11 @@ def predict(several: Histories, chances: np.ndarray, starts: np.ndarray) -> np.n
     >>> predict(one, chances, np.array([[0.3, 0.7]]))[0].round(3).tolist()
     [[0.3, 0.7], [0.5, 0.5], [0.55, 0.45]]
     """
-    belief, found = starts[several.profile[:, 0]], []
-    for now in range(several.state.shape[1]):
+    belief, found = starts[histories.profile[:, 0]], []
+    for now in range(histories.state.shape[1]):
         found.append(belief)
-        seen = several.state[:, now]
+        seen = histories.state[:, now]
         known = np.where(seen[:, None] >= 0, np.eye(belief.shape[1])[seen], belief)
-        table = chances[several.profile[:, now], :, several.action[:, now]]
+        table = chances[histories.profile[:, now], :, histories.action[:, now]]
         belief = np.einsum("hs,hst->ht", known, table)
     return np.stack(found, axis=1)

@@ -1,5 +1,5 @@
-"""The first page and the report on a log in which most states are empty. No gain is promised: how
-`gain` measures it, and how often its interval holds, is known for logs with all states only."""
+"""The first page and the report on a log in which most states are empty. They give no gain: the
+method of `gain`, and the coverage of its interval, were only tested on logs with all states."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ from prefermab.programme.tables import format_people
 
 
 def assess_unseen(log: Log, visits: Visits) -> Assessment:
-    """What such a log shows: nothing about a gain."""
+    """The assessment of such a log: `cannot tell`, with its warnings."""
     refusal = LogWarning(
         "gain_not_measured",
-        "what a model gains is measured from states in rounds that follow each other, and most "
-        "states of this log are empty; how far a figure would be from the truth is not known, so "
-        "none is given.",
+        "what a model gains is measured from states in consecutive rounds, and most states of this "
+        "log are empty; how far an estimate would be from the truth is not known, so none is "
+        "given.",
         spoils=True,
     )
     warnings = (refusal, *log_warnings(log), *visits.warnings)
@@ -38,47 +38,47 @@ def first_page_unseen(log: Log, fit: Fit, visits: Visits, assessment: Assessment
     found, unit = log.found, log.found.unit
     doubts = could_be_wrong(assessment)
     paragraphs = [
-        "**It is not told what this model would gain**: " + assessment.warnings[0].sentence,
+        "**No gain of this model is estimated**: " + assessment.warnings[0].sentence,
         f"The log has {format_people(found.people)} in {found.rounds:,} {unit}s. "
-        f"{log.histories.why} The model goes by the state last seen and the {unit}s since, and "
-        "plans for people never seen as well.",
+        f"{log.histories.why} The model decides by the state last seen and the {unit}s since, and "
+        "also plans for people who were never seen.",
         f"**How well are states predicted?** {_prediction(visits, unit)}",
         _effect(fit),
         f"**What could be wrong?** {' '.join(doubts)}" if doubts else "",
-        f"**What next?** Give the list to a part of the people, chosen at random, and go on as "
-        f"before with the others: a trial tells what it gains (`prefermab trial`). A look at some "
-        f"people chosen at random each {unit} makes the next log tell more.",
+        f"**What next?** Use the list for a part of the people, chosen at random, and go on as "
+        f"before with the others: such a trial measures the gain (`prefermab trial`). If some "
+        f"people, chosen at random, are looked at each {unit}, the next log shows more.",
     ]
     return [paragraph for paragraph in paragraphs if paragraph]
 
 
 def _prediction(visits: Visits, unit: str) -> str:
     if visits.predicted is None:
-        return "Too few people were seen twice to hold some of them back: that is not known."
+        return "Not known: too few people were seen twice to hold some of them back."
     rows = visits.predicted.filter(pl.col("where") == "all")
     right, loss = (dict(zip(rows["predictor"], rows[name], strict=True)) for name in (
         "right", "loss"))  # fmt: skip
     fit, last, average = PREDICTORS
     better = loss[fit] < min(loss[last], loss[average])
     verdict = "" if better else (
-        " So the fit predicts no better than these: what the model believes of people not seen "
-        "lately is hardly worth more than an average."
+        " So the fit predicts no better than these: what the model believes about people who were "
+        "not seen lately is hardly better than an average."
     )  # fmt: skip
     return (
         f"Of {rows['n'][0]:,} states seen of {format_people(visits.people)} who were held back, "
-        f"the fit names {right[fit]:.0%} right from the state seen before, the {unit}s since and "
-        f"what was done; that everybody is as last seen is right in {right[last]:.0%}, and the "
-        f"most common state in {right[average]:.0%}. The error (mean negative log-probability) is "
+        f"the fit predicts {right[fit]:.0%} right, from the state seen before, the {unit}s since "
+        f"and the actions; the state last seen is right in {right[last]:.0%}, and the most common "
+        f"state in {right[average]:.0%}. The error (mean negative log-probability) is "
         f"{loss[fit]:.3f}, {loss[last]:.3f} and {loss[average]:.3f}.{verdict}"
     )
 
 
 def _effect(fit: Fit) -> str:
-    """How likely it is that acting does anything."""
+    """The posterior probability that acting has an effect, in a sentence."""
     little = about_scores(fit)
     return little or (
-        f"By this log it is {fit.acts:.0%} likely that acting changes anything, if people were "
-        "acted on and seen by chance or by what is in the log."
+        f"By this log it is {fit.effect_probability:.0%} likely that acting changes anything, if "
+        "chance or what is in the log decided who was acted on and who was seen."
     )
 
 
@@ -96,9 +96,9 @@ def report_unseen(
         Bullets(
             [
                 "Who is acted on and who is seen was decided by what was known then (the state "
-                "last seen, the rounds since, the features) or by chance, and not by the state "
-                "itself. If people are seen because of their state, chances are wrong; this can be "
-                "checked in part only.",
+                "last seen, the rounds since, the features) or by chance, and not by the unseen "
+                "state itself (missing at random). If people are seen because of their state, "
+                "chances are wrong; this can be checked only in part.",
                 *_assumed(log),
                 *MARKOV,
             ]
@@ -107,12 +107,12 @@ def report_unseen(
 
 
 def _assumed(log: Log) -> list[str]:
-    several = log.histories
-    assert several is not None
-    if several.way == "some":
-        return [f"A state is seen with the same chance, {several.chance:.0%}, whatever is done."]
-    shown = f"{several.chance:.0%} of the actions found the person and showed the state"
-    rest = "" if several.chance == 1 else "; the others changed nothing"
+    histories = log.histories
+    assert histories is not None
+    if histories.way == "some":
+        return [f"A state is seen with the same chance, {histories.chance:.0%}, whatever is done."]
+    shown = f"{histories.chance:.0%} of the actions found the person and showed the state"
+    rest = "" if histories.chance == 1 else "; the others changed nothing"
     return [f"The state of a row is the one in which the action found the person; {shown}{rest}."]
 
 
@@ -125,9 +125,10 @@ def _visit_tables(visits: Visits, unit: str) -> list[Block]:
             Text(
                 f"States seen of {format_people(visits.people)} who were held back, predicted from "
                 f"the state seen before, the {unit}s since, what was done and the features; and "
-                f"the first state of a person, from the features. `as last seen`: nothing changed, "
-                "which holds as often as among the others; `average`: the shares of all states "
-                "seen. The error is the mean negative log-probability of what was seen."
+                f"the first state of a person, from the features. `as last seen`: the state did "
+                "not change, with the probability found among the other people; `average`: the "
+                "shares of all states seen. The error is the mean negative log-probability of the "
+                "state that was seen."
             ),
             frame_grid(
                 visits.predicted,
@@ -188,13 +189,12 @@ def _estimates(fit: Fit, effects: Effects) -> list[Block]:
     return [
         Heading("What the log says"),
         Text(
-            "Averages over the people of the log, with 90 % intervals for what the log and the "
-            "hidden rounds leave open. These are too narrow: in made-up logs 79 % of the true "
-            "chances lay within them (docs/results/unseen-log.md). People with the "
-            "same features differ as if the chances of "
-            f"each were known from {kappa:,.0f} transitions: the more, the more alike they are. "
-            "`seen` counts states that were seen with the action; for chances, states that were "
-            "seen in both rounds."
+            "Averages over the people of the log, with 90 % posterior intervals. These are too "
+            "narrow: in simulated logs 79 % of the true chances lay within them "
+            "(docs/results/unseen-log.md). People with the same features differ as if the chances "
+            f"of each were known from {kappa:,.0f} transitions: the larger this number, the more "
+            "alike they are. `seen` counts states that were seen with the action; for chances, "
+            "states that were seen in both rounds."
         ),
         *estimate_tables(effects),
     ]
