@@ -478,7 +478,8 @@ def test_a_shown_gain_names_the_groups_it_helps_and_what_to_do():
     )
     assert summary.for_whom(found, groups.tail(1)).startswith("In no single group is it certain")
     assert summary.next_step(found, tiny()).startswith("Use the list, choose a small share")
-    for code, advice in (("too_few_to_judge", "Collect more people"), ("sentinel", "Correct what")):
+    advised = {"too_few_to_judge": "Collect more people", "sentinel": "Correct the log"}
+    for code, advice in advised.items():
         spoilt = assessment("cannot tell", warnings=(LogWarning(code, "wrong.", spoils=True),))
         assert summary.next_step(spoilt, tiny()).startswith(advice)
 

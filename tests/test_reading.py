@@ -170,7 +170,7 @@ def test_the_report_says_that_there_are_no_features_and_gives_warnings(by_state,
     text = (tmp_path / "README.md").read_text()
     assert "Features: none." in text
     assert "Whom it helps" not in text
-    assert "4 transitions start where the person was not available" in text
+    assert "4 transitions start while the person was not available" in text
     assert "2 of 9 actions did not reach the person" in text
     assert "**What could be wrong?** The log has 3 people only" in text
 
@@ -189,7 +189,7 @@ def test_a_result_without_a_gain(by_state, tmp_path):
     text = (tmp_path / "README.md").read_text()
     assert "**It cannot be told from this log whether a model would gain anything**" in text
     assert "The model and other ways of choosing" not in text
-    assert "how well it predicts is not known" in text
+    assert "the prediction error is not known" in text
 
 
 def test_a_round_without_any_known_action_does_not_count_for_what_rounds_cost():

@@ -62,14 +62,14 @@ class TrialArm:
         return self.reward.sum(axis=1)
 
     def where(self, chosen: np.ndarray) -> "TrialArm":
-        """The people at which `chosen` is true (or the people at these places)."""
+        """The people for whom `chosen` is true, or the people at these positions."""
         spent = None if self.spent is None else self.spent[chosen]
         return TrialArm(self.reward[chosen], self.acted[chosen], self.index[chosen], spent)
 
 
 def marginal_price(arm: TrialArm, by_index: bool) -> float:
     """The gain per unit of cost of people at the margin. With `by_index`, only people near the cut
-    of each round are compared; without it (actions at random), everybody is."""
+    of each round are compared; without it, where actions are random, all people are."""
     ahead, spent = (np.cumsum(x[:, ::-1], axis=1)[:, ::-1] for x in (arm.reward, arm.cost))
     gain = more = weight = 0.0
     for now in range(arm.reward.shape[1]):
@@ -196,8 +196,8 @@ def subgroup(model: TrialArm, control: TrialArm, level: float = LEVEL) -> Interv
     for arm, picked in ((model, chosen), (control, would)):
         total, at_cut = arm.reward[:, 0], _at_cut(arm, picked)
         mean = float(total[picked].mean())
-        # Influence on the mean above an estimated cut: (Y - m)·1[above]/share, m the mean at the
-        # cut.
+        # Influence on the mean above an estimated cut, with m the mean at the cut:
+        # (Y - m)·1[above]/share.
         means.append(mean)
         influences.append(np.where(picked, total - at_cut, 0.0) / picked.mean())
     return _contrast(means[0] - means[1], influences[0], influences[1], level)

@@ -78,7 +78,11 @@ class TrialProgramme:
             )
 
     def check_design(self, design: Design) -> None:
-        """Raises an error if the rules cannot be simulated in this design."""
+        """Raises an error if the rules cannot be simulated in this design.
+
+        Args:
+            design: The design.
+        """
         if design.name in BY_CLUSTER and self.rules.about_groups:
             named = [name for name in self.rules.named() if name != "exclude"]
             raise InputError(
