@@ -7,7 +7,7 @@ import pytest
 
 import prefermab as pm
 from prefermab.service.access import ROLES, Account
-from prefermab.service.pages_people import chart_of, timeline_of
+from prefermab.service.pages_people import timeline_chart, timeline_of
 from prefermab.service.planning import read_pairs
 from prefermab.service.week import ListChange, change_list
 from prefermab.service.worker import work
@@ -303,7 +303,7 @@ def test_beliefs_stand_where_no_state_was_seen(tmp_path):
     assert [sum(one) for one in beliefs] == pytest.approx([1, 1, 1], abs=1e-5)
     assert beliefs[0][tree.states.index(str(rounds[0].state))] == pytest.approx(1)
     assert "not seen for 2 rounds" in str(rounds[2].believed)
-    assert len(chart_of(rounds, unseen).cells) == 2 * len(tree.states)
+    assert len(timeline_chart(rounds, unseen).cells) == 2 * len(tree.states)
 
 
 def test_the_list_of_a_large_programme_is_made_by_a_job(served, model, monkeypatch):

@@ -1,27 +1,31 @@
 """A programme that several people run together: pages and an API over `Programme`.
 
 `prefermab serve calls.db` starts it. This is the outermost layer, like `cli`: it may import
-everything, and nothing but `cli` imports it.
+everything, and only `cli` imports it.
 
 | file | what |
 |---|---|
-| `settings.py` | what a server is told when it starts |
+| `settings.py` | the settings of a server, and how worker processes get them |
 | `database.py` | tables of users, sessions, tokens, jobs, marks; transactions |
 | `accounts.py`, `signing.py` | users, links to set a password, tokens; sign-in and sessions |
 | `access.py` | who may call which route: one table, `RULES` |
 | `guards.py` | hosts, origins, sizes and headers of every request |
-| `desk.py` | the programme itself: one open in each thread, the newest list kept in memory |
-| `marks.py` | what was done so far in the current round, person by person |
-| `late.py`, `pages_late.py` | ticks that came after their round was closed |
-| `jobs.py`, `worker.py` | long work in a process of its own |
-| `exchange.py`, `problems.py` | tables and errors on their way out and in |
-| `api.py`, `api_people.py`, `api_work.py` | routes under /api/v1 |
-| `pages.py`, `rendering.py`, `templates/`, `static/` | pages for people, charts |
-| `planning.py` | the form for a plan, and plans as requests ask for them |
+| `desk.py` | access to the programme: one connection a thread, the newest lists in memory |
+| `marks.py` | marks: what was done with one person in the current round |
+| `late.py`, `pages_late.py` | marks that arrive after their round was closed |
+| `jobs.py`, `worker.py` | long tasks, run in a separate process |
+| `exchange.py`, `problems.py` | tables in requests and answers; error answers |
+| `api.py`, `api_work.py`, `api_admin.py` | routes under /api/v1 |
+| `pages.py`, `rendering.py`, `templates/`, `static/` | sign-in pages, templates, charts |
+| `planning.py` | the form for a plan; plans made from requests |
 | `week.py`, `pages_week.py` | this week: list, changes by hand, approval |
-| `pages_record.py`, `static/record.js`, `static/sw.js` | the record, also without a connection |
+| `pages_record.py`, `static/record.js`, `static/sw.js` | the record page, online and offline |
 | `pages_people.py` | people, and one person round by round |
-| `app.py` | puts all of it together |
+| `pages_import.py`, `uploads.py` | import of tables, with a preview |
+| `pages_insight.py`, `pages_manage.py` | what-if, groups; models, audit log, users |
+| `machines.py` | health checks and metrics |
+| `demo.py` | the made-up programme of `serve --demo` |
+| `app.py` | builds the application from all of these |
 | `several.py` | several programmes on one server, and the page that lists them |
 
 **How a page is added.** Three places:
@@ -32,21 +36,21 @@ everything, and nothing but `cli` imports it.
        @router.get("/who", name="who_page")
        def who(request: Request) -> Response:
            desk, account = desk_of(request), account_of(request)
-           return page(request, "who.html", people=desk.people_of(account))
+           return page(request, "who.html", people=desk.visible_rows(desk.roster(), account))
 
-   Functions are plain (`def`): they run in a thread that has its own open `Programme`
-   (`desk.programme()`), and may block. Raise `InputError` for wrong input: people get its sentence
-   on a page, or as problem+json under /api.
-2. A line in `RULES` in `access.py`: the route's name and the rights that open it. A route without a
-   rule answers 403, and `tests/test_service_security.py` fails.
-3. A template in `templates/` that begins with `{% extends "base.html" %}`. Everything is escaped.
-   Scripts and styles are files in `static/`, named by `static('name.js')`; inline ones, `style=`
-   and `onclick=` are refused by the Content-Security-Policy.
+   Functions are plain (`def`, not `async def`), so they may block: each runs in a thread with its
+   own open `Programme` (`desk.programme()`). Raise `InputError` for wrong input: its sentence is
+   shown on a page, or sent as problem+json under /api.
+2. A line in `RULES` in `access.py`: the route's name and the rights that allow calling it. A route
+   without a rule answers 403, and `tests/test_service_security.py` fails.
+3. A template in `templates/` that begins with `{% extends "base.html" %}`. All values are
+   escaped. Scripts and styles are files in `static/`, linked by `static('name.js')`; the
+   Content-Security-Policy blocks inline ones, `style=` and `onclick=`.
 
-A form sends to a route with `@router.post`: it needs no token, since `guards.py` refuses requests
-that come from another site. After a change answer with `redirect(request, "/week")`. In templates
-`account` is who is signed in (None before), `may('plan')` whether they have a right; links begin
-with `{{ root }}`, since a programme may stand under /p/NAME.
+A form posts to a route with `@router.post`. It needs no CSRF token, because `guards.py` refuses
+requests from other sites. After a change, answer with `redirect(request, "/week")`. In templates
+`account` is the signed-in user (None if nobody is signed in), and `may('plan')` says whether they
+have a right. Links begin with `{{ root }}`, because a programme may be served under /p/NAME.
 """
 
 from prefermab.service.app import create_app

@@ -1,4 +1,4 @@
-"""Who may do what: roles, rights, and one table that says which rights open which route."""
+"""Access control: roles, their rights, and one table of the rights that each route needs."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from starlette.concurrency import run_in_threadpool
 from prefermab.errors import PrefermabError
 
 RIGHTS = ("read", "record", "plan", "admin")
-"""Rights that a token can have: see everything, say what was done, plan and change the roster,
-and manage users."""
+"""Rights that a token can have: see everything; record what was done; plan and change the roster;
+manage users."""
 
 OWN_PEOPLE = "own"
-"""The right of field workers: see their own people, and say what was done with them."""
+"""The right of field workers: see their own people, and record what was done with them."""
 
 ROLES: Mapping[str, frozenset[str]] = {
     "viewer": frozenset({"read"}),
@@ -127,12 +127,12 @@ RULES: Mapping[str, frozenset[str]] = {
     "add_token": SIGNED_IN,
     "drop_token": SIGNED_IN,
 }
-"""For each route, by its name, the rights of which one is needed."""
+"""Rights for each route, by its name: one of them is enough."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """Who sends a request, and what they may do with it."""
+    """The user who sends a request, and their rights."""
 
     name: str
     role: str
@@ -154,11 +154,11 @@ class SignInNeededError(PrefermabError):
 
 
 class RefusedError(PrefermabError):
-    """Who is signed in may not do this."""
+    """The signed-in user does not have the right."""
 
 
 class Guarded(APIRoute):
-    """A route that is opened by `RULES`, before anything of the request is read."""
+    """A route that checks `RULES` before it reads the body of the request."""
 
     def get_route_handler(self) -> Any:
         handle = super().get_route_handler()
@@ -171,7 +171,7 @@ class Guarded(APIRoute):
 
 
 def admit(request: Request, route: str) -> Account | None:
-    """Who sends the request, if they may call this route."""
+    """The account that sends the request; raises if it may not call this route."""
     needed = RULES.get(route)
     account: Account | None = request.app.state.identify(request)
     if needed is None:
@@ -186,7 +186,7 @@ def admit(request: Request, route: str) -> Account | None:
 
 
 def account_of(request: Request) -> Account:
-    """Who sends the request."""
+    """The account that sends the request; raises if nobody is signed in."""
     account = request.state.account
     if account is None:
         raise SignInNeededError("sign in first, or send a token that is valid.")

@@ -1,4 +1,4 @@
-"""Users, the one-time links with which they set a password, and tokens for programs."""
+"""Users, one-time links to set a password, and tokens for programs."""
 
 import hashlib
 import re
@@ -28,12 +28,12 @@ def new_secret() -> str:
 
 
 def hash_secret(secret: str) -> str:
-    """What is stored of a secret."""
+    """The hash of a secret; only this is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def check_name(name: str) -> str:
-    """The name of a user, without outer blanks."""
+    """A user's name without outer blanks; raises if it is not allowed."""
     name = name.strip()
     if not USER_NAME.fullmatch(name):
         raise InputError("a user's name must have 1 to 80 characters, without quotes or < > / \\.")
@@ -41,7 +41,7 @@ def check_name(name: str) -> str:
 
 
 def check_password(password: str) -> str:
-    """Raises unless a password is long enough."""
+    """Raises if a password is too short or too long."""
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
         raise InputError(
             f"a password must have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters."
@@ -50,7 +50,7 @@ def check_password(password: str) -> str:
 
 
 def check_role(role: str) -> str:
-    """Raises unless there is such a role."""
+    """Raises if there is no such role."""
     if role not in ROLES:
         raise unknown("role", role, ROLES)
     return role
@@ -78,8 +78,8 @@ def all_users(sql: sa.Connection) -> pl.DataFrame:
 
 
 def first_link(sql: sa.Connection, now: float) -> str | None:
-    """The secret of the link that makes the first admin; None once there is a user. Links of
-    earlier starts are no longer valid."""
+    """A link that makes the first admin, as its secret; None if a user has set a password already.
+    Earlier links of this kind become invalid."""
     if has_users(sql):
         return None
     sql.execute(LINKS.delete().where(LINKS.c.name.is_(None)))
@@ -96,7 +96,8 @@ def add_user(sql: sa.Connection, name: str, role: str, now: float) -> str:
 
 
 def new_link(sql: sa.Connection, name: str, now: float) -> str:
-    """A link for a user who has forgotten their password; the old one is valid until it is used."""
+    """A link for a user who has forgotten their password. The old password works until the link is
+    used."""
     user = known_user(sql, name)
     return _put_link(sql, user.name, user.role, now)
 
@@ -112,7 +113,7 @@ def known_user(sql: sa.Connection, name: str) -> Any:
 def change_user(
     sql: sa.Connection, name: str, role: str | None = None, active: bool | None = None
 ) -> None:
-    """Gives a user another role, or lets them sign in no longer; their sessions end."""
+    """Changes a user's role, or whether they may sign in; ends their sessions."""
     user = known_user(sql, name)
     role = user.role if role is None else check_role(role)
     active = user.active if active is None else active
@@ -142,8 +143,8 @@ def find_link(sql: sa.Connection, secret: str, now: float) -> Any:
 
 
 def use_link(sql: sa.Connection, secret: str, name: str, hashed: str, now: float) -> str:
-    """Stores the password that somebody set by a link, and returns the user's name. The link is
-    used up, and sessions that were begun with the old password end."""
+    """Stores the new password of the user of a link, and returns their name. The link and all
+    sessions of the user become invalid."""
     link = find_link(sql, secret, now)
     if link.name is None:
         name = check_name(name)
@@ -165,7 +166,8 @@ def add_token(
     now: float,
     days: float | None = None,
 ) -> str:
-    """A new token of a user. Only its hash is stored: it is shown this once."""
+    """Adds a token for a user and returns it. Only its hash is stored, so it cannot be shown
+    again."""
     user, wanted = known_user(sql, name), sorted(set(scopes))
     allowed = ROLES[user.role] - {OWN_PEOPLE}
     for scope in wanted:
@@ -198,7 +200,7 @@ def all_tokens(sql: sa.Connection) -> pl.DataFrame:
 
 
 def drop_token(sql: sa.Connection, number: int, name: str | None = None) -> None:
-    """Makes a token invalid; with a name, only one of this user's."""
+    """Deletes a token; with a name, only if it belongs to this user."""
     which = TOKENS.c.number == number
     if name is not None:
         which &= TOKENS.c.name == name
@@ -207,7 +209,8 @@ def drop_token(sql: sa.Connection, number: int, name: str | None = None) -> None
 
 
 def by_token(sql: sa.Connection, secret: str, now: float) -> Account | None:
-    """Who sends a token; it never has rights that its user's role does not have any more."""
+    """The account of a token; None if it is not valid. Its rights are those of its scopes that the
+    user's role still has."""
     rows = sa.select(TOKENS.c.scopes, TOKENS.c.ends, USERS).where(USERS.c.name == TOKENS.c.name)
     found = sql.execute(
         rows.where(TOKENS.c.secret == hash_secret(secret), USERS.c.active)

@@ -16,7 +16,7 @@ from prefermab.programme.columns import column
 from prefermab.programme.store import Programme
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
-from prefermab.service.exchange import MEDIA_TYPES, quiet, read_sent, send_table, stored
+from prefermab.service.exchange import MEDIA_TYPES, body_in_file, quiet, read_sent_table, send_table
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["programme"])
 
@@ -27,30 +27,30 @@ TABLE_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {"content": {media: {} for media in MEDIA_TYPES}, "description": "A table."}
 }
 TABLE_BODY: dict[str, Any] = {"requestBody": {"content": {media: {} for media in MEDIA_TYPES}}}
-"""What OpenAPI says of tables that are sent out and in."""
+"""OpenAPI descriptions of tables in answers and in requests."""
 
 
-class Asked(BaseModel):
-    """A JSON body; fields that nobody knows are refused."""
+class JsonBody(BaseModel):
+    """The JSON body of a request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Leaving(Asked):
-    """Who leaves."""
+class LeaveBody(JsonBody):
+    """The people who leave."""
 
     ids: list[str | int]
     why: str | None = None
 
 
-class Ending(Asked):
-    """The round with which the programme ends; null where it goes on."""
+class LastRoundBody(JsonBody):
+    """The last round of the programme; null if it has no end."""
 
     last_round: int | None
 
 
-class NewModel(Asked):
-    """The model that runs the programme from now on: one that ships, or one that a job learned."""
+class ModelBody(JsonBody):
+    """The model that plans from now on: one that ships, or one that a job learned."""
 
     model: str
     why: str | None = None
@@ -58,14 +58,14 @@ class NewModel(Asked):
 
 @router.get("/me", name="me")
 def get_me(request: Request) -> dict[str, Any]:
-    """Who sends this request, and what they may do."""
+    """The user who sends this request, with role and rights."""
     account = account_of(request)
     return {"name": account.name, "role": account.role, "rights": sorted(account.rights)}
 
 
 @router.get("/programme", name="programme")
 def get_programme(request: Request) -> dict[str, Any]:
-    """Where the programme stands."""
+    """The state of the programme: round, people, model and its names."""
     desk = desk_of(request)
     head, open = desk.head(), desk.programme()
     model = open.model
@@ -78,18 +78,18 @@ def get_programme(request: Request) -> dict[str, Any]:
 
 
 @router.put("/programme/last-round", name="set_last_round")
-def put_last_round(request: Request, asked: Ending) -> dict[str, Any]:
-    """Says with which round the programme ends."""
+def put_last_round(request: Request, body: LastRoundBody) -> dict[str, Any]:
+    """Sets the last round of the programme."""
     programme = desk_of(request).programme(account_of(request))
-    programme.last_round = asked.last_round
+    programme.last_round = body.last_round
     return {"last_round": programme.last_round}
 
 
 @router.put("/programme/model", name="set_model")
-def put_model(request: Request, asked: NewModel) -> dict[str, Any]:
-    """Lets another model run the programme."""
+def put_model(request: Request, body: ModelBody) -> dict[str, Any]:
+    """Changes the model of the programme."""
     desk = desk_of(request)
-    desk.change_model(asked.model, account_of(request), asked.why)
+    desk.change_model(body.model, account_of(request), body.why)
     return {"model": desk.programme().hash}
 
 
@@ -97,15 +97,15 @@ def put_model(request: Request, asked: NewModel) -> dict[str, Any]:
 def get_people(request: Request) -> Response:
     """Everyone who takes part, as a plan made now would see them."""
     desk = desk_of(request)
-    return send_table(request, desk.own(desk.roster(), account_of(request)), "people")
+    return send_table(request, desk.visible_rows(desk.roster(), account_of(request)), "people")
 
 
 @router.get("/people/{person}", name="person")
 def get_person(request: Request, person: Annotated[str, InPath(max_length=200)]) -> dict[str, Any]:
-    """What is known of a person, round by round."""
+    """All that is stored about a person, round by round."""
     desk = desk_of(request)
     who = as_id(person, desk.programme().ids)
-    desk.check_own(who, account_of(request))
+    desk.check_visible(who, account_of(request))
     return desk.timeline(who)
 
 
@@ -120,11 +120,11 @@ async def post_people(request: Request, why: WhyQuery = None) -> dict[str, Any]:
 
 
 @router.post("/people/leave", name="leave")
-def post_leaving(request: Request, asked: Leaving) -> dict[str, Any]:
+def post_leaving(request: Request, body: LeaveBody) -> dict[str, Any]:
     """Removes people from this round on; they may join again."""
     programme = desk_of(request).programme(account_of(request))
-    ids = [as_id(str(one), programme.ids) for one in asked.ids]
-    return {"left": programme.leave(ids, why=asked.why)}
+    ids = [as_id(str(one), programme.ids) for one in body.ids]
+    return {"left": programme.leave(ids, why=body.why)}
 
 
 @router.post("/states", name="observe", openapi_extra=TABLE_BODY)
@@ -150,7 +150,8 @@ async def post_record(
     over_budget: bool = False,
     why: WhyQuery = None,
 ) -> dict[str, Any]:
-    """Stores what was done in a round and closes it; without a table, all as planned."""
+    """Stores what was done in a round and closes it. Without a table, everything was done as
+    planned."""
 
     def work(programme: Programme, frame: pl.DataFrame | None, where: str) -> dict[str, Any]:
         recorded = programme.record(
@@ -163,7 +164,7 @@ async def post_record(
 
 
 async def with_table(request: Request, work: Any, *, needed: bool = True) -> dict[str, Any]:
-    """Does `work` with the programme and the table that was sent."""
+    """Calls `work` with the programme, the table in the request and its name."""
     desk, account = desk_of(request), account_of(request)
     name = request.query_params.get("name", "the table")[:80]
 
@@ -173,16 +174,16 @@ async def with_table(request: Request, work: Any, *, needed: bool = True) -> dic
         programme = desk.programme(account)
         if file is None:
             return work(programme, None, "record")
-        frame, where = read_sent(file, name)
+        frame, where = read_sent_table(file, name)
         with quiet():
             return work(programme, ids_as_text(programme, frame, where), where)
 
-    async with stored(request) as file:
+    async with body_in_file(request) as file:
         return await run_in_threadpool(run, file)
 
 
 def ids_as_text(programme: Programme, frame: pl.DataFrame, where: str) -> pl.DataFrame:
-    """A table whose ids are text if the programme's are."""
+    """The table, with ids as text if the programme's ids are text."""
     if not frame.height:
         return frame
     ids = column(frame, "id", where)
@@ -192,7 +193,7 @@ def ids_as_text(programme: Programme, frame: pl.DataFrame, where: str) -> pl.Dat
 
 @router.get("/plans", name="plans", responses=TABLE_RESPONSE)
 def get_plans(request: Request) -> Response:
-    """Every plan with its budget and what was spent."""
+    """Every plan, with its budget and its spending."""
     return send_table(request, desk_of(request).programme().plans(), "plans")
 
 
@@ -207,7 +208,7 @@ def get_history(
     request: Request,
     part: Literal["people", "states", "plans", "actions", "corrections", "log"],
 ) -> Response:
-    """Everything that is stored, part by part; `log` is a table to learn a model from."""
+    """One part of all that is stored; `log` is a table to learn a model from."""
     return send_table(request, getattr(desk_of(request).programme().history(), part), part)
 
 
@@ -219,16 +220,16 @@ def get_audit(request: Request) -> Response:
 
 @router.post("/audit/verify", name="verify_audit")
 def post_audit_check(request: Request, head: str | None = None) -> dict[str, Any]:
-    """Checks that nothing in the audit log was changed, removed or put in later."""
+    """Checks that no row of the audit log was changed, removed or inserted later."""
     return dataclasses.asdict(desk_of(request).programme().verify_audit(head))
 
 
 @router.get("/openapi.json", name="openapi", include_in_schema=False)
 def get_openapi(request: Request) -> Response:
-    """What OpenAPI says of this API."""
+    """The OpenAPI description of this API."""
     root = desk_of(request).settings.root
-    told = request.app.openapi()
-    return JSONResponse({**told, "servers": [{"url": root}]} if root else told)
+    schema = request.app.openapi()
+    return JSONResponse({**schema, "servers": [{"url": root}]} if root else schema)
 
 
-__all__ = ["Asked", "Desk", "router"]
+__all__ = ["Desk", "JsonBody", "router"]

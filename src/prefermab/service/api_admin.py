@@ -1,4 +1,4 @@
-"""The API: users and tokens. What is changed here goes into the audit log."""
+"""The API: users and tokens. Every change is written to the audit log."""
 
 from typing import Any
 
@@ -8,28 +8,28 @@ from starlette.responses import Response
 
 from prefermab.service import accounts
 from prefermab.service.access import Guarded, RefusedError, account_of
-from prefermab.service.api import TABLE_RESPONSE, Asked
+from prefermab.service.api import TABLE_RESPONSE, JsonBody
 from prefermab.service.desk import desk_of
 from prefermab.service.exchange import send_table
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["users"])
 
 
-class NewUser(Asked):
+class UserBody(JsonBody):
     """A user to add."""
 
     name: str
     role: str
 
 
-class Change(Asked):
-    """What is to change of a user."""
+class UserChangeBody(JsonBody):
+    """Changes of a user; null leaves a field as it is."""
 
     role: str | None = None
     active: bool | None = None
 
 
-class NewToken(Asked):
+class TokenBody(JsonBody):
     """A token to make."""
 
     label: str = Field(max_length=80)
@@ -45,22 +45,22 @@ def get_users(request: Request) -> Response:
 
 
 @router.post("/users", name="add_user", status_code=201)
-def post_user(request: Request, asked: NewUser) -> dict[str, Any]:
-    """Adds a user; the answer has the one-time link with which they set their password."""
+def post_user(request: Request, body: UserBody) -> dict[str, Any]:
+    """Adds a user; the answer has a one-time link to set their password."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
-        secret = accounts.add_user(sql, asked.name, asked.role, desk.clock())
-        desk.note(sql, account.name, "add user", {"user": asked.name.strip(), "role": asked.role})
-    return {"name": asked.name.strip(), "link": f"{desk.settings.root}/welcome/{secret}"}
+        secret = accounts.add_user(sql, body.name, body.role, desk.clock())
+        desk.note(sql, account.name, "add user", {"user": body.name.strip(), "role": body.role})
+    return {"name": body.name.strip(), "link": f"{desk.settings.root}/welcome/{secret}"}
 
 
 @router.patch("/users/{name}", name="change_user")
-def patch_user(request: Request, name: str, asked: Change) -> dict[str, Any]:
-    """Gives a user another role, or lets them sign in no longer; their sessions end."""
+def patch_user(request: Request, name: str, body: UserChangeBody) -> dict[str, Any]:
+    """Changes a user's role, or whether they may sign in; ends their sessions."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
-        accounts.change_user(sql, name, asked.role, asked.active)
-        changed = asked.model_dump(exclude_none=True)
+        accounts.change_user(sql, name, body.role, body.active)
+        changed = body.model_dump(exclude_none=True)
         desk.note(sql, account.name, "change user", {"user": name, **changed})
         user = accounts.known_user(sql, name)
     return {"name": user.name, "role": user.role, "active": user.active}
@@ -78,7 +78,7 @@ def post_user_link(request: Request, name: str) -> dict[str, Any]:
 
 @router.get("/tokens", name="tokens", responses=TABLE_RESPONSE)
 def get_tokens(request: Request) -> Response:
-    """Your tokens without their secrets; those of everybody for admins."""
+    """Your tokens, without their secrets; admins get the tokens of all users."""
     account = account_of(request)
     with desk_of(request).records.reading() as sql:
         found = accounts.all_tokens(sql)
@@ -87,24 +87,22 @@ def get_tokens(request: Request) -> Response:
 
 
 @router.post("/tokens", name="add_token", status_code=201)
-def post_token(request: Request, asked: NewToken) -> dict[str, Any]:
-    """Makes a token of yours; its secret is in this answer and nowhere else. A token cannot make
-    another one: somebody has to be signed in."""
+def post_token(request: Request, body: TokenBody) -> dict[str, Any]:
+    """Makes a token for you. This answer is the only place that shows it. A token cannot make
+    another token: sign in for this."""
     desk, account = desk_of(request), account_of(request)
     if account.by_token:
         raise RefusedError("a token cannot make tokens: sign in.")
-    scopes = sorted(set(asked.scopes))
+    scopes = sorted(set(body.scopes))
     with desk.records.writing() as sql:
-        secret = accounts.add_token(
-            sql, account.name, asked.label, scopes, desk.clock(), asked.days
-        )
-        desk.note(sql, account.name, "add token", {"label": asked.label, "scopes": scopes})
+        secret = accounts.add_token(sql, account.name, body.label, scopes, desk.clock(), body.days)
+        desk.note(sql, account.name, "add token", {"label": body.label, "scopes": scopes})
     return {"token": secret, "name": account.name, "scopes": scopes}
 
 
 @router.delete("/tokens/{number}", name="drop_token")
 def delete_token(request: Request, number: int) -> dict[str, Any]:
-    """Makes a token invalid: one of yours, or anybody's for admins."""
+    """Deletes a token: one of yours; admins may delete any token."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
         accounts.drop_token(sql, number, None if account.may("admin") else account.name)

@@ -1,4 +1,4 @@
-"""The API: plans, what other budgets would do, marks, and jobs."""
+"""The API: plans, what-if, marks and jobs."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from prefermab.errors import BusyError, InputError
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
-from prefermab.service.api import TABLE_RESPONSE, Asked
+from prefermab.service.api import TABLE_RESPONSE, JsonBody
 from prefermab.service.desk import Desk, Head, desk_of
 from prefermab.service.exchange import quiet, send_table
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
@@ -21,8 +21,8 @@ router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
 Ids = list[str | int]
 
 
-class AskedRules(Asked):
-    """Rules that a plan must keep, as `Rules` of the package."""
+class RulesBody(JsonBody):
+    """Rules that a plan must keep, with the fields of `prefermab.Rules`."""
 
     exclude_column: str | None = None
     exclude_ids: Ids | None = None
@@ -37,11 +37,11 @@ class AskedRules(Asked):
     budgets: dict[str, float] | None = None
 
 
-class AskedPlan(Asked):
-    """What a plan is asked for."""
+class PlanBody(JsonBody):
+    """The arguments of a plan."""
 
     budget: float
-    rules: AskedRules | None = None
+    rules: RulesBody | None = None
     waiting: int = 20
     round: int | None = None
     again: bool = False
@@ -50,15 +50,15 @@ class AskedPlan(Asked):
     why: str | None = None
 
 
-class AskedBudgets(Asked):
-    """Budgets that are compared."""
+class BudgetsBody(JsonBody):
+    """Budgets to compare."""
 
     budgets: list[float] = Field(min_length=1, max_length=200)
-    rules: AskedRules | None = None
+    rules: RulesBody | None = None
 
 
-class AskedLearning(Asked):
-    """How a model is learned from the programme's own log."""
+class LearningBody(JsonBody):
+    """How to learn a model from the programme's own log."""
 
     rewards: dict[str, float]
     budget: float | None = None
@@ -67,8 +67,8 @@ class AskedLearning(Asked):
     seed: int = 0
 
 
-class Mark(Asked):
-    """What was done with a person; an action of null takes a mark back."""
+class Mark(JsonBody):
+    """What was done with a person; an `action` of null takes the mark back."""
 
     id: str | int
     action: str | None
@@ -77,45 +77,47 @@ class Mark(Asked):
     at: float | None = Field(default=None, description="Seconds since 1970; now if left out.")
 
 
-class AskedMarks(Asked):
-    """Marks of the current round, or of one that was closed before they came."""
+class MarksBody(JsonBody):
+    """Marks of the current round, or of a round that was closed before they arrived."""
 
     round: int
     marks: list[Mark] = Field(max_length=10_000)
 
 
-class Decision(Asked):
-    """What becomes of marks that came after their round was closed."""
+class LateDecisionBody(JsonBody):
+    """A decision on late marks: correct the record by them, or leave it as it is."""
 
     round: int
     ids: Ids = Field(min_length=1, max_length=10_000)
     accept: bool
     why: str = Field(max_length=2000)
     over_budget: bool = False
-    seen: float | None = Field(default=None, description="None of them may have come later.")
+    seen: float | None = Field(
+        default=None, description="When they were read: refused if one of them arrived later."
+    )
 
 
-def as_plain_values(asked: Asked) -> dict[str, Any]:
-    """A request as plain values, without what was left out."""
-    return asked.model_dump(exclude_none=True)
+def as_plain_values(body: JsonBody) -> dict[str, Any]:
+    """A body as a dictionary, without fields that are null."""
+    return body.model_dump(exclude_none=True)
 
 
 @router.post("/plans", name="plan")
-def post_plan(request: Request, asked: AskedPlan) -> Any:
-    """Plans the current round. A large programme is planned by a job: then the status is 202, and
-    Location says where to look."""
+def post_plan(request: Request, body: PlanBody) -> Any:
+    """Plans the current round. For a large programme this becomes a job: the status is then 202,
+    and Location is the address of the job."""
     desk, account = desk_of(request), account_of(request)
     if desk.is_large():
-        return accepted(desk, desk.jobs.ask("plan", as_plain_values(asked), account.name))
+        return accepted(desk, desk.jobs.submit("plan", as_plain_values(body), account.name))
     with quiet():
-        return facts_of(make_plan(desk.programme(account), as_plain_values(asked)))
+        return facts_of(make_plan(desk.programme(account), as_plain_values(body)))
 
 
 @router.get("/plans/{round}", name="planned")
 def get_planned(
     request: Request, round: int | Literal["current"], attempt: int | None = None
 ) -> Any:
-    """A plan: what was asked, its summary, and the software that made it."""
+    """A plan without its people: its arguments, its summary and the software versions."""
     return facts_of(find_planned(desk_of(request), round, attempt))
 
 
@@ -126,10 +128,10 @@ def get_planned_list(
     attempt: int | None = None,
     only: Annotated[Literal["chosen", "waiting"] | None, Query(alias="list")] = None,
 ) -> Response:
-    """The list of a plan: everybody, or those who are chosen, or the waiting list."""
+    """The list of a plan: everybody, only the chosen people, or only the waiting list."""
     desk = desk_of(request)
     plan = find_planned(desk, round, attempt)
-    frame = desk.own(plan.frame, account_of(request))
+    frame = desk.visible_rows(plan.frame, account_of(request))
     if only is not None:
         frame = frame.filter(pl.col("list") == only).sort("rank")
     return send_table(request, frame, f"round-{plan.round}")
@@ -146,21 +148,22 @@ def get_planned_people(
 
 @router.post("/plans/{round}/replay", name="replay")
 def post_replay(request: Request, round: int, attempt: int | None = None) -> Any:
-    """Makes a plan again from what is stored; an error unless every bit of it is the same."""
+    """Makes a plan again from stored data; an error if a single bit differs."""
     desk, account = desk_of(request), account_of(request)
     if desk.is_large():
         asked = {"round": round, "attempt": attempt}
-        return accepted(desk, desk.jobs.ask("replay", asked, account.name))
+        return accepted(desk, desk.jobs.submit("replay", asked, account.name))
     with quiet():
         return facts_of(desk.programme().replay(round, attempt))
 
 
 @router.post("/what-if", name="what_if", responses=TABLE_RESPONSE)
-def post_what_if(request: Request, asked: AskedBudgets) -> Any:
-    """What each of several budgets would do. For a large programme it is a job."""
-    desk, given = desk_of(request), as_plain_values(asked)
+def post_what_if(request: Request, body: BudgetsBody) -> Any:
+    """What each of several budgets would gain and spend. For a large programme this becomes a
+    job."""
+    desk, given = desk_of(request), as_plain_values(body)
     if desk.is_large():
-        return accepted(desk, desk.jobs.ask("what-if", given, account_of(request).name))
+        return accepted(desk, desk.jobs.submit("what-if", given, account_of(request).name))
     with quiet():
         found = compare_budgets(desk.programme(), given["budgets"], rules_of(given))
     return send_table(request, found, "what-if")
@@ -168,7 +171,7 @@ def post_what_if(request: Request, asked: AskedBudgets) -> Any:
 
 @router.get("/marks", name="marks", responses=TABLE_RESPONSE)
 def get_mark_table(request: Request) -> Response:
-    """What was done so far in the current round."""
+    """The marks of the current round."""
     desk, account = desk_of(request), account_of(request)
     head, frame = desk.week(account)
     with desk.records.reading() as sql:
@@ -180,43 +183,43 @@ def get_mark_table(request: Request) -> Response:
 
 
 @router.post("/marks", name="mark")
-def post_marks(request: Request, asked: AskedMarks) -> dict[str, Any]:
-    """Says what was done with people in the current round, before it is recorded as a whole. Marks
-    of a round that is closed already are not lost: they wait for a decision (`late`)."""
+def post_marks(request: Request, body: MarksBody) -> dict[str, Any]:
+    """Stores marks: what was done with people, before the round is recorded as a whole. Marks of a
+    closed round are kept too: they wait for a decision, and `late` counts them."""
     desk, account = desk_of(request), account_of(request)
-    given = [one.model_dump() for one in asked.marks]
-    if asked.round < desk.head().round:
-        return {"stored": 0, "late": lateness.add_late(desk, account, asked.round, given)}
-    return {"stored": store_marks(desk, account, asked.round, given), "late": 0}
+    given = [one.model_dump() for one in body.marks]
+    if body.round < desk.head().round:
+        return {"stored": 0, "late": lateness.add_late(desk, account, body.round, given)}
+    return {"stored": store_marks(desk, account, body.round, given), "late": 0}
 
 
 @router.get("/marks/late", name="late_marks", responses=TABLE_RESPONSE)
 def get_late_marks(request: Request) -> Response:
-    """Marks that came after their round was closed and wait for a decision; field workers get their
-    own."""
+    """Late marks: they arrived after their round was closed and wait for a decision. Field workers
+    get only their own."""
     desk, account = desk_of(request), account_of(request)
     return send_table(request, lateness.all_late(desk, account).drop("came"), "late-marks")
 
 
 @router.post("/marks/late", name="decide_marks")
-def post_late_decision(request: Request, asked: Decision) -> dict[str, Any]:
-    """Corrects the record of a closed round by marks that came late, for these people and nobody
-    else; or leaves it as it is."""
+def post_late_decision(request: Request, body: LateDecisionBody) -> dict[str, Any]:
+    """Corrects the record of a closed round by late marks, for these people only; or dismisses the
+    marks."""
     desk, account = desk_of(request), account_of(request)
     decided = lateness.decide_late_marks(
-        desk, account, asked.round, {str(one) for one in asked.ids},
-        accept=asked.accept, why=asked.why, over_budget=asked.over_budget, seen=asked.seen,
+        desk, account, body.round, {str(one) for one in body.ids},
+        accept=body.accept, why=body.why, over_budget=body.over_budget, seen=body.seen,
     )  # fmt: skip
-    return {"round": asked.round, "decided": decided}
+    return {"round": body.round, "decided": decided}
 
 
 def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, Any]]) -> int:
-    """Stores marks of the current round, and returns how many of them were new.
+    """Stores marks of the current round and returns how many were new.
 
     Args:
         desk: The desk of the server.
-        account: Who marks.
-        round: The round that is meant.
+        account: The user who marks.
+        round: The round of the marks.
         given: Each with `id`, `action`, `reached`, `why` and `at`.
     """
     head, own = desk.week(account)
@@ -243,7 +246,7 @@ def post_marks_record(
     why: str | None = None,
 ) -> dict[str, Any]:
     """Records the current round from its marks and closes it. `rest` says what was done with people
-    on the list who have no mark."""
+    on the list without a mark."""
     desk, account = desk_of(request), account_of(request)
     plan = current(desk, desk.head(), round)
     lateness.close_by_marks(desk, account, plan, rest=rest, over_budget=over_budget, why=why)
@@ -251,22 +254,24 @@ def post_marks_record(
 
 
 @router.post("/jobs/learn", name="learn", status_code=202)
-def post_learning(request: Request, asked: AskedLearning) -> Any:
+def post_learning(request: Request, body: LearningBody) -> Any:
     """Learns a model from the programme's own log, as a job."""
     desk = desk_of(request)
-    return accepted(desk, desk.jobs.ask("learn", as_plain_values(asked), account_of(request).name))
+    return accepted(
+        desk, desk.jobs.submit("learn", as_plain_values(body), account_of(request).name)
+    )
 
 
 @router.get("/jobs", name="jobs", responses=TABLE_RESPONSE)
 def get_jobs(request: Request) -> Response:
-    """The last jobs, the newest first."""
+    """The latest 200 jobs, the newest first."""
     return send_table(request, desk_of(request).jobs.all(), "jobs")
 
 
 @router.get("/jobs/{number}", name="job")
 def get_job(request: Request, number: int) -> dict[str, Any]:
-    """How far a job has come, and its answer once it is done."""
-    return desk_of(request).jobs.look(number)
+    """The progress of a job, and its answer when it is done."""
+    return desk_of(request).jobs.get(number)
 
 
 @router.delete("/jobs/{number}", name="cancel")
@@ -276,13 +281,13 @@ def delete_job(request: Request, number: int) -> dict[str, Any]:
 
 
 def accepted(desk: Desk, job: dict[str, Any]) -> Response:
-    """The answer to what became a job."""
+    """The answer to a request that became a job: status 202 and the address of the job."""
     place = f"{desk.settings.root}/api/v1/jobs/{job['number']}"
     return JSONResponse(job, 202, {"location": place})
 
 
 def find_planned(desk: Desk, round: int | str, attempt: int | None) -> Any:
-    """A plan by its round, or that of the current round."""
+    """The plan of a round; without an attempt, the valid one."""
     head = desk.head()
     if round in ("current", head.round) and attempt is None:
         attempt = head.attempt
@@ -293,7 +298,7 @@ def find_planned(desk: Desk, round: int | str, attempt: int | None) -> Any:
 
 
 def current(desk: Desk, head: Head, round: int) -> Any:
-    """The plan of the current round, if that is the one that is meant."""
+    """The plan of the current round; raises if `round` is another one or is not planned."""
     if round != head.round:
         raise InputError(f"round {round} is not the current one, which is {head.round}.")
     if head.attempt is None:

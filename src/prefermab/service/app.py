@@ -1,4 +1,4 @@
-"""The application: routes, guards and errors put together."""
+"""The web application: puts routes, guards and error handlers together."""
 
 import contextlib
 import time
@@ -43,22 +43,22 @@ ROUTE_MODULES = (
     api_work,
     api_admin,
 )
-"""Where routes are."""
+"""The modules that define routes."""
 
 THREADS = 8
-"""Requests that one process works on at the same time; each has a programme of its own open."""
+"""Requests that one process handles at the same time; each thread has its own open programme."""
 
 
 def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = None) -> FastAPI:
     """The application that serves a programme.
 
     Args:
-        settings: Which programme, and how.
-        clock: Tells the time.
-        model: The model of the programme; if left out, the one that it names.
+        settings: Which programme to serve, and how.
+        clock: Returns the time in seconds since 1970.
+        model: The model of the programme; by default the one stored with it.
 
     Returns:
-        An ASGI application, for uvicorn or for the test client of Starlette.
+        An ASGI application, for uvicorn or Starlette's test client.
     """
 
     @contextlib.asynccontextmanager

@@ -1,10 +1,8 @@
 """Tables of the service, and transactions on them.
 
-They stand beside those of the programme in the same database; the scripts in `migrations` make
-them.
-
-Times are seconds since 1970. Secrets (sessions, tokens, links) are stored as SHA-256 of a random
-text of 256 bits; passwords by argon2. A person's id is stored as text.
+The tables are in the programme's own database; the scripts in `migrations` create them. Times are
+seconds since 1970. Sessions, tokens and links are random texts of 256 bits, stored as SHA-256;
+passwords are hashed by argon2. Ids of people are stored as text.
 """
 
 import contextlib
@@ -48,25 +46,25 @@ TOKENS = _table(
     secret=Text, number=BigInteger, label=Text, name=Text, scopes=Text, made=Double, ends=Double,
 )  # fmt: skip
 ATTEMPTS = _table("attempts", "", who=Text, at=Double)
-"""Sign-ins that failed, or are under way: one row for each thing that is limited."""
+"""Sign-ins that failed or are in progress: one row for each limit in `signing.LIMITS`."""
 
 ROUND_MARKS = _table(
     "marks", "round person",
     round=BigInteger, person=Text, action=Text, reached=Boolean, why=Text, name=Text, at=Double,
 )  # fmt: skip
-"""What was done so far in a round that is not recorded yet; then its marks are removed."""
+"""What was done so far in a round. When the round is recorded, its marks are removed."""
 
-LATE = _table(
+LATE_MARKS = _table(
     "late", "round person",
     round=BigInteger, person=Text, action=Text, reached=Boolean, why=Text, name=Text, at=Double,
     came=Double,
 )  # fmt: skip
-"""Marks that came after their round was recorded, until somebody decides on them."""
+"""Marks that arrived after their round was recorded, until somebody decides on them."""
 
 APPROVALS = _table(
     "approvals", "round attempt", round=BigInteger, attempt=BigInteger, name=Text, at=Double
 )
-"""Lists that a planner has approved."""
+"""Lists that were approved, and by whom."""
 
 JOBS = _table(
     "jobs", "number",
@@ -77,18 +75,18 @@ JOBS = _table(
 UPLOADS = _table(
     "uploads", "secret", secret=Text, name=Text, kind=Text, file=Text, data=LargeBinary, at=Double
 )
-"""Tables that somebody looks at before they are imported."""
+"""Uploaded tables that wait for confirmation."""
 
 
 SERVICE_SCRIPTS = Path(__file__).parent / "migrations"
 SERVICE_VERSION_TABLE, NEWEST_SERVICE_VERSION = "service_version", "s003"
 
 
-class Kept:
-    """Something that is closed when nobody has it any more.
+class ClosedWhenDropped:
+    """A holder that closes its value when the holder is dropped.
 
-    What a thread keeps in `threading.local` is dropped by that thread when it ends: so a connection
-    is closed by the thread that opened it, as it must be.
+    A connection must be closed by the thread that opened it. A thread that ends drops what it has
+    in `threading.local`, so a holder kept there closes the connection in the right thread.
     """
 
     def __init__(self, value: Any):
@@ -100,7 +98,7 @@ class Kept:
 
 
 class Records:
-    """The tables of the service. Each thread of a process has a connection of its own."""
+    """The tables of the service, through one connection for each thread."""
 
     def __init__(self, place: str, wait: float):
         self.place, self.wait, self.local = place, wait, threading.local()
@@ -112,8 +110,8 @@ class Records:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that changes something, committed as a whole or not at all. There is one
-        at a time, whichever process it is of."""
+        """A transaction that writes, committed as a whole or not at all. Only one runs at a time,
+        over all processes."""
         with self._database().writing() as sql:
             yield sql
 
@@ -128,7 +126,9 @@ class Records:
         self.local.__dict__.pop("database", None)
 
     def _database(self) -> Database:
-        known: Kept | None = getattr(self.local, "database", None)
+        known: ClosedWhenDropped | None = getattr(self.local, "database", None)
         if known is None:
-            known = self.local.database = Kept(Database(self.place, self.wait, begin=False))
+            known = self.local.database = ClosedWhenDropped(
+                Database(self.place, self.wait, begin=False)
+            )
         return known.value

@@ -1,4 +1,4 @@
-"""A made-up programme to look at: 400 people in week 5, with all that happens in a programme."""
+"""A made-up programme for `serve --demo`: 400 people in week 5, with typical events."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from prefermab.programme.store import Programme
 from prefermab.storage import load
 
 DEMO_MODEL = Path(__file__).parent / "clinic"
-"""What the README's `prefermab learn` makes of the README's `prefermab example`."""
+"""The model that the README's `prefermab learn` learns from the tables of `prefermab example`."""
 
 DEMO_PEOPLE, DEMO_BUDGET, DEMO_WEEK = 400, 40, 5
 WORKERS = ("Ana", "Bo", "Chi", "Dita", "Eli")
@@ -35,11 +35,11 @@ DEMO_RULES = Rules(
     exclude_column="do_not_call", cooldown=2, group_column="region", min_share={"north": 0.3},
     worker_column="worker", budgets={"Eli": 5},
 )  # fmt: skip
-"""Nobody is called again within two weeks, and the north is not forgotten."""
+"""Nobody is called again within two weeks, and at least 30 % of those called are of the north."""
 
 
 def make_demo(place: str | Path, people: int = DEMO_PEOPLE, budget: float = DEMO_BUDGET) -> Model:
-    """Makes the programme of the demo in a new file.
+    """Makes the demo programme in a new file.
 
     Args:
         place: The file, such as calls.db.
@@ -47,7 +47,7 @@ def make_demo(place: str | Path, people: int = DEMO_PEOPLE, budget: float = DEMO
         budget: Calls in a week.
 
     Returns:
-        The model that plans it.
+        The model of the programme.
 
     >>> import tempfile
     >>> import prefermab as pm
@@ -72,7 +72,7 @@ def make_demo(place: str | Path, people: int = DEMO_PEOPLE, budget: float = DEMO
 
 
 class Village:
-    """The people of the demo, whose states change as in the example of the tutorial."""
+    """The people of the demo; their states change as in the tutorial's example."""
 
     def __init__(self, size: int):
         self.rng = np.random.default_rng(5)
@@ -82,22 +82,23 @@ class Village:
         self.joins = pl.Series(joins)
 
     def seen(self) -> pl.Series:
-        """The name of everybody's state."""
+        """Everybody's present state, by name."""
         return pl.Series("state", np.array(ENGAGEMENT_STATES)[self.state])
 
     def begin(self, programme: Programme, week: int) -> None:
-        """Some join and some leave; not everybody is seen."""
+        """Begins a week: some people join, some leave, and most states are observed."""
         if week > 1:
             here = programme.roster()["id"].to_list()
             programme.leave(here[3 * week :: len(here)])
             here = programme.roster()["id"].to_list()
             seen = self.people.select("id").with_columns(self.seen())
-            told = pl.Series(self.rng.random(seen.height) < 0.93) & seen["id"].is_in(here)
-            programme.observe(seen.filter(told))
+            reported = pl.Series(self.rng.random(seen.height) < 0.93) & seen["id"].is_in(here)
+            programme.observe(seen.filter(reported))
         programme.join(self.people.with_columns(self.seen()).filter(self.joins == week))
 
     def end(self, programme: Programme) -> pl.DataFrame:
-        """What was done: the list, but for a few; and where everybody's state went."""
+        """Ends a week: returns what was done, the list with a few swaps, and moves all states
+        on."""
         frame = programme.planned().frame
         called = frame.filter(pl.col("list") == "chosen")["id"].to_list()
         waiting = frame.filter(pl.col("list") == "waiting").sort("rank")["id"].to_list()
@@ -128,13 +129,13 @@ def describe(rng: np.random.Generator, size: int) -> pl.DataFrame:
 
 
 def swap(missed: str, instead: str, number: int) -> list[tuple[Any, ...]]:
-    """Somebody on the list who was not called, and whoever was called instead."""
+    """Two rows of a record: one person was not called, another was called instead."""
     which = number % len(WHY_MISSED)
     return [(missed, "none", None, WHY_MISSED[which]), (instead, "call", True, WHY_EXTRA[which])]
 
 
 def correct(programme: Programme, week: int) -> None:
-    """Somebody was recorded as called, and was not."""
+    """Corrects a record in which somebody was called who was not."""
     actions = programme.history().actions.filter(pl.col("round") == week)
     late: dict[str, Any] = {"id": actions["id"][:1], "action": ["none"], "why": ["wrong form"]}
     programme.record(pl.DataFrame(late), round=week, correct=True, partial=True)

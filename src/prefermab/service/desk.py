@@ -1,4 +1,4 @@
-"""The programme as the service uses it: one open in each thread, the newest lists in memory."""
+"""Access to the programme for requests: one open in each thread, the newest lists in memory."""
 
 import dataclasses
 import json
@@ -24,28 +24,28 @@ from prefermab.programme.store.schema import (
     STAYS,
 )
 from prefermab.service.access import Account, RefusedError
-from prefermab.service.database import Kept, Records
+from prefermab.service.database import ClosedWhenDropped, Records
 from prefermab.service.jobs import Jobs
 from prefermab.service.settings import Clock, Settings
 from prefermab.service.signing import SignIns
 from prefermab.storage import load, shipped_models
 
 MOST_LISTS_KEPT = 4
-"""Lists that a process keeps in memory."""
+"""Plans that a process keeps in memory."""
 
-MOST_MINE = 500
-"""Field workers whose own rows of a list are kept in memory."""
+MOST_WORKER_LISTS_KEPT = 500
+"""Field workers for whom a process keeps their rows of a list in memory."""
 
 ABOUT_PEOPLE = ("begin", "migrate", "join", "leave", "observe", "record", "correct", "model")
-"""Changes in the audit log after which the roster is another one."""
+"""Entries of the audit log after which the roster has changed."""
 
 MOST_PLANNED_AT_ONCE = 5_000
-"""People in a programme whose plan is made while the request waits; above, it is a job."""
+"""Up to this many people, a request waits for its plan; above, the plan becomes a job."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """Where the programme stands: the current round, its plan if it has one, and the model."""
+    """The current round, the valid attempt of its plan if there is one, and the model's hash."""
 
     round: int
     attempt: int | None
@@ -53,7 +53,7 @@ class Head:
 
 
 class Desk:
-    """All that requests need; one for each process, shared by its threads."""
+    """Everything that requests share; one for each process, used by all its threads."""
 
     def __init__(self, settings: Settings, records: Records, clock: Clock, model: Any = None):
         self.settings, self.records, self.clock = settings, records, clock
@@ -68,7 +68,7 @@ class Desk:
             pass
 
     def open(self) -> Programme:
-        """The programme, newly opened; the model is loaded once a process."""
+        """Opens the programme anew; the model is loaded once for each process."""
         with self.lock:
             given = {"wait": self.settings.wait, "who": "the service"}
             programme = Programme.open(self.settings.place, self.model, **given)
@@ -76,26 +76,26 @@ class Desk:
         return programme
 
     def programme(self, account: Account | None = None) -> Programme:
-        """The programme of this thread, whose changes are made in the name of an account.
+        """The programme of this thread; its changes are written in the name of the account.
 
-        If another process has let another model take over, that one is loaded.
+        If another process has changed the model, the new one is loaded.
         """
-        known: Kept | None = getattr(self.local, "programme", None)
+        known: ClosedWhenDropped | None = getattr(self.local, "programme", None)
         now = self.head().model
         if self.hash != now:
             self.model = None
         if known is None or known.value.hash != now:
-            known = self.local.programme = Kept(self.open())
+            known = self.local.programme = ClosedWhenDropped(self.open())
         known.value.who = "the service" if account is None else account.name
         return known.value
 
     def close(self) -> None:
-        """Closes what this thread has open."""
+        """Closes the connections of this thread."""
         self.local.__dict__.pop("programme", None)
         self.records.close()
 
     def head(self) -> Head:
-        """Where the programme stands; cheap, so that every request may ask."""
+        """The current round, plan and model; cheap enough for every request."""
         last = sa.select(sa.func.max(PLANS.c.round)).where(PLANS.c.status == "recorded")
         model = sa.select(MODELS.c.hash).order_by(MODELS.c.number.desc()).limit(1)
         with self.records.reading() as sql:
@@ -111,16 +111,16 @@ class Desk:
             return sql.execute(rows).scalar_one()
 
     def is_large(self) -> bool:
-        """Whether plans are made by a job."""
+        """Whether plans are made by jobs."""
         return self.count_people() > MOST_PLANNED_AT_ONCE
 
     def planned(self, round: int, attempt: int) -> Planned:
-        """A plan; those that were asked for last are kept, since its list never changes."""
+        """A plan. A stored plan never changes, so the latest ones are kept in memory."""
         key = (round, attempt)
         found = self.lists.get(key)
         if found is not None:
             return found
-        with self.unpacking:  # one thread unpacks a new list, and all that want it wait for that
+        with self.unpacking:  # only one thread unpacks a new list; the others wait for it
             found = self.lists.get(key)
             if found is None:
                 near = self.lists[max(self.lists)] if self.lists else None
@@ -132,7 +132,7 @@ class Desk:
         return found
 
     def roster(self) -> pl.DataFrame:
-        """Everyone in the programme; kept until somebody joins, leaves or is seen."""
+        """Everyone in the programme; kept in memory until an entry of `ABOUT_PEOPLE` follows."""
         rows = sa.select(AUDIT.c.number).where(AUDIT.c.what.in_(ABOUT_PEOPLE))
         with self.records.reading() as sql:
             newest = sql.execute(rows.order_by(AUDIT.c.number.desc()).limit(1)).scalar() or 0
@@ -143,7 +143,8 @@ class Desk:
         return people
 
     def week(self, account: Account) -> tuple[Head, pl.DataFrame | None]:
-        """This round's list as somebody may see it; None if there is none."""
+        """The current round, and the rows of its list that an account may see; None without a
+        list."""
         head = self.head()
         if head.attempt is None:
             return head, None
@@ -153,15 +154,15 @@ class Desk:
         key = (head.round, head.attempt, account.name)
         mine = self.mine.get(key)
         if mine is None:
-            mine = self.own(frame, account)
+            mine = self.visible_rows(frame, account)
             with self.lock:
-                if len(self.mine) >= MOST_MINE:
+                if len(self.mine) >= MOST_WORKER_LISTS_KEPT:
                     self.mine.clear()
                 self.mine[key] = mine
         return head, mine
 
-    def own(self, frame: pl.DataFrame, account: Account) -> pl.DataFrame:
-        """The rows of a frame of people that somebody may see."""
+    def visible_rows(self, frame: pl.DataFrame, account: Account) -> pl.DataFrame:
+        """The rows of a table of people that an account may see: a field worker's own, or all."""
         if not account.own_only:
             return frame
         column = self.settings.worker_column
@@ -169,8 +170,8 @@ class Desk:
             return frame.clear()
         return frame.filter(pl.col(column).cast(pl.String) == account.name)
 
-    def check_own(self, person: str | int, account: Account) -> None:
-        """Raises unless somebody may see this person."""
+    def check_visible(self, person: str | int, account: Account) -> None:
+        """Raises unless the account may see this person."""
         if not account.own_only:
             return
         details = self.details(person)
@@ -178,14 +179,14 @@ class Desk:
             raise RefusedError(f"{person} is not one of your people.")
 
     def details(self, person: str | int) -> dict[str, Any]:
-        """What is stored of a person, by column; nothing if there is no such person."""
+        """The stored columns of a person; empty if there is no such person."""
         with self.records.reading() as sql:
             rows = sa.select(PEOPLE.c.details).where(PEOPLE.c.id == person)
             found = sql.execute(rows).scalar()
         return {} if found is None else json.loads(found)
 
     def timeline(self, person: str | int) -> dict[str, Any]:
-        """What is known of a person: details, stays, and states and actions round by round."""
+        """All that is stored about a person: details, stays, and states and actions by round."""
         with self.records.reading() as sql:
             known = sa.select(PEOPLE.c.details).where(PEOPLE.c.id == person)
             found = sql.execute(known).scalar()
@@ -205,12 +206,12 @@ class Desk:
                 other = {"planned": row.planned, "why": row.why}
                 rounds.setdefault(row.round, {}).update(other)
             lived = [dict(row._mapping) for row in sql.execute(stays.order_by(STAYS.c.joined))]
-        told = [{"round": round, **rounds[round]} for round in sorted(rounds)]
-        return {"id": person, "details": json.loads(found), "stays": lived, "rounds": told}
+        in_order = [{"round": round, **rounds[round]} for round in sorted(rounds)]
+        return {"id": person, "details": json.loads(found), "stays": lived, "rounds": in_order}
 
     @property
     def states(self) -> tuple[str, ...]:
-        """The names of the states; none where they are numbers."""
+        """The names of the states; empty if states are numbers."""
         return () if self.model is None else tuple(self.model.state_names)
 
     def note(
@@ -221,11 +222,11 @@ class Desk:
         details: dict[str, Any] | None = None,
         why: str | None = None,
     ) -> None:
-        """Adds a line to the audit log, in the transaction of the change that it tells of."""
+        """Adds a row to the audit log, in the transaction of the change that it describes."""
         put_audit(sql, who, what, why, details)
 
     def change_model(self, name: str, account: Account, why: str | None) -> None:
-        """Lets another model run the programme: one that ships, or one that a job learned."""
+        """Changes the model of the programme, to one that ships or one that a job learned."""
         learned = {folder.name: folder for folder in self.settings.models_folder.glob("job-*")}
         known = {**shipped_models(), **learned}
         if name not in known:
@@ -236,12 +237,12 @@ class Desk:
 
 
 def desk_of(request: Request) -> Desk:
-    """The desk of the server that answers a request."""
+    """The desk of the programme that a request is for."""
     return request.app.state.desk
 
 
 def as_id(text: str, kind: str | None) -> str | int:
-    """An id that stands in an address or a form, as the programme has it.
+    """An id from an address or a form, as text or number like the programme's ids.
 
     >>> from prefermab.service.desk import as_id
     >>> as_id("007", "text"), as_id("7", "whole numbers")

@@ -1,4 +1,4 @@
-"""Tables on their way in and out: CSV, Parquet, Excel or JSON, by Content-Type and Accept."""
+"""Tables in requests and answers: CSV, Parquet, Excel or JSON, by Content-Type and Accept."""
 
 import contextlib
 import io
@@ -22,21 +22,21 @@ MEDIA_TYPES = {
     "application/vnd.apache.parquet": ".parquet",
     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": ".xlsx",
 }
-"""Kinds of tables and how their files end; the first is what is sent to whoever does not say."""
+"""Media types of tables, with their file suffixes. JSON is sent if a request names none."""
 
 MOST_ROWS_SENT, MOST_CELLS_SENT = 5_000_000, 100_000_000
-"""Of a table that is sent in; a small Parquet file can hold as many as its writer likes."""
+"""Limits for an uploaded table: even a small Parquet file can hold very many rows."""
 
 MOST_UNPACKED = 1 << 30
-"""Bytes that a table which is sent in may have in memory."""
+"""Bytes that an uploaded table may take in memory."""
 
 
 class KindError(PrefermabError):
-    """A table of a kind that is not read or written."""
+    """A table is sent or requested in an unknown format."""
 
 
 def kind_of(header: str) -> str | None:
-    """How a file of this media type ends; None for another type.
+    """The file suffix for a media type; None for an unknown one.
 
     >>> from prefermab.service.exchange import kind_of
     >>> kind_of("text/csv; charset=utf-8"), kind_of("image/png")
@@ -46,14 +46,14 @@ def kind_of(header: str) -> str | None:
 
 
 def send_table(request: Request, frame: pl.DataFrame, name: str) -> Response:
-    """A table as the request wants it: by `?format=csv`, or else by its Accept header."""
+    """A table in the requested format: that of `?format=csv`, or else of the Accept header."""
     asked = request.query_params.get("format")
     if asked is not None:
         kind = f".{asked}"
         if kind not in MEDIA_TYPES.values():
             raise KindError(f"format must be json, csv, parquet or xlsx, not '{asked[:40]}'.")
     else:
-        kind = wanted(request.headers.get("accept", ""))
+        kind = preferred_kind(request.headers.get("accept", ""))
     media = next(media for media, ending in MEDIA_TYPES.items() if ending == kind)
     headers = {"vary": "accept"}
     if kind != ".json":
@@ -61,8 +61,8 @@ def send_table(request: Request, frame: pl.DataFrame, name: str) -> Response:
     return Response(table_as_bytes(frame, kind), media_type=media, headers=headers)
 
 
-def wanted(accept: str) -> str:
-    """The kind of table that an Accept header asks for first."""
+def preferred_kind(accept: str) -> str:
+    """The file suffix of the format that an Accept header prefers."""
     ranked = []
     for place, part in enumerate(accept.split(",")):
         media, _, rest = part.partition(";")
@@ -78,7 +78,7 @@ def wanted(accept: str) -> str:
 
 
 def table_as_bytes(frame: pl.DataFrame, kind: str) -> bytes:
-    """A table as the bytes of a file that ends so."""
+    """A table as the bytes of a file with this suffix."""
     if kind == ".json":
         data = io.BytesIO()
         frame.write_json(data)
@@ -90,9 +90,9 @@ def table_as_bytes(frame: pl.DataFrame, kind: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def stored(request: Request) -> AsyncIterator[Path | None]:
-    """The body of a request in a file that is deleted afterwards; None if it is empty. It is
-    written piece by piece, and its length is limited by `Guards`."""
+async def body_in_file(request: Request) -> AsyncIterator[Path | None]:
+    """The body of a request in a temporary file; None if the body is empty. It is written piece by
+    piece, and `Guards` limits its length."""
     kind = kind_of(request.headers.get("content-type", ""))
     with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
         file, length = Path(folder) / f"table{kind or ''}", 0
@@ -105,12 +105,15 @@ async def stored(request: Request) -> AsyncIterator[Path | None]:
         yield file if length else None
 
 
-def read_sent(file: Path, name: str) -> tuple[pl.DataFrame, Source]:
-    """A table that was sent, and what messages call it.
+def read_sent_table(file: Path, name: str) -> tuple[pl.DataFrame, Source]:
+    """Reads an uploaded table.
 
     Args:
-        file: Where it was stored.
+        file: The file that holds it.
         name: What messages call it.
+
+    Returns:
+        The table, and its name with the number of its first row, for messages.
     """
     try:
         with warnings.catch_warnings():
@@ -130,7 +133,7 @@ def _read_file(file: Path) -> pl.DataFrame:
 
 
 def _check_parquet(file: Path) -> None:
-    """Raises if the file says that it has too many rows, before any of them is unpacked."""
+    """Raises if the file's header states too many rows; no row is unpacked for this."""
     try:
         scanned = pl.scan_parquet(file, glob=False)
         width = len(scanned.collect_schema())
@@ -172,7 +175,7 @@ def frame_of(rows: Any, where: str) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings that a command line would print."""
+    """Suppresses warnings, which a server has nobody to show to."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

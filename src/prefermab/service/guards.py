@@ -1,5 +1,5 @@
-"""What every request passes before anything looks at it: its host, its origin and its size; and the
-headers of every answer."""
+"""Checks of every request before it is handled: host, origin and size. Adds security headers to
+every answer."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ POLICY = "; ".join(
         "require-trusted-types-for 'script'",
     )
 )
-"""Nothing is loaded from elsewhere; no inline script or style, no eval, no frame around a page."""
+"""Nothing is loaded from other hosts; no inline scripts or styles, no eval, no framing of pages."""
 
 HEADERS = {
     "content-security-policy": POLICY,
@@ -39,19 +39,20 @@ HEADERS = {
     "x-frame-options": "DENY",
 }
 Count = Callable[[str, int, float], None]
-"""Takes route, status and seconds of a request that was answered."""
+"""Counts an answered request, given its route, status and seconds."""
 
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
 class Guards:
-    """Refuses requests to another host, changes that another site asks for, and long bodies."""
+    """Middleware that refuses requests to unknown hosts, changes from other sites, and long
+    bodies."""
 
     def __init__(self, app: ASGIApp, settings: Settings, count: Count):
         self.app, self.settings, self.count = app, settings, count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Called for each request."""
+        """Handles one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -86,7 +87,7 @@ class Guards:
         return None
 
     def _send(self, send: Send) -> Send:
-        """Adds the headers that every answer has."""
+        """Sends an answer with the headers that every answer has."""
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -107,13 +108,13 @@ class TooLongError(Exception):
 
 
 class Body:
-    """The body of a request, counted while it comes in."""
+    """Receives the body of a request and counts its bytes."""
 
     def __init__(self, receive: Receive, most: int):
         self.receive, self.most, self.bytes = receive, most, 0
 
     async def __call__(self) -> Message:
-        """The next piece."""
+        """Receives the next piece."""
         message = await self.receive()
         if message["type"] == "http.request":
             self.bytes += len(message.get("body", b""))
@@ -123,13 +124,13 @@ class Body:
 
 
 class Answer:
-    """The way back; it knows the status once it is sent."""
+    """Sends an answer and remembers its status."""
 
     def __init__(self, send: Send):
         self.send, self.status = send, None
 
     async def __call__(self, message: Message) -> None:
-        """The next piece."""
+        """Sends the next piece."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self.send(message)
@@ -141,11 +142,11 @@ def too_long(settings: Settings) -> ProblemDetails:
 
 
 def is_same_site(headers: Headers, host: str) -> bool:
-    """Whether a change comes from a page of ours, or from a program.
+    """Whether a change comes from one of our own pages, or from a program with a token.
 
-    Browsers say in Sec-Fetch-Site where a request comes from; older ones send Origin at least. A
-    request with a bearer token needs neither: another site cannot know it, and browsers do not send
-    it by themselves.
+    Browsers say in Sec-Fetch-Site where a request comes from; older ones send at least Origin. A
+    request with a bearer token needs neither: another site cannot know the token, and browsers do
+    not send it by themselves.
 
     >>> from starlette.datastructures import Headers
     >>> from prefermab.service.guards import is_same_site

@@ -1,9 +1,9 @@
-"""Long work as jobs: asked for in one process, done in another that can be killed, seen by all.
+"""Jobs: long tasks that run in a separate process, which can be killed at any time.
 
-A job is a row of a table: what is asked, how far it has come, and what came of it. `prefermab
-serve` starts a process (`worker.py`) that takes waiting jobs one after the other. If such a process
-dies, its job is found out to be lost by whoever looks at it next; what a programme has stored is
-whole in any case, since every change is one transaction.
+A job is a row of a table: its arguments, its progress and its answer. The server starts a process
+(`worker.py`) that takes waiting jobs one after the other. If the process dies, the next request
+that reads its job marks it as lost. A programme is never left half changed, because every change is
+one transaction.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ from prefermab.service.settings import Clock, Settings, to_environment
 JOB_KINDS = ("plan", "replay", "what-if", "learn")
 UNFINISHED = ("waiting", "running")
 MOST_WAITING = 20
-SILENT = 120.0
-"""Seconds without a word after which a job of another machine counts as lost."""
+LOST_AFTER = 120.0
+"""Seconds without a sign of life after which a job on another machine counts as lost."""
 
 JOB_COLUMNS = {
     "number": pl.Int64, "kind": pl.String, "name": pl.String, "status": pl.String,
     "share": pl.Float64, "doing": pl.String, "made": pl.Float64, "ended": pl.Float64,
 }  # fmt: skip
-"""What a list of jobs has of each."""
+"""Columns of a list of jobs."""
 
 
 class Jobs:
@@ -44,11 +44,11 @@ class Jobs:
     def __init__(self, records: Records, settings: Settings, clock: Clock):
         self.records, self.settings, self.clock = records, settings, clock
 
-    def ask(self, kind: str, asked: dict[str, Any], name: str) -> dict[str, Any]:
-        """Adds a job, and starts a process for it unless enough are at work."""
+    def submit(self, kind: str, asked: dict[str, Any], name: str) -> dict[str, Any]:
+        """Adds a job, and starts a process for it unless enough are running. Returns the job."""
         now = self.clock()
         with self.records.writing() as sql:
-            self._find_lost(sql)
+            self._mark_lost_jobs(sql)
             rows = sql.execute(
                 sa.select(JOBS.c.status).where(JOBS.c.status.in_(UNFINISHED))
             ).scalars()
@@ -64,29 +64,30 @@ class Jobs:
             )  # fmt: skip
         if statuses.count("running") < self.settings.jobs:
             start_worker(self.settings)
-        return self.look(last + 1)
+        return self.get(last + 1)
 
-    def look(self, number: int) -> dict[str, Any]:
-        """A job as it stands, with its answer once there is one."""
+    def get(self, number: int) -> dict[str, Any]:
+        """The present state of a job, with its arguments, and its answer if it has ended."""
         with self.records.reading() as sql:
             row = find_job(sql, number)
         if row.status == "running" and not is_alive(row, self.clock()):
             with self.records.writing() as sql:
-                self._find_lost(sql)
+                self._mark_lost_jobs(sql)
                 row = find_job(sql, number)
         found = {name: getattr(row, name) for name in JOB_COLUMNS}
         asked, answer = json.loads(row.asked), row.answer and json.loads(row.answer)
         return {**found, "asked": asked, "answer": answer}
 
     def all(self) -> pl.DataFrame:
-        """Every job, the newest first."""
+        """The latest 200 jobs, the newest first."""
         with self.records.reading() as sql:
             columns = [JOBS.c[name] for name in JOB_COLUMNS]
             rows = sql.execute(sa.select(*columns).order_by(JOBS.c.number.desc()).limit(200))
             return pl.DataFrame([tuple(row) for row in rows], schema=JOB_COLUMNS, orient="row")
 
     def cancel(self, number: int) -> dict[str, Any]:
-        """Ends a job, by killing its process if it runs. What it has stored by then stays."""
+        """Cancels a job, and kills its process if it runs. What the job has stored already
+        stays."""
         with self.records.reading() as sql:
             row = find_job(sql, number)
         if row.status not in UNFINISHED:
@@ -108,9 +109,9 @@ class Jobs:
                 clear_folder(self.settings, number, whole=True)
         if row.status == "running" and others:
             start_worker(self.settings)
-        return self.look(number)
+        return self.get(number)
 
-    def _find_lost(self, sql: sa.Connection) -> None:
+    def _mark_lost_jobs(self, sql: sa.Connection) -> None:
         now = self.clock()
         for row in sql.execute(sa.select(JOBS).where(JOBS.c.status == "running")).all():
             if not is_alive(row, now):
@@ -122,18 +123,17 @@ class Jobs:
 
 
 def folder_of(settings: Settings, number: int) -> Path:
-    """Where a job puts the model that it learns."""
+    """The folder for the model that a job learns."""
     return settings.models_folder / f"job-{number}"
 
 
 def draft_of(folder: Path) -> Path:
-    """Where a model is written before it is moved to its folder as a whole."""
+    """The folder in which a model is written before it is moved to `folder` as a whole."""
     return folder.with_name(f"draft-of-{folder.name}")
 
 
 def clear_folder(settings: Settings, number: int, *, whole: bool = False) -> None:
-    """Deletes what a job that has ended left half-written; and the model as well if it is not
-    wanted any more."""
+    """Deletes the half-written files of a job; with `whole` its finished model too."""
     folder = folder_of(settings, number)
     for one in (draft_of(folder), *([folder] if whole else [])):
         shutil.rmtree(one, ignore_errors=True)
@@ -148,35 +148,38 @@ def find_job(sql: sa.Connection, number: int) -> Any:
 
 
 def claim(sql: sa.Connection, now: float) -> Any:
-    """The job that has waited longest, as this process's; None if none waits."""
+    """Assigns the job that has waited longest to this process; returns it, or None if none
+    waits."""
     rows = sa.select(JOBS).where(JOBS.c.status == "waiting").order_by(JOBS.c.number).limit(1)
     row = sql.execute(rows).one_or_none()
     if row is None:
         return None
-    here = f"{socket.gethostname()} {os.getpid()} {started(os.getpid())}"
+    here = f"{socket.gethostname()} {os.getpid()} {process_start(os.getpid())}"
     given = {"status": "running", "process": here, "beat": now, "doing": "starting"}
     mine = (JOBS.c.number == row.number) & (JOBS.c.status == "waiting")
     done = sql.execute(JOBS.update().where(mine).values(given)).rowcount
     return row if done else None
 
 
-def tell(sql: sa.Connection, number: int, now: float, **values: Any) -> None:
-    """Stores how far a job has come, as long as it was not cancelled."""
+def update_job(sql: sa.Connection, number: int, now: float, **values: Any) -> None:
+    """Stores new values of a running job; does nothing if it was cancelled."""
     mine = (JOBS.c.number == number) & (JOBS.c.status == "running")
     sql.execute(JOBS.update().where(mine).values(beat=now, **values))
 
 
 def is_alive(row: Any, now: float) -> bool:
-    """Whether the process of a running job still lives."""
+    """Whether the process of a running job is alive."""
     host, pid, since = row.process.split()
     if host != socket.gethostname():
-        return now - row.beat < SILENT
-    return started(int(pid)) == since
+        return now - row.beat < LOST_AFTER
+    return process_start(int(pid)) == since
 
 
-def started(pid: int) -> str:
-    """When a process was started, so that another one with its number is not taken for it; empty if
-    there is none, or it has ended and only its number is left."""
+def process_start(pid: int) -> str:
+    """When a process was started; empty if there is no such process or it is a zombie.
+
+    Process numbers are used again, so number and start time together identify a process.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -193,7 +196,7 @@ def started(pid: int) -> str:
 
 
 def start_worker(settings: Settings) -> None:
-    """Starts a process that works on jobs until none waits; it outlives this one."""
+    """Starts a process that runs jobs until none waits; it goes on if this process ends."""
     child = subprocess.Popen(
         [sys.executable, "-m", "prefermab.service.worker"],
         stdin=subprocess.DEVNULL,
@@ -204,5 +207,5 @@ def start_worker(settings: Settings) -> None:
 
 
 def failure(error: BaseException) -> dict[str, str]:
-    """What a job answers that failed."""
+    """The answer of a job that failed."""
     return {"detail": brief(str(error), 1000)}

@@ -1,8 +1,8 @@
-"""Ticks that arrive after their round was closed, such as from a phone that was offline.
+"""Late marks: they arrive after their round was closed, for example from a phone that was offline.
 
-They wait until somebody who may record decides: the record of that round is corrected for these
-people and nobody else, or stays as it is. Either way the audit log has who ticked what, who decided
-and why.
+A late mark (on pages: a tick) waits until somebody with the right `record` decides. Either the
+record of that round is corrected for these people only, or it stays as it is. In both cases the
+audit log says who marked what, who decided and why.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,17 +19,17 @@ from prefermab.programme.store.schema import PLANS
 from prefermab.programme.tables import format_people
 from prefermab.service import marks as marking
 from prefermab.service.access import Account
-from prefermab.service.database import LATE, ROUND_MARKS
+from prefermab.service.database import LATE_MARKS, ROUND_MARKS
 from prefermab.service.desk import Desk
 from prefermab.service.exchange import quiet
 from prefermab.service.marks import mark_in_words
 
 Recorded = dict[str, tuple[str, bool]]
-"""Who was acted on in a round, by id as text: the action, and whether it reached the person."""
+"""The people acted on in a round, by id as text: their action, and whether it reached them."""
 
 
 def closed_plan(desk: Desk, round: int) -> Planned:
-    """The plan by which a closed round was worked."""
+    """The plan that was in force when a round was closed; raises if the round is not closed."""
     found, attempt = (PLANS.c.round == round) & (PLANS.c.status == "recorded"), None
     if 0 < round < desk.head().round:
         with desk.records.reading() as sql:
@@ -53,14 +53,14 @@ def close_by_marks(
     over_budget: bool,
     why: str | None,
 ) -> None:
-    """Records the current round from its marks and closes it; nobody can tick meanwhile.
+    """Records the current round from its marks and closes it, in one transaction.
 
     Args:
         desk: The desk of the server.
-        account: Who closes it.
+        account: The user who closes it.
         plan: The plan of the round.
-        rest: What was done with people on the list without a mark: `planned` or `nothing`; anything
-            else if there must be none.
+        rest: What was done with people on the list without a mark: `planned` or `nothing`. With
+            any other value, such people are an error.
         over_budget: Accept a record that exceeds the budget.
         why: The reason, for the audit log.
     """
@@ -81,13 +81,16 @@ def close_by_marks(
 
 
 def recorded(sql: sa.Connection, round: int) -> Recorded:
-    """What was recorded of a closed round."""
+    """The actions that were recorded for a closed round."""
     return {str(who): done for who, done in get_actions(sql, round).items()}
 
 
-def get_left(sql: sa.Connection, passive: str) -> pl.DataFrame:
-    """The marks of closed rounds that differ from the record. There are some where a round was
-    closed by a table, in the command line too, and after it nobody has ticked yet."""
+def get_unrecorded_marks(sql: sa.Connection, passive: str) -> pl.DataFrame:
+    """Marks of closed rounds that differ from the record and are not late marks yet.
+
+    They exist when a round was closed by a table, in the service or on the command line, and nobody
+    has marked anything since.
+    """
     now, found = current_round(sql), []
     for round in sql.execute(
         sa.select(ROUND_MARKS.c.round).where(ROUND_MARKS.c.round < now).distinct()
@@ -101,11 +104,11 @@ def get_left(sql: sa.Connection, passive: str) -> pl.DataFrame:
 
 
 def get_late(sql: sa.Connection, passive: str) -> pl.DataFrame:
-    """The ticks that wait for a decision, and when each of them came."""
-    columns = LATE.c["round", "person", "action", "reached", "why", "name", "at", "came"]
+    """All late marks, with the time at which each arrived (`came`)."""
+    columns = LATE_MARKS.c["round", "person", "action", "reached", "why", "name", "at", "came"]
     rows = [tuple(row) for row in sql.execute(sa.select(*columns))]
-    left = get_left(sql, passive)
-    if not rows and left.is_empty():  # as on nearly every page
+    left = get_unrecorded_marks(sql, passive)
+    if not rows and left.is_empty():  # the usual case
         return left
     kept = pl.DataFrame(rows, schema=left.schema, orient="row")
     both = pl.concat([left, kept]).sort("at", maintain_order=True)
@@ -113,7 +116,7 @@ def get_late(sql: sa.Connection, passive: str) -> pl.DataFrame:
 
 
 def all_late(desk: Desk, account: Account) -> pl.DataFrame:
-    """The ticks that wait for a decision; a field worker's own, if that is who asks."""
+    """The late marks that an account may see: a field worker's own, or all."""
     passive = desk.programme().model.action_names[0]
     with desk.records.reading() as sql:
         found = get_late(sql, passive)
@@ -121,29 +124,29 @@ def all_late(desk: Desk, account: Account) -> pl.DataFrame:
 
 
 def add_late(desk: Desk, account: Account, round: int, given: Sequence[dict[str, Any]]) -> int:
-    """Keeps ticks of a closed round for a decision, and returns how many of them are new.
+    """Stores marks of a closed round as late marks, and returns how many are new.
 
     Args:
         desk: The desk of the server.
-        account: Who ticked.
+        account: The user who marked.
         round: The round.
-        given: Each with `id`, `action` (None takes back a tick that waits), `reached`, `why`
-            and `at`.
+        given: Marks, each with `id`, `action` (None takes a late mark back), `reached`, `why` and
+            `at`.
     """
     plan = closed_plan(desk, round)
-    own = desk.own(plan.frame, account)
+    own = desk.visible_rows(plan.frame, account)
     actions = desk.programme().model.action_names
     marking.check_marks(given, plan, actions, own)
     with desk.records.writing() as sql:
         settle_marks(desk, sql, actions[0])
-        done, told, new = recorded(sql, round), {}, 0
+        done, ticks, new = recorded(sql, round), {}, 0
         for one in given:
             put = put_late(sql, round, one, account.name, desk.clock(), done, actions[0])
             if put is not None:
-                waits, told[str(one["id"])] = put
+                waits, ticks[str(one["id"])] = put
                 new += waits
-        if told:
-            desk.note(sql, account.name, "late mark", {"round": round, "ticks": told})
+        if ticks:
+            desk.note(sql, account.name, "late mark", {"round": round, "ticks": ticks})
     return new
 
 
@@ -156,15 +159,16 @@ def put_late(
     done: Recorded,
     passive: str,
 ) -> tuple[bool, str] | None:
-    """Keeps one tick unless it is known, older than another one, or what is recorded anyhow.
+    """Stores one late mark, unless this or a later one is stored, or the record says the same.
 
     Returns:
-        Whether a tick waits now, and for the audit log what changed; None if nothing did.
+        Whether a late mark was stored (False: one was taken back), and the change in words for the
+        audit log; None if nothing changed.
     """
     who, reached = str(mark["id"]), mark["reached"] is not False
     at = min(now if mark["at"] is None else float(mark["at"]), now)
-    here = (LATE.c.round == round) & (LATE.c.person == who)
-    columns = LATE.c["at", "name", "action", "reached"]
+    here = (LATE_MARKS.c.round == round) & (LATE_MARKS.c.person == who)
+    columns = LATE_MARKS.c["at", "name", "action", "reached"]
     waiting = sql.execute(sa.select(*columns).where(here)).one_or_none()
     if waiting is not None and mark["at"] is not None and waiting.at >= at:
         return None
@@ -175,13 +179,13 @@ def put_late(
         )
     as_recorded = (mark["action"], reached) == done.get(who, (passive, True))
     if mark["action"] is None or as_recorded:
-        if waiting is None or waiting.name != name:  # What somebody else ticked still waits.
+        if waiting is None or waiting.name != name:  # another user's mark still waits
             return None
-        sql.execute(LATE.delete().where(here))
+        sql.execute(LATE_MARKS.delete().where(here))
         return False, f"{name} takes back: {mark_in_words(waiting.action, waiting.reached)}"
-    sql.execute(LATE.delete().where(here))
+    sql.execute(LATE_MARKS.delete().where(here))
     sql.execute(
-        LATE.insert().values(
+        LATE_MARKS.insert().values(
             round=round, person=who, action=mark["action"], reached=reached,
             why=(mark["why"] or "").strip() or None, name=name, at=at, came=now,
         )
@@ -193,16 +197,16 @@ def put_late(
 
 
 def settle_marks(desk: Desk, sql: sa.Connection, passive: str) -> None:
-    """Ends the marks of closed rounds: one that differs from the record waits for a decision."""
-    left = get_left(sql, passive)
+    """Removes the marks of closed rounds; those that differ from the record become late marks."""
+    left = get_unrecorded_marks(sql, passive)
     done = {round: recorded(sql, round) for round in left["round"].unique()}
     for mark in left.iter_rows(named=True):
         round = mark["round"]
-        # It came when it was made, not now: who has looked at it may decide.
+        # `came` is when the mark was made: whoever has read it since may decide on it.
         put = put_late(sql, round, mark, mark["who"], mark["at"], done[round], passive)
         if put is not None:
-            told = {"round": round, "ticks": {mark["id"]: put[1]}}
-            desk.note(sql, "the service", "late mark", told)
+            details = {"round": round, "ticks": {mark["id"]: put[1]}}
+            desk.note(sql, "the service", "late mark", details)
     sql.execute(ROUND_MARKS.delete().where(ROUND_MARKS.c.round < current_round(sql)))
 
 
@@ -217,20 +221,20 @@ def decide_late_marks(
     over_budget: bool = False,
     seen: float | None = None,
 ) -> int:
-    """Corrects the record of a closed round by ticks that came late, or leaves it as it is.
+    """Decides on late marks: corrects the record of their round, or leaves it as it is.
 
     Args:
         desk: The desk of the server.
-        account: Who decides.
+        account: The user who decides.
         round: The round.
-        ids: The people whose ticks are meant.
-        accept: Whether the record is corrected; nothing else of the round changes.
+        ids: The people whose late marks are decided on.
+        accept: Whether to correct the record by these marks; the rest of the round stays as it is.
         why: The reason, for the audit log.
         over_budget: Accept a record that exceeds the budget.
-        seen: When the ticks were looked at: none of them may have come later.
+        seen: The time at which the marks were read; an error if one of them arrived later.
 
     Returns:
-        How many ticks were decided on.
+        The number of marks that were decided on.
     """
     if not why.strip():
         raise InputError("say why: the reason is kept.")
@@ -240,9 +244,9 @@ def decide_late_marks(
         settle_marks(desk, sql, passive)
         chosen = get_late(sql, passive).filter(pl.col("id").is_in(list(ids)), round=round)
         if not chosen.height:
-            raise InputError(f"none of these ticks of round {round} waits any more: look again.")
+            raise InputError(f"no late tick of round {round} waits for these people: look again.")
         if seen is not None and (chosen["came"] > seen).any():
-            raise InputError(f"another tick of round {round} has come meanwhile: look again.")
+            raise InputError(f"another late tick of round {round} has arrived: look again.")
         if accept:
             _check_in_plan(chosen["id"], plan)
             frame = marking.as_record(chosen, plan, passive, as_planned=False)
@@ -250,22 +254,23 @@ def decide_late_marks(
                 frame, round=round, correct=True, partial=True, over_budget=over_budget,
                 why=why.strip(), where="late ticks",
             )  # fmt: skip
-        decided = (LATE.c.round == round) & LATE.c.person.in_(chosen["id"].to_list())
-        sql.execute(LATE.delete().where(decided))
+        decided = (LATE_MARKS.c.round == round) & LATE_MARKS.c.person.in_(chosen["id"].to_list())
+        sql.execute(LATE_MARKS.delete().where(decided))
         what = "accept late marks" if accept else "dismiss late marks"
-        ticks = chosen.select("id", "who", "action", "reached").rows()
-        told = {
-            id: f"{who}: {mark_in_words(action, reached)}" for id, who, action, reached in ticks
+        columns = chosen.select("id", "who", "action", "reached")
+        ticks = {
+            id: f"{who}: {mark_in_words(action, reached)}"
+            for id, who, action, reached in columns.iter_rows()
         }
-        desk.note(sql, account.name, what, {"round": round, "ticks": told}, why.strip())
+        desk.note(sql, account.name, what, {"round": round, "ticks": ticks}, why.strip())
     return chosen.height
 
 
 def _check_in_plan(ids: pl.Series, plan: Planned) -> None:
-    """Raises if somebody is not in a plan, whom its record cannot have."""
+    """Raises if somebody is not in the plan: a record cannot have people outside its plan."""
     strange = ids.filter(~ids.is_in(plan.frame["id"].cast(pl.String).implode()))
     if len(strange):
         raise InputError(
             f"{list_names(strange.to_list())} not in the plan by which round {plan.round} was "
-            "closed, so the record cannot have them: leave it as it is for them."
+            "closed, so its record cannot have them: leave the record as it is for them."
         )

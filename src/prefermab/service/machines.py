@@ -1,4 +1,4 @@
-"""What machines ask: whether the server lives, whether it can work, and figures to watch."""
+"""Routes for monitoring: health checks, and metrics for Prometheus."""
 
 import os
 from typing import Any
@@ -17,8 +17,8 @@ from prefermab.service.guards import Count
 from prefermab.service.jobs import JOB_KINDS
 from prefermab.service.settings import Settings
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
-"""Environment variable that names the folder in which worker processes add up their counts."""
+PROMETHEUS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable with the folder in which worker processes add up their counts."""
 
 router = APIRouter(route_class=Guarded, tags=["health"])
 REQUESTS = prometheus.Counter(
@@ -31,7 +31,7 @@ REQUEST_SECONDS = prometheus.Histogram(
 
 
 def counter_of(settings: Settings) -> Count:
-    """What counts the requests that a programme has answered."""
+    """A function that counts the answered requests of a programme."""
 
     def count(route: str, status: int, seconds: float) -> None:
         named = f"{settings.root}/{route}"
@@ -41,14 +41,15 @@ def counter_of(settings: Settings) -> Count:
     return count
 
 
-class OfProgramme:
-    """Of what is counted, the part of one programme: who may see it may not see others."""
+class ProgrammeCounts:
+    """The request counts of one programme only: whoever may read them may not see other
+    programmes."""
 
     def __init__(self, counted: prometheus.CollectorRegistry, settings: Settings):
         self.counted, self.start = counted, f"{settings.root}/"
 
     def collect(self) -> Any:
-        """Reads it."""
+        """Yields the counts, for Prometheus."""
         for family in self.counted.collect():
             kept = Metric(family.name, family.documentation, family.type)
             for one in family.samples:
@@ -59,14 +60,14 @@ class OfProgramme:
             yield kept
 
 
-class FromDatabase:
-    """Figures that the database knows, whichever process is asked."""
+class DatabaseFigures:
+    """Figures from the database; they are the same in every process."""
 
     def __init__(self, desk: Desk):
         self.desk = desk
 
     def collect(self) -> Any:
-        """Reads them."""
+        """Yields the figures, for Prometheus."""
         head, people, now = self.desk.head(), self.desk.count_people(), self.desk.clock()
         with self.desk.records.reading() as sql:
             counts = sa.select(JOBS.c.kind, JOBS.c.status, sa.func.count()).group_by(
@@ -89,7 +90,7 @@ class FromDatabase:
 
 @router.get("/api/v1/health", name="live")
 def live() -> dict[str, Any]:
-    """Answers as long as the process lives."""
+    """Answers as long as the process is alive."""
     return {"status": "ok"}
 
 
@@ -101,14 +102,14 @@ def ready(request: Request) -> dict[str, Any]:
 
 @router.get("/metrics", name="metrics")
 def metrics(request: Request) -> Response:
-    """Figures for Prometheus: requests of all worker processes, and where the programme stands."""
+    """Metrics for Prometheus: requests of all worker processes, and the state of the programme."""
     counted, registry = prometheus.CollectorRegistry(), prometheus.CollectorRegistry()
-    if FOLDER in os.environ:
+    if PROMETHEUS_FOLDER in os.environ:
         multiprocess.MultiProcessCollector(counted)
     else:
         counted.register(REQUESTS)
         counted.register(REQUEST_SECONDS)
     desk = desk_of(request)
-    registry.register(OfProgramme(counted, desk.settings))
-    registry.register(FromDatabase(desk))
+    registry.register(ProgrammeCounts(counted, desk.settings))
+    registry.register(DatabaseFigures(desk))
     return Response(prometheus.generate_latest(registry), media_type=prometheus.CONTENT_TYPE_LATEST)

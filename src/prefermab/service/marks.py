@@ -1,9 +1,9 @@
-"""What was done so far in the current round, person by person, until the round is recorded.
+"""Marks: what was done with one person in the current round, before the round is recorded.
 
-Staff tick off one person after the other, on a phone that may be offline for a while. A mark has
-the time at which it was made; of two marks of a person the later one counts, in whatever order they
-arrive, and the same mark sent twice changes nothing. `record` of the programme closes the round:
-all marks then become its record.
+Staff mark one person after the other, on a phone that may be offline for a while. On pages a mark
+is called a tick. A mark has the time at which it was made: of two marks of a person the later one
+counts, in whatever order they arrive, and a mark that is sent twice changes nothing. When the round
+is closed, all marks become its record.
 """
 
 import math
@@ -28,13 +28,13 @@ SCHEMA = {"round": pl.Int64, "id": pl.String, "action": pl.String, "reached": pl
 def check_marks(
     marks: Sequence[dict[str, Any]], plan: Planned, actions: Sequence[str], own: pl.DataFrame
 ) -> None:
-    """Raises unless all marks are about people in the plan, with actions that the model has.
+    """Raises unless all marks are valid: people in the plan, actions of the model, times, reasons.
 
     Args:
         marks: Each with `id`, `action` (None takes a mark back), `reached`, `why` and `at`.
         plan: The plan of the round.
         actions: The names of the actions, the passive one first.
-        own: The rows of the plan that whoever marks may see.
+        own: The rows of the plan that the user who marks may see.
     """
     known = set(own["id"].cast(pl.String))
     for mark in marks:
@@ -46,7 +46,7 @@ def check_marks(
         if action is not None and action not in actions:
             raise unknown("action", action, actions)
         if action == actions[0] and mark["reached"] is False:
-            raise InputError(f"{brief(who)}: '{action}' cannot have missed anybody.")
+            raise InputError(f"{brief(who)}: reached cannot be false with the action '{action}'.")
         if mark["at"] is not None and not 0 <= mark["at"] < math.inf:
             raise InputError(f"{brief(who)}: at must be seconds since 1970.")
         if len(why) > LONGEST_MARK_REASON or any(
@@ -60,10 +60,10 @@ def check_marks(
 def put_marks(
     sql: sa.Connection, round: int, marks: Sequence[dict[str, Any]], name: str, now: float
 ) -> dict[str, str]:
-    """Stores marks; older ones than those stored are left out.
+    """Stores marks; leaves out marks that are older than the stored ones.
 
     Returns:
-        What is new, by person, for the audit log.
+        The new marks in words, by person, for the audit log.
     """
     new = {}
     for mark in marks:
@@ -104,7 +104,7 @@ def as_record(
         marks: The marks of the round.
         plan: Its plan.
         passive: The passive action.
-        as_planned: Whether people on the list without a mark were treated as planned; otherwise
+        as_planned: Whether people on the list without a mark got their planned action; if False,
             nothing was done with them.
 
     Returns:
@@ -121,7 +121,7 @@ def as_record(
 
 
 def mark_in_words(action: str, reached: bool, why: str | None = None) -> str:
-    """An action as people say it.
+    """A mark as a short text.
 
     >>> from prefermab.service.marks import mark_in_words
     >>> mark_in_words("call", reached=False)

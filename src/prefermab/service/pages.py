@@ -1,4 +1,4 @@
-"""Pages: signing in and out, setting a password, and this week's list."""
+"""Pages: sign-in, sign-out, setting a password; static files."""
 
 from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
@@ -15,7 +15,7 @@ router = APIRouter(route_class=Guarded, include_in_schema=False)
 
 @router.get("/static/{name}", name="static")
 def static_file(name: str) -> Response:
-    """A script, a style or a picture. Only names that were there at the start are known."""
+    """A script, a style sheet or a picture. Only files that existed at the start are served."""
     if name not in STATIC:
         raise HTTPException(404)
     data, kind, _ = STATIC[name]
@@ -24,19 +24,19 @@ def static_file(name: str) -> Response:
 
 @router.get("/", name="home")
 def home(request: Request) -> Response:
-    """The first page."""
+    """The first page: this week's list."""
     return redirect(request, "/week")
 
 
 @router.get("/sign-in", name="sign_in_page")
 def sign_in_page(request: Request, next: str = "/") -> Response:
-    """The form for name and password."""
+    """The sign-in form."""
     return page(request, "sign_in.html", next=local(next), wrong=False, name="")
 
 
 @router.post("/sign-in", name="sign_in")
 def sign_in(request: Request, name: FormText, password: FormText, next: FormText = "/") -> Response:
-    """Begins a session; a session that the browser had before is ended."""
+    """Begins a session, and ends the one that the browser had before."""
     desk = desk_of(request)
     address = request.client.host if request.client else ""
     secret = desk.sign_ins.sign_in(name, password, address, desk.note)
@@ -62,7 +62,7 @@ def sign_out(request: Request) -> Response:
 
 @router.get("/welcome/{secret}", name="welcome_page")
 def welcome_page(request: Request, secret: str) -> Response:
-    """The form to set a password, behind a one-time link."""
+    """The form to set a password, opened by a one-time link."""
     desk = desk_of(request)
     with desk.records.reading() as sql:
         link = accounts.find_link(sql, secret, desk.clock())
@@ -73,7 +73,7 @@ def welcome_page(request: Request, secret: str) -> Response:
 def welcome(
     request: Request, secret: str, password: FormText, again: FormText, name: FormText = ""
 ) -> Response:
-    """Sets a password and signs in."""
+    """Sets a password and signs the user in."""
     desk = desk_of(request)
     if accounts.check_password(password) != again:
         raise InputError("the two passwords differ: go back and type the same one twice.")

@@ -1,4 +1,4 @@
-"""Pages to import people and states: a preview first, with every wrong row, then the import."""
+"""Pages to import people and states: first a preview with every wrong row, then the import."""
 
 from typing import Annotated, Any
 
@@ -14,8 +14,8 @@ from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import desk_of
 from prefermab.service.rendering import FormText, page
 from prefermab.service.uploads import (
-    LASTS,
     UPLOAD_KINDS,
+    UPLOAD_LASTS,
     check_upload,
     drop_upload,
     keep_upload,
@@ -24,7 +24,7 @@ from prefermab.service.uploads import (
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 PREVIEW_ROWS = 8
-"""Rows of a table that its preview shows."""
+"""Rows that a preview shows."""
 
 
 @router.get("/import", name="import_page")
@@ -34,7 +34,7 @@ def import_page(request: Request) -> Response:
 
 
 def choose_file(request: Request, done: str | None = None) -> Response:
-    """The page with the form, after an import with what was done."""
+    """The page with the form; after an import it says what was done."""
     model = desk_of(request).programme().model
     features = list(dict.fromkeys(source_columns(model.feature_names)))
     return page(
@@ -49,7 +49,7 @@ def choose_file(request: Request, done: str | None = None) -> Response:
 
 @router.post("/import", name="preview_import")
 def preview_import(request: Request, file: Annotated[Any, File()], kind: FormText) -> Response:
-    """What would be imported, and which rows are wrong. Nothing is written to the programme."""
+    """Shows what would be imported and which rows are wrong. The programme does not change."""
     desk, account = desk_of(request), account_of(request)
     if not isinstance(file, UploadFile):
         raise InputError("choose a file first.")
@@ -61,7 +61,7 @@ def preview_import(request: Request, file: Annotated[Any, File()], kind: FormTex
     return page(
         request, "import_preview.html", kind=kind, what=UPLOAD_KINDS[kind], checked=checked,
         right=right, secret=secret, shown=cells_as_text(checked.frame.head(PREVIEW_ROWS)),
-        minutes=LASTS / 60,
+        minutes=UPLOAD_LASTS / 60,
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def preview_import(request: Request, file: Annotated[Any, File()], kind: FormTex
 def confirm_import(
     request: Request, secret: FormText, rows: Annotated[int, Form()], why: FormText = ""
 ) -> Response:
-    """Imports the rows that were right, if they are still as many as the preview said."""
+    """Imports the valid rows, if there are still as many as in the preview."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.reading() as sql:
         kind, name, data = take_upload(sql, secret, account.name, desk.clock())

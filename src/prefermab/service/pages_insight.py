@@ -1,4 +1,4 @@
-"""Pages to think with: what other budgets would do, and who gets how much."""
+"""The pages "What if" (other budgets) and "Groups" (who is acted on how often)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -21,17 +21,17 @@ from prefermab.service.rendering import line_chart, page
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 POINTS = 20
-"""Steps of the slider from nothing to twice the budget."""
+"""Steps of the slider, from 0 to twice the budget."""
 
-KNOWN: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
-"""Points that were worked out before, by programme and plan."""
+POINTS_BY_PLAN: dict[tuple[str, int, int], list[dict[str, Any]]] = {}
+"""Cache of `what_if_points`, by programme, round and attempt."""
 
 MOST_GROUPS_IN_COLUMN, ROUNDS_SHOWN = 12, 8
-"""A column with more values than that is not one of groups; rounds that are shown."""
+"""Most values that a column of groups may have; number of rounds that are shown."""
 
 
 def newest_plan(desk: Desk) -> Planned | None:
-    """The plan of the current round, or else of the last one; None before the first."""
+    """The plan of the current round, or else of the round before; None if nothing was planned."""
     head = desk.head()
     if head.attempt is not None:
         return desk.planned(head.round, head.attempt)
@@ -58,11 +58,11 @@ def what_if_page(request: Request, budget: float | None = None) -> Response:
 
 
 def what_if_points(desk: Desk, model: Model, plan: Planned) -> list[dict[str, Any]]:
-    """Budgets from nothing to twice the plan's and what each would do, for the people and rules of
-    a plan and at its price, and what a unit more would gain. A plan never changes, so they are
-    worked out once."""
+    """Budgets from 0 to twice the plan's, each with what it would gain and spend, and with the gain
+    of one more unit (`more`). People and rules are those of the plan; all budgets are judged at its
+    price. A plan never changes, so the points are computed once."""
     key = (desk.settings.place, plan.round, plan.attempt)
-    if key not in KNOWN:
+    if key not in POINTS_BY_PLAN:
         given = PlanRequest(plan.asked)
         budget = float(plan.asked["budget"]) or 10.0
         whole = budget == int(budget) and budget >= POINTS / 2
@@ -72,16 +72,16 @@ def what_if_points(desk: Desk, model: Model, plan: Planned) -> list[dict[str, An
         frame = what_if(
             model, plan.inputs, budgets, given.rules, rounds_left=left, valued_at=budget
         )
-        # Under the rules; the price leaves them out.
+        # From differences of gains, which keep the rules; the price would ignore them.
         more = pl.col("gain").diff().shift(-1) / pl.col("budget").diff().shift(-1)
-        KNOWN.pop(next(iter(KNOWN)), None) if len(KNOWN) > 8 else None
-        KNOWN[key] = frame.with_columns(more=more).to_dicts()
-    return KNOWN[key]
+        POINTS_BY_PLAN.pop(next(iter(POINTS_BY_PLAN)), None) if len(POINTS_BY_PLAN) > 8 else None
+        POINTS_BY_PLAN[key] = frame.with_columns(more=more).to_dicts()
+    return POINTS_BY_PLAN[key]
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
-    """A group: for each round how many there were and how many were acted on."""
+class GroupLine:
+    """A group: its number of people in each round, and how many of them were acted on."""
 
     name: str
     people: Sequence[int]
@@ -127,9 +127,9 @@ def group_columns(people: pl.DataFrame) -> list[str]:
     ]  # fmt: skip
 
 
-def group_lines(desk: Desk, by: str, rounds: Sequence[int], newest: Planned) -> list[Line]:
-    """Each group's numbers in rounds, the largest group first; the newest round, while it is
-    planned only, as its list has it."""
+def group_lines(desk: Desk, by: str, rounds: Sequence[int], newest: Planned) -> list[GroupLine]:
+    """The numbers of each group by round, the largest group first. A round that is planned but not
+    recorded counts the people on its list."""
     counts: dict[str, dict[int, tuple[int, int]]] = {}
     for which in rounds:
         plan = newest if which == newest.round else desk.programme().planned(which)
@@ -148,14 +148,14 @@ def group_lines(desk: Desk, by: str, rounds: Sequence[int], newest: Planned) -> 
         ).rows():  # fmt: skip
             counts.setdefault(group, {})[which] = (people, done)
     lines = [
-        Line(name, *zip(*(found.get(which, (0, 0)) for which in rounds), strict=True))
+        GroupLine(name, *zip(*(found.get(which, (0, 0)) for which in rounds), strict=True))
         for name, found in counts.items()
     ]
     return sorted(lines, key=lambda line: (-sum(line.people), line.name))
 
 
 def acted_in(desk: Desk, round: int, kind: Any) -> pl.Series:
-    """Who was acted on in a recorded round."""
+    """The ids of the people acted on in a recorded round."""
     with desk.programme().database.reading() as sql:
         rows = sql.execute(sa.select(ACTIONS.c.id).where(ACTIONS.c.round == round)).scalars().all()
     return pl.Series("id", rows, dtype=kind)

@@ -1,4 +1,4 @@
-"""The page on which ticks that came after their round was closed are accepted or not."""
+"""The page "Ticks that came late": accept late marks as corrections, or dismiss them."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from prefermab.service import late as lateness
 from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, desk_of
 from prefermab.service.marks import mark_in_words
-from prefermab.service.pages_record import told
+from prefermab.service.pages_record import describe_mark
 from prefermab.service.pages_week import columns_of
 from prefermab.service.rendering import FormText, page, redirect
 from prefermab.service.week import lines
@@ -21,7 +21,7 @@ LATE_MESSAGES = {"corrected": "The record is corrected.", "left": "The record st
 
 @router.get("/record/late", name="late_page")
 def late_page(request: Request, said: str = "") -> Response:
-    """Ticks that wait for a decision, round by round, beside what was recorded."""
+    """Late marks by round, beside what was planned and recorded."""
     desk = desk_of(request)
     seen, waiting = desk.clock(), lateness.all_late(desk, account_of(request))
     with desk.records.reading() as sql:
@@ -36,7 +36,8 @@ def late_page(request: Request, said: str = "") -> Response:
 def late_rows(
     desk: Desk, round: int, waiting: pl.DataFrame, done: lateness.Recorded
 ) -> list[dict[str, Any]]:
-    """A line for each tick of a round: who it is about, what was planned, recorded and ticked."""
+    """A line for each late mark of a round: the person, and what was planned, recorded and
+    marked."""
     plan, passive = lateness.closed_plan(desk, round), desk.programme().model.action_names[0]
     ticks = {row["id"]: row for row in waiting.iter_rows(named=True)}
     about = plan.frame.filter(pl.col("id").cast(pl.String).is_in(list(ticks)))
@@ -48,7 +49,7 @@ def late_rows(
         action, reached = done.get(str(row["id"]), (passive, True))
         row["recorded"] = mark_in_words(action, reached)
         row["ticked"] = mark_in_words(tick["action"], tick["reached"])
-        row["mark"] = told(tick, row["action"], passive)
+        row["mark"] = describe_mark(tick, row["action"], passive)
     return rows
 
 
@@ -62,7 +63,7 @@ def decide_late(
     over_budget: FormText = "",
     seen: Annotated[float | None, Form()] = None,
 ) -> Response:
-    """Corrects the record by the ticks that were chosen, or leaves it as it is."""
+    """Corrects the record by the selected marks, or leaves it as it is."""
     lateness.decide_late_marks(
         desk_of(request), account_of(request), round, set(ids),
         accept=accept == "yes", why=why, over_budget=bool(over_budget), seen=seen,

@@ -1,4 +1,4 @@
-"""Pages for those who answer for a programme: models, the audit log, users and tokens."""
+"""Pages to manage a programme: models, the audit log, users and tokens."""
 
 import json
 from pathlib import Path
@@ -26,18 +26,19 @@ AUDIT_ROWS_PER_PAGE = 50
 """Rows of the audit log that one page shows."""
 
 MARKDOWN = MarkdownIt("js-default").disable("image")
-"""Cards are text of whoever made the model: no HTML in it is kept."""
+"""Model cards may come from anybody, so HTML in them is escaped."""
 
 
 @router.get("/models", name="models_page")
 def models_page(request: Request) -> Response:
-    """Which model plans since when, its card and its evidence, and a form to replay a round."""
+    """The models with their first rounds, the card and evidence of the present one, and a
+    replay."""
     return show_models(request)
 
 
 @router.post("/models", name="replay_round")
 def replay_round(request: Request, round: Annotated[int, Form()]) -> Response:
-    """Makes the plan of a round again and says whether every bit is the same."""
+    """Makes the plan of a round again and shows whether it is the same, bit for bit."""
     try:
         plan = desk_of(request).programme().replay(round)
     except InputError as error:
@@ -64,13 +65,14 @@ def show_models(request: Request, round: int | None = None, **replayed: Any) -> 
 
 
 def model_folder(place: str | None) -> Path | None:
-    """The folder of a programme's model, if it is there."""
+    """The folder of a programme's model; None if it does not exist."""
     folder = None if place is None else shipped_models().get(place, Path(place))
     return folder if folder is not None and folder.is_dir() else None
 
 
 def read_markdown(folder: Path | None, name: str) -> markupsafe.Markup | None:
-    """A text in a model's folder, as HTML with headings below those of a page."""
+    """A Markdown file in a model's folder, as HTML with headings two levels lower; None without
+    one."""
     if folder is None or not (folder / name).is_file():
         return None
     tokens = MARKDOWN.parse((folder / name).read_text()[:400_000])
@@ -86,13 +88,13 @@ def read_markdown(folder: Path | None, name: str) -> markupsafe.Markup | None:
 def audit_page(
     request: Request, who: str = "", what: str = "", words: str = "", at: int = 1
 ) -> Response:
-    """Every change, newest first, and a filter."""
+    """The audit log, the newest row first, with a filter."""
     return show_audit(request, who, what, words, at)
 
 
 @router.post("/audit", name="audit_verify")
 def audit_verify(request: Request, head: FormText = "") -> Response:
-    """Checks the chain of hashes, and plans and records against it."""
+    """Verifies the chain of hashes, and the stored plans and records against it."""
     try:
         proof = desk_of(request).programme().verify_audit(head.strip() or None)
     except StorageError as error:
@@ -101,7 +103,7 @@ def audit_verify(request: Request, head: FormText = "") -> Response:
 
 
 def details_in_words(details: Any) -> str:
-    """Details of the audit log as people read them.
+    """The details of a row of the audit log as text.
 
     >>> from prefermab.service.pages_manage import details_in_words
     >>> details_in_words({"round": 3, "ticks": {"7": "call, not reached"}})
@@ -142,7 +144,7 @@ def users_page(request: Request) -> Response:
 
 @router.post("/users", name="users_invite")
 def users_invite(request: Request, name: FormText, role: FormText) -> Response:
-    """Adds a user, and shows the link with which they set a password."""
+    """Adds a user, and shows the link to set their password."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
         link = accounts.add_user(sql, name, role, desk.clock())
@@ -152,7 +154,7 @@ def users_invite(request: Request, name: FormText, role: FormText) -> Response:
 
 @router.post("/users/change", name="users_change")
 def users_change(request: Request, name: FormText, do: FormText, role: FormText = "") -> Response:
-    """Another role, an end of sessions, a new link, or no signing in any more."""
+    """Changes a user: `do` is role, sessions (end them), block, allow or link (a new one)."""
     desk, account, link = desk_of(request), account_of(request), None
     with desk.records.writing() as sql:
         if do == "role":
@@ -167,8 +169,8 @@ def users_change(request: Request, name: FormText, do: FormText, role: FormText 
             link, done = accounts.new_link(sql, name, desk.clock()), ""
         else:
             raise unknown("change", do, ("role", "sessions", "block", "allow", "link"))
-        told = {"user": name, "change": do} | ({"role": role} if do == "role" else {})
-        desk.note(sql, account.name, "change user", told)
+        details = {"user": name, "change": do} | ({"role": role} if do == "role" else {})
+        desk.note(sql, account.name, "change user", details)
     return show_users(request, done=done, one_time=link, for_whom=name)
 
 
@@ -180,21 +182,21 @@ def token_add(
     scope: Annotated[list[str] | None, Form()] = None,
     days: FormText = "",
 ) -> Response:
-    """Makes a token, and shows it this once."""
+    """Makes a token, and shows it once."""
     desk, account = desk_of(request), account_of(request)
     if days.strip() and not days.strip().isdecimal():
         raise InputError(f"days must be a whole number, not '{days}'.")
     lasts = float(days) if days.strip() else None
     with desk.records.writing() as sql:
         secret = accounts.add_token(sql, name, label, scope or (), desk.clock(), lasts)
-        told = {"user": name, "label": label, "scopes": sorted(scope or ())}
-        desk.note(sql, account.name, "add token", told)
+        details = {"user": name, "label": label, "scopes": sorted(scope or ())}
+        desk.note(sql, account.name, "add token", details)
     return show_users(request, secret=secret, for_whom=name)
 
 
 @router.post("/users/tokens/drop", name="token_drop")
 def token_drop(request: Request, number: Annotated[int, Form()]) -> Response:
-    """Makes a token invalid."""
+    """Deletes a token."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.writing() as sql:
         accounts.drop_token(sql, number)
@@ -202,7 +204,7 @@ def token_drop(request: Request, number: Annotated[int, Form()]) -> Response:
     return show_users(request, done=f"Token {number} is not valid any more.")
 
 
-def show_users(request: Request, **told: Any) -> Response:
+def show_users(request: Request, **messages: Any) -> Response:
     """The page of users and tokens."""
     desk = desk_of(request)
     with desk.records.reading() as sql:
@@ -212,5 +214,5 @@ def show_users(request: Request, **told: Any) -> Response:
         request, "users.html", users=users.to_dicts(), tokens=tokens.to_dicts(), roles=list(ROLES),
         scopes=RIGHTS, address=str(request.base_url).rstrip("/") + desk.settings.root,
         now=desk.clock(),
-        days=int(accounts.LINK_LASTS) // 86400, **{**known, **told},
+        days=int(accounts.LINK_LASTS) // 86400, **{**known, **messages},
     )  # fmt: skip

@@ -1,5 +1,5 @@
-"""Pages of people: everyone who takes part, and one person's time in the programme: what was seen,
-believed, planned and done, round by round.
+"""Pages of people: everyone who takes part, and one person's timeline: what was seen, believed,
+planned and done, round by round.
 """
 
 import dataclasses
@@ -28,23 +28,23 @@ PEOPLE_PER_PAGE = 50
 """People that one page shows."""
 
 RECENT = 2
-"""Past rounds whose plans are read for rank and reason, if not all are asked for."""
+"""Past rounds for which rank and reason are read from the plans, unless all are requested."""
 
 NAMES_WIDTH, FIRST_LINE, ROUND_WIDTH, STATE_HEIGHT = 120, 16, 44, 26
-"""Of the picture of a timeline: room for names, where the first line is, the width of a round, the
-height of a state."""
+"""Sizes in the picture of a timeline: width of the names, height of the first line, width of a
+round, height of a state."""
 
 
 @router.get("/people", name="people_page")
 def people_page(
     request: Request, at: int = 1, worker: str = "", group: str = "", find: str = ""
 ) -> Response:
-    """Everyone who takes part, to find one of them."""
+    """Everyone who takes part, with a search."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.reading() as sql:
         last = sa.select(PLANS.c.asked).order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc())
         form = PlanForm.from_asked(sql.execute(last.limit(1)).scalar())
-    everyone = desk.own(desk.roster(), account)
+    everyone = desk.visible_rows(desk.roster(), account)
     columns = Columns.of(everyone, desk.settings.worker_column, form.group_column or None)
     wanted = Filter(worker, group, find)
     found = wanted.apply(everyone, columns)
@@ -62,10 +62,10 @@ def people_page(
 
 @router.get("/people/person", name="person_page")
 def person_page(request: Request, id: str, all: bool = False) -> Response:
-    """A person's time in the programme."""
+    """The timeline of a person."""
     desk = desk_of(request)
     person = as_id(id, desk.programme().ids)
-    desk.check_own(person, account_of(request))
+    desk.check_visible(person, account_of(request))
     rounds = timeline_of(desk, person, all_rounds=all)
     details = desk.details(person)
     named = {name.lower(): name for name in details}
@@ -77,15 +77,15 @@ def person_page(request: Request, id: str, all: bool = False) -> Response:
     shown = {key: value for key, value in details.items() if not isinstance(value, float)}
     return page(
         request, "person.html", id=person, name=name, phone=phone, details=shown, rounds=rounds,
-        chart=chart_of(rounds, desk.programme().model), older=not all and len(rounds) > RECENT + 1,
-        now=desk.head().round, passive=desk.programme().model.action_names[0],
-        numbers={key: value for key, value in details.items() if isinstance(value, float)},
+        chart=timeline_chart(rounds, desk.programme().model), older=not all and len(rounds) > RECENT
+        + 1, now=desk.head().round, passive=desk.programme().model.action_names[0], numbers={key:
+        value for key, value in details.items() if isinstance(value, float)},
     )  # fmt: skip
 
 
 @dataclasses.dataclass
 class Round:
-    """A round of a person."""
+    """One round of a person's timeline."""
 
     number: int
     inside: bool
@@ -95,7 +95,7 @@ class Round:
     since: int | None = None
     """Rounds since a state was seen; 0 in the round in which it was seen."""
     last: str | float | None = None
-    """The state seen last."""
+    """The state last seen."""
     belief: list[float] | None = None
     believed: str | None = None
     planned: str | None = None
@@ -115,15 +115,15 @@ def timeline_of(desk: Desk, person: str | int, *, all_rounds: bool = False) -> l
         _round(number, head.round, known["stays"], by_round.get(number, {}), model.action_names[0])
         for number in range(first, head.round + 1)
     ]
-    _carry(rounds)
+    _count_since_seen(rounds)
     if isinstance(model, Model) and model.sightings is not None:
-        _believe(model, person, rounds)
-    _explain(desk, person, rounds, head.round, head.attempt, None if all_rounds else RECENT)
+        _add_beliefs(model, person, rounds)
+    _add_reasons(desk, person, rounds, head.round, head.attempt, None if all_rounds else RECENT)
     return rounds
 
 
 def _round(
-    number: int, now: int, stays: list[dict[str, Any]], told: dict[str, Any], passive: str
+    number: int, now: int, stays: list[dict[str, Any]], known: dict[str, Any], passive: str
 ) -> Round:
     inside = any(
         stay["joined"] <= number and (stay["gone"] is None or number < stay["gone"])
@@ -131,16 +131,16 @@ def _round(
     )
     events = ["joined" for stay in stays if stay["joined"] == number]
     events += ["left" for stay in stays if stay["gone"] == number]
-    found = Round(number, inside, events, state=told.get("state"), why=told.get("why"))
+    found = Round(number, inside, events, state=known.get("state"), why=known.get("why"))
     if number < now and inside:
-        found.action = told.get("action", passive)
-        found.reached = told.get("reached")
-        found.planned = told.get("planned", found.action)
+        found.action = known.get("action", passive)
+        found.reached = known.get("reached")
+        found.planned = known.get("planned", found.action)
     return found
 
 
-def _carry(rounds: list[Round]) -> None:
-    """How long ago a state was seen, in each round; whoever joins again begins anew."""
+def _count_since_seen(rounds: list[Round]) -> None:
+    """Sets for each round the state last seen and the rounds since; joining again starts anew."""
     last: Round | None = None
     for one in rounds:
         last = None if "joined" in one.events else last
@@ -149,8 +149,8 @@ def _carry(rounds: list[Round]) -> None:
             one.since, one.last = one.number - last.number, last.state
 
 
-def _believe(model: Model, person: str | int, rounds: list[Round]) -> None:
-    """What the model believes of a state that was not seen."""
+def _add_beliefs(model: Model, person: str | int, rounds: list[Round]) -> None:
+    """Sets for each round the probabilities of states, by a model of unseen states."""
     tree = model.sightings
     assert tree is not None
     acted, since_action = None, []
@@ -168,7 +168,7 @@ def _believe(model: Model, person: str | int, rounds: list[Round]) -> None:
     places = read_places(
         model, tree, frame, frame["id"], np.ones(len(rounds), bool), "the timeline"
     )
-    # The first numbers of a place's code are what is believed there; see `Unseen.encode`.
+    # The first numbers of a place's code are the believed probabilities; see `Unseen.encode`.
     codes = (np.asarray(model.network.perception.codes)[:, : len(tree.states)] + 1) / 2
     texts = place_texts(model, tree)
     for one, place in zip(rounds, places, strict=True):
@@ -176,11 +176,11 @@ def _believe(model: Model, person: str | int, rounds: list[Round]) -> None:
             one.belief, one.believed = codes[place].tolist(), texts[place]
 
 
-def _explain(
+def _add_reasons(
     desk: Desk, person: str | int, rounds: list[Round], now: int, attempt: int | None,
     most: int | None,
 ) -> None:  # fmt: skip
-    """Rank and reason of the newest rounds, from their plans."""
+    """Sets rank and reason from the plans, for the newest rounds or for all (`most` is None)."""
     with desk.records.reading() as sql:
         valid = select(PLANS, "round", "attempt").where(PLANS.c.status == "recorded")
         plans = {row.round: row.attempt for row in sql.execute(valid)}
@@ -197,23 +197,23 @@ def _explain(
 
 @dataclasses.dataclass(frozen=True)
 class TimelineChart:
-    """Where everything stands in the picture of a timeline."""
+    """The picture of a timeline, in coordinates that a template draws."""
 
     width: int
     height: int
     lines: list[tuple[str, int]]
-    """States with their heights."""
+    """Names of states, with their heights."""
     ticks: list[tuple[int, int]]
-    """Rounds with their places."""
+    """Numbers of rounds, with their horizontal places."""
     dots: list[tuple[int, float, str]]
     curve: str
     cells: list[tuple[int, int, float]]
-    """What is believed: place, height and how likely."""
+    """Believed probabilities: place, height and probability."""
     actions: list[tuple[int, bool, str]]
     bottom: int
 
 
-def chart_of(rounds: list[Round], model: Any) -> TimelineChart:
+def timeline_chart(rounds: list[Round], model: Any) -> TimelineChart:
     """The picture of a timeline: states from top to bottom, rounds from left to right."""
     continuous = is_continuous(model)
     names = ["1", "0.5", "0"] if continuous else list(model.state_names)

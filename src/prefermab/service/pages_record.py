@@ -1,9 +1,9 @@
-"""Pages to record what was done: person by person, on a phone that may be offline, then the round.
+"""Pages to record what was done: mark person by person, also on an offline phone; close the round.
 
-A tick is kept at once (`marks.py`); closing the round makes a record of all of them. A tick has the
-time at which it was made: sent twice, it changes nothing. Who ticks says which tick they saw; if
-somebody else has ticked meanwhile, both are shown and one of them decides. A tick that comes after
-its round was closed waits for a decision (`late.py`).
+Each mark (on pages: a tick) is stored at once (`marks.py`). Closing the round turns all marks into
+its record. A request to mark a person names the mark that its page showed. If somebody else has
+marked the person differently meanwhile, both marks are shown and the user chooses. A mark that
+arrives after its round was closed waits for a decision (`late.py`).
 """
 
 import datetime
@@ -28,19 +28,19 @@ from prefermab.service.week import Columns, Filter, approvals, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 RECORD_ROWS_PER_PAGE = 200
-"""People on one page; a field worker's list of a week should fit."""
+"""People on one page: enough for a field worker's list of a week."""
 
 MOST_OTHERS = 2_000
-"""People who are not on the list and can be chosen in the form below it."""
+"""People outside the list who are offered in the form below it."""
 
 MARK_DONE, MARK_MISSED, MARK_OTHER, MARK_OPEN = "done", "not reached", "other", "open"
 
 
-def what_of(mark: dict[str, Any], planned: str, passive: str) -> str:
-    """A mark in the words of the form: done as planned, not reached, or something else.
+def mark_choice(mark: dict[str, Any], planned: str, passive: str) -> str:
+    """The choice in the form that a mark stands for: done, not reached or other.
 
-    >>> from prefermab.service.pages_record import what_of
-    >>> what_of({"action": "call", "reached": False}, "call", "none")
+    >>> from prefermab.service.pages_record import mark_choice
+    >>> mark_choice({"action": "call", "reached": False}, "call", "none")
     'not reached'
     """
     if planned == passive or mark["action"] != planned:
@@ -48,19 +48,19 @@ def what_of(mark: dict[str, Any], planned: str, passive: str) -> str:
     return MARK_DONE if mark["reached"] else MARK_MISSED
 
 
-def told(mark: dict[str, Any], planned: str, passive: str) -> dict[str, Any]:
-    """A mark as pages and scripts show it."""
+def describe_mark(mark: dict[str, Any], planned: str, passive: str) -> dict[str, Any]:
+    """A mark as values for pages and scripts."""
     at = datetime.datetime.fromtimestamp(mark["at"], datetime.UTC)
     names = ("id", "action", "why", "who", "at")
     return {
         **{name: mark[name] for name in names},
-        "what": what_of(mark, planned, passive),
+        "what": mark_choice(mark, planned, passive),
         "time": at.strftime("%Y-%m-%d %H:%M UTC"),
     }
 
 
-def released(desk: Desk, head: Head) -> bool:
-    """Whether a list of the current round was approved, so that staff work by it."""
+def is_approved(desk: Desk, head: Head) -> bool:
+    """Whether any list of the current round was approved: staff then work by it."""
     if head.attempt is None:
         return False
     with desk.records.reading() as sql:
@@ -69,10 +69,10 @@ def released(desk: Desk, head: Head) -> bool:
 
 @router.get("/record", name="record_page")
 def record_page(request: Request, at: int = 1, worker: str = "", find: str = "") -> Response:
-    """A line for each person on the list, to tick off what was done."""
+    """A card for each person on the list, to mark what was done."""
     desk, account = desk_of(request), account_of(request)
     head, frame = desk.week(account)
-    if frame is None or head.attempt is None or not released(desk, head):
+    if frame is None or head.attempt is None or not is_approved(desk, head):
         return page(
             request, "record_open.html", head=head, planned=frame is not None, made=desk.clock(),
             late=lateness.all_late(desk, account).height,
@@ -89,19 +89,19 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
     rows = lines(due.slice((at - 1) * RECORD_ROWS_PER_PAGE, RECORD_ROWS_PER_PAGE), columns)
     for row in rows:
         mark = marks.get(str(row["id"]))
-        row["mark"] = mark and told(mark, row["action"], actions[0])
+        row["mark"] = mark and describe_mark(mark, row["action"], actions[0])
     ids = set(due["id"].cast(pl.String))
     return page(
         request, "record.html", head=head, rows=rows, at=at, pages=pages, wanted=wanted,
         workers=[] if account.own_only else values_of(frame, columns.worker),
         passive=actions[0], actions=actions, total=due.height,
         done=len(ids & set(marks)), made=desk.clock(), late=lateness.all_late(desk, account).height,
-        others=called(frame.filter(~(chosen | marked)).head(MOST_OTHERS), columns),
+        others=people_to_choose(frame.filter(~(chosen | marked)).head(MOST_OTHERS), columns),
     )  # fmt: skip
 
 
-def called(frame: pl.DataFrame, columns: Columns) -> list[tuple[Any, str]]:
-    """People to choose from in a form: the id, and the name with the id."""
+def people_to_choose(frame: pl.DataFrame, columns: Columns) -> list[tuple[Any, str]]:
+    """Options of a form: for each person the id, and a label with name and id."""
     ids = frame["id"].to_list()
     names = [None] * len(ids) if columns.name is None else frame[columns.name].to_list()
     pairs = zip(ids, names, strict=True)
@@ -115,8 +115,8 @@ def marks_of(desk: Desk, round: int) -> dict[str, dict[str, Any]]:
     return {row["id"]: row for row in found.iter_rows(named=True)}
 
 
-class Conflict(Exception):  # noqa: N818  # not an error: two people were at work
-    """Somebody else has recorded something else of the same person meanwhile."""
+class Conflict(Exception):  # noqa: N818  # not an error: two users worked at once
+    """Another user has marked the same person differently meanwhile."""
 
     def __init__(self, theirs: dict[str, Any]):
         super().__init__("conflict")
@@ -134,23 +134,23 @@ def mark_page(
     seen: FormText = "",
     at: FormText = "",
 ) -> Response:
-    """Keeps what was done with a person. `seen` is the time of the mark that was shown, `at` the
-    time of this one, if a script sends it later."""
+    """Stores a mark. `seen` is the time of the mark that the page showed; `at` is the time of the
+    new one, if a script sends it later."""
     desk, account = desk_of(request), account_of(request)
     head, own = desk.week(account)
     if round < head.round:
         return _mark_late(request, desk, account, lateness.closed_plan(desk, round),
                           (id, what, action, why, at))  # fmt: skip
-    if round != head.round or own is None or head.attempt is None or not released(desk, head):
+    if round != head.round or own is None or head.attempt is None or not is_approved(desk, head):
         raise InputError(f"the list of round {round} is not approved yet: ask a planner to do so.")
     plan = desk.planned(round, head.attempt)
     actions = desk.programme().model.action_names
     planned, given = _read(desk, plan, id, what, action, why, at)
     marking.check_marks([given], plan, actions, own)
     try:
-        kept = store(desk, account, round, given, seen, actions[0])
+        kept = store_mark(desk, account, round, given, seen, actions[0])
     except Conflict as conflict:
-        theirs = told(conflict.theirs, planned, actions[0])
+        theirs = describe_mark(conflict.theirs, planned, actions[0])
         detail = f"{theirs['who']} has recorded something else meanwhile."
         if is_for_programs(request):
             return JSONResponse({"detail": detail, "theirs": theirs}, 409)
@@ -161,7 +161,7 @@ def mark_page(
         answer.status_code = 409
         return answer
     if is_for_programs(request):
-        return JSONResponse({"mark": kept and told(kept, planned, actions[0])})
+        return JSONResponse({"mark": kept and describe_mark(kept, planned, actions[0])})
     return redirect(request, f"/record#p-{id}" if id.isalnum() else "/record")
 
 
@@ -172,30 +172,32 @@ def _mark_late(
     plan: Planned,
     fields: tuple[str, str, str, str, str],
 ) -> Response:
-    """Keeps a tick of a round that is closed until somebody decides on it."""
+    """Stores a mark of a closed round as a late mark."""
     _, given = _read(desk, plan, *fields)
     lateness.add_late(desk, account, plan.round, [given])
-    # Also if it was sent before, and the answer got lost.
+    # Looked up, because the mark may have been sent before and its answer lost.
     with desk.records.reading() as sql:
         waiting = lateness.get_late(sql, desk.programme().model.action_names[0])
     waits = waiting.filter(round=plan.round, id=given["id"]).height
     if not is_for_programs(request):
         return redirect(request, "/record")
-    told = "it came after the round was closed: a planner decides whether the record is corrected."
-    return JSONResponse({"mark": None, "late": told if waits else None})
+    late_note = (
+        "it came after the round was closed: a planner decides whether the record is corrected."
+    )
+    return JSONResponse({"mark": None, "late": late_note if waits else None})
 
 
 def _read(
     desk: Desk, plan: Planned, id: str, what: str, action: str, why: str, at: str
 ) -> tuple[str, dict[str, Any]]:
-    """What the plan has for somebody, and the mark that a form tells of."""
+    """The planned action of a person, and the mark in the fields of a form."""
     programme = desk.programme()
     planned = planned_action(plan, as_id(id, programme.ids))
     return planned, read_mark(id, what, action, why, at, planned, programme.model.action_names)
 
 
 def planned_action(plan: Planned, person: str | int) -> str:
-    """What the plan has for somebody."""
+    """The planned action of a person; raises if the plan does not have them."""
     found = plan.frame.filter(pl.col("id") == person)["action"]
     if not len(found):
         raise InputError(f"there is no {person} in the plan of round {plan.round}.")
@@ -220,10 +222,11 @@ def read_mark(
     return {"id": id, "action": chosen, "reached": what != MARK_MISSED, "why": why, "at": when}
 
 
-def store(
+def store_mark(
     desk: Desk, account: Account, round: int, given: dict[str, Any], seen: str, passive: str
 ) -> dict[str, Any] | None:
-    """Stores a mark unless somebody else has made another one meanwhile; returns what is kept."""
+    """Stores a mark and returns the valid one; raises `Conflict` if another user has marked the
+    person differently since the time `seen`."""
     with desk.records.writing() as sql:
         if lateness.is_closed(sql, round):
             raise BusyError(f"round {round} was closed just now: try again.")
@@ -243,7 +246,7 @@ def store(
 
 
 def get_mark(sql: sa.Connection, round: int, person: str) -> dict[str, Any] | None:
-    """The mark of a person, if there is one."""
+    """The mark of a person; None if there is none."""
     columns = ROUND_MARKS.c["action", "reached", "why", "at"]
     rows = sa.select(ROUND_MARKS.c.person.label("id"), ROUND_MARKS.c.name.label("who"), *columns)
     found = sql.execute(
@@ -253,7 +256,7 @@ def get_mark(sql: sa.Connection, round: int, person: str) -> dict[str, Any] | No
 
 
 def is_time(text: str, at: float) -> bool:
-    """Whether a text that a form or a script sent is this time."""
+    """Whether a text from a form or a script is the time `at`."""
     try:
         return float(text) == at
     except ValueError:
@@ -261,13 +264,13 @@ def is_time(text: str, at: float) -> bool:
 
 
 def is_same(mark: dict[str, Any], given: dict[str, Any]) -> bool:
-    """Whether a mark says the same as another."""
+    """Whether two marks say the same."""
     return (mark["action"], mark["reached"]) == (given["action"], given["reached"])
 
 
 @router.get("/record/close", name="close_page")
 def close_page(request: Request) -> Response:
-    """What would be recorded, before the round is closed."""
+    """Shows what would be recorded, with the form to close the round."""
     desk = desk_of(request)
     head, plan, columns = _current(desk)
     actions, marks = desk.programme().model.action_names, marks_of(desk, head.round)
@@ -281,7 +284,7 @@ def close_page(request: Request) -> Response:
         if mark is None:
             left.append(line)
             continue
-        line["mark"] = told(mark, line["action"], actions[0])
+        line["mark"] = describe_mark(mark, line["action"], actions[0])
         counts[line["mark"]["what"]] += 1
         if line["mark"]["what"] == MARK_OTHER:
             otherwise.append(line)
@@ -299,7 +302,7 @@ def _by_worker(left: list[dict[str, Any]]) -> str:
 
 def _current(desk: Desk) -> tuple[Head, Planned, Columns]:
     head = desk.head()
-    if head.attempt is None or not released(desk, head):
+    if head.attempt is None or not is_approved(desk, head):
         raise InputError(f"the list of round {head.round} is not approved yet.")
     plan = desk.planned(head.round, head.attempt)
     return head, plan, columns_of(desk, plan)
@@ -326,6 +329,6 @@ def record_close(
 
 @router.get("/sw.js", name="service_worker")
 def service_worker() -> Response:
-    """The script that opens the record page without a connection."""
+    """The service worker, which opens the record page without a connection."""
     data, kind, _ = STATIC["sw.js"]
     return Response(data, media_type=kind, headers={"cache-control": "no-cache"})

@@ -1,4 +1,4 @@
-"""Pages of this week: the list, how it is made and changed by hand, approved and downloaded."""
+"""Pages of this week's list: show, make, change by hand, approve and download it."""
 
 import dataclasses
 import tempfile
@@ -27,11 +27,11 @@ from prefermab.service.week import (
     Filter,
     ListChange,
     approve,
-    asked_with,
     attempts,
     change_list,
     lines,
     moved,
+    request_with,
     rule_costs,
     sentences,
     values_of,
@@ -49,14 +49,14 @@ WEEK_MESSAGES = {
     "approved": "The list is approved: everybody can now record what they do.",
     "closed": "The round is recorded. The next one can be planned.",
 }
-"""What a page says after a change, by the word in its address."""
+"""Messages after a change, by the value of `said` in the address."""
 
 
 @router.get("/week", name="week_page")
 def week_page(
     request: Request, at: int = 1, worker: str = "", group: str = "", find: str = "", said: str = ""
 ) -> Response:
-    """This week's list with its reasons, the waiting list, and what is to be known of them."""
+    """This week's list with reasons, notes, rule costs, the waiting list and all attempts."""
     desk, account = desk_of(request), account_of(request)
     head, frame = desk.week(account)
     if head.attempt is None or frame is None:
@@ -86,13 +86,13 @@ def week_page(
 
 
 def columns_of(desk: Desk, plan: Planned) -> Columns:
-    """The columns of a plan's list."""
+    """The columns of a plan's list that pages show."""
     rules = rules_of(plan.asked) or Rules()
     return Columns.of(plan.frame, desk.settings.worker_column, rules.group_column)
 
 
 def by_hand(plan: Planned) -> dict[str, str]:
-    """Who is off the list or on it by hand."""
+    """People who were put on the list or taken off it by hand: "on" or "off" by id as text."""
     rules = rules_of(plan.asked) or Rules()
     on, off = ({str(one): word for one in ids} for ids, word in (
         (rules.lock_ids, "on"), (rules.exclude_ids, "off")))  # fmt: skip
@@ -105,7 +105,7 @@ def _moved(desk: Desk, plan: Planned) -> tuple[list[Any], list[Any]] | None:
 
 @router.get("/week/list.{ending}", name="week_file")
 def week_file(request: Request, ending: Literal["csv", "xlsx", "parquet"]) -> Response:
-    """The list as a file: a workbook to print and to work with, or a table."""
+    """The list as a file: an Excel workbook to print, or a CSV or Parquet table."""
     desk = desk_of(request)
     head, frame = desk.week(account_of(request))
     if head.attempt is None or frame is None:
@@ -122,7 +122,7 @@ def week_file(request: Request, ending: Literal["csv", "xlsx", "parquet"]) -> Re
 
 @router.get("/week/plan", name="plan_page")
 def plan_page(request: Request) -> Response:
-    """The form for a plan, filled in as the last one was asked for."""
+    """The form for a plan, filled in with the arguments of the last plan."""
     desk = desk_of(request)
     head = desk.head()
     with desk.records.reading() as sql:
@@ -181,7 +181,7 @@ def _make(
 ) -> Response:
     """Makes a plan now, or for a large programme as a job."""
     if desk.is_large():
-        job = desk.jobs.ask("plan", asked, account.name)
+        job = desk.jobs.submit("plan", asked, account.name)
         return redirect(request, f"/week/job/{job['number']}")
     before = desk.head()
     with quiet():
@@ -192,8 +192,8 @@ def _make(
 
 @router.get("/week/job/{number}", name="plan_job_page")
 def plan_job_page(request: Request, number: int) -> Response:
-    """How far a plan has come that is made by a job; leads to the list when it is there."""
-    job = desk_of(request).jobs.look(number)
+    """The progress of a job that plans; redirects to the list when it is done."""
+    job = desk_of(request).jobs.get(number)
     if job["status"] == "done":
         return redirect(request, "/week?said=planned")
     return page(request, "job.html", job=job, ended=job["status"] not in ("waiting", "running"))
@@ -201,7 +201,7 @@ def plan_job_page(request: Request, number: int) -> Response:
 
 @router.post("/week/job/{number}/cancel", name="cancel_plan_job")
 def cancel_plan_job(request: Request, number: int) -> Response:
-    """Ends a job; what it has stored by then stays."""
+    """Cancels a job that plans."""
     desk_of(request).jobs.cancel(number)
     return redirect(request, f"/week/job/{number}")
 
@@ -231,7 +231,7 @@ def change_page(request: Request, id: str) -> Response:
 def change_week(
     request: Request, id: FormText, kind: FormText, why: FormText = "", instead: FormText = ""
 ) -> Response:
-    """Changes the list by hand: a new attempt of the plan, with who and why."""
+    """Changes the list by hand: makes a new attempt of the plan, with user and reason."""
     desk, account = desk_of(request), account_of(request)
     ids = desk.programme().ids
     other = as_id(instead, ids) if instead else None
@@ -240,7 +240,7 @@ def change_week(
         head = desk.head()
         if head.attempt is None:
             raise InputError(f"round {head.round} is not planned yet.")
-        asked = asked_with(desk.planned(head.round, head.attempt), change)
+        asked = request_with(desk.planned(head.round, head.attempt), change)
         return _make(request, desk, account, asked, "changed")
     before = desk.head()
     with quiet():

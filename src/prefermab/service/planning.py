@@ -1,6 +1,4 @@
-"""Plans as requests ask for them, and the form for a plan: texts as people type them, read as the
-arguments of a plan.
-"""
+"""Plans made from requests, and the form for a plan, which turns typed texts into arguments."""
 
 import dataclasses
 import json
@@ -17,17 +15,17 @@ from prefermab.programme.store import Planned, Programme
 
 
 def rules_of(asked: dict[str, Any]) -> Rules | None:
-    """The rules of a request; None if it has none."""
+    """The rules in the arguments of a plan; None if there are none."""
     given = asked.get("rules")
     return None if given is None else Rules(**given)
 
 
 def make_plan(programme: Programme, asked: dict[str, Any]) -> Planned:
-    """Plans the current round as a request asks for it.
+    """Plans the current round.
 
     Args:
         programme: The programme.
-        asked: The arguments of `Programme.plan`; rules as a mapping.
+        asked: The arguments of `Programme.plan`, with rules as a mapping.
 
     Returns:
         The plan as it is stored.
@@ -39,7 +37,7 @@ def make_plan(programme: Programme, asked: dict[str, Any]) -> Planned:
 def compare_budgets(
     programme: Programme, budgets: list[float], rules: Rules | None
 ) -> pl.DataFrame:
-    """What each of several budgets would do for everyone in the programme now.
+    """What each of several budgets would gain and spend in the current round.
 
     Args:
         programme: The programme.
@@ -57,14 +55,14 @@ def compare_budgets(
 
 
 def facts_of(plan: Planned) -> dict[str, Any]:
-    """A plan without its people, as plain values."""
+    """A plan without its people, as a dictionary for JSON."""
     names = ("round", "attempt", "status", "model", "asked", "facts", "versions")
     return {name: getattr(plan, name) for name in names}
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanForm:
-    """A plan's form, every field as text.
+    """The form for a plan, with every field as text.
 
     >>> from prefermab.service.planning import PlanForm
     >>> form = PlanForm("12", cooldown="2", group_column="region", min_share="north 30%")
@@ -88,7 +86,7 @@ class PlanForm:
 
     @classmethod
     def from_asked(cls, stored: str | None) -> "PlanForm":
-        """The form as a stored plan was asked for; an empty one if there is none."""
+        """The form with the arguments of a stored plan (JSON); empty without one."""
         if stored is None:
             return cls()
         asked = json.loads(stored)
@@ -128,7 +126,7 @@ class PlanForm:
 
 
 def read_pairs(text: str, what: str) -> dict[str, float]:
-    """Names with numbers, divided by commas or lines.
+    """Reads pairs of a name and a number, separated by commas, semicolons or line breaks.
 
     >>> from prefermab.service.planning import read_pairs
     >>> read_pairs("Ana 5, Bea=3", "budgets of workers")

@@ -1,4 +1,4 @@
-"""Errors on their way out: problem+json for programs, a page for people, never a traceback."""
+"""Error answers: problem+json for programs, a page for people, never a traceback."""
 
 import dataclasses
 import logging
@@ -58,13 +58,13 @@ class ProblemDetails:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers that go with it."""
+        """The headers of the answer."""
         after = {503: "5", 429: f"{WINDOW:.0f}"}
         found = {"retry-after": after[self.status]} if self.status in after else {}
         return found | ({"www-authenticate": "Bearer"} if self.status == 401 else {})
 
     def as_json(self) -> dict[str, Any]:
-        """As RFC 9457 has it."""
+        """The error in the format of RFC 9457."""
         return {"type": "about:blank", "title": self.title, "status": self.status,
                 "detail": self.detail}  # fmt: skip
 
@@ -77,7 +77,7 @@ def problem_response(problem: ProblemDetails) -> Response:
 
 
 def problem_of(error: Exception) -> ProblemDetails:
-    """The answer to an error of ours."""
+    """The status and sentence for an error."""
     for kind, status in STATUS.items():
         if isinstance(error, kind):
             return ProblemDetails(status, str(error))
@@ -85,14 +85,14 @@ def problem_of(error: Exception) -> ProblemDetails:
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Errors of ours, and those that nobody expected, which are written to the log."""
+    """Answers an error; an unexpected one is also written to the log."""
     if not isinstance(error, PrefermabError):
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return send_problem(request, problem_of(error))
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
-    """Fields of a request that are missing or of another kind, in one sentence."""
+    """Answers a request with missing or invalid fields, in one sentence."""
     assert isinstance(error, RequestValidationError)
     named = [
         f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the body'}: {one['msg']}"
@@ -102,7 +102,7 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
 
 
 async def answer_http(request: Request, error: Exception) -> Response:
-    """A path that is not there, a method that it does not have."""
+    """Answers an HTTP error, such as an unknown path or method."""
     assert isinstance(error, HTTPException)
     known = {404: "there is no such page.", 405: "this page does not take that method."}
     return send_problem(

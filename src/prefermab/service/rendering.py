@@ -1,6 +1,4 @@
-"""Pages from templates, links to static files, redirects within this server, and line charts: where
-their points, ticks and labels stand.
-"""
+"""Renders pages from templates; links to static files; redirects; coordinates of line charts."""
 
 import dataclasses
 import hashlib
@@ -44,11 +42,11 @@ def _load_static() -> dict[str, tuple[bytes, str, str]]:
 
 
 STATIC = _load_static()
-"""Static files by name: bytes, kind and a mark of their content."""
+"""Static files by name: bytes, media type and a hash of the content."""
 
 
 def static(name: str) -> str:
-    """The address of a static file; it changes with the file, so that browsers may keep it."""
+    """The address of a static file. It changes with the content, so browsers may cache the file."""
     return f"/static/{name}?v={STATIC[name][2]}"
 
 
@@ -65,13 +63,13 @@ TEMPLATES.globals["static"] = static
 
 @dataclasses.dataclass(frozen=True)
 class NavigationEntry:
-    """A line of the navigation: shown to those whom `RULES` lets open the route."""
+    """An entry of the navigation, shown to users who may open its route."""
 
     path: str
     name: str
     route: str
     first: bool = False
-    """Always in sight; the others are behind "More"."""
+    """Whether it is always visible; the others are under "More"."""
 
 
 NAVIGATION = (
@@ -85,11 +83,11 @@ NAVIGATION = (
     NavigationEntry("/audit", "Audit", "audit_page"),
     NavigationEntry("/users", "Users", "users_page"),
 )
-"""Pages in the order of the navigation; one whose route has no rule yet is not shown."""
+"""The entries in their order; one whose route has no rule is not shown."""
 
 
 def navigation(account: Account | None) -> list[NavigationEntry]:
-    """The pages that somebody may open."""
+    """The entries that an account may open."""
     rights = frozenset() if account is None else account.rights
     return [entry for entry in NAVIGATION if RULES.get(entry.route, frozenset()) & rights]
 
@@ -99,12 +97,12 @@ TEMPLATES.tests["match_plain"] = str.isalnum
 
 
 def page(request: Request, template: str, **values: Any) -> HTMLResponse:
-    """A page for whoever is signed in.
+    """Renders a page for the signed-in user.
 
     Args:
-        request: The request that it answers.
+        request: The request to answer.
         template: A file in `templates/`.
-        **values: What the template names.
+        **values: The variables of the template.
     """
     account: Account | None = getattr(request.state, "account", None)
     known = {
@@ -118,22 +116,22 @@ def page(request: Request, template: str, **values: Any) -> HTMLResponse:
 
 
 def root_of(request: Request) -> str:
-    """Where the addresses of the programme that answers begin."""
+    """The prefix of this programme's addresses: /p/NAME, or empty if it is the only one."""
     return request.scope.get("root_path", "")
 
 
 def path_of(request: Request) -> str:
-    """The path that a request asks for, within its programme."""
+    """The path of a request, without the programme's prefix."""
     return request.url.path.removeprefix(root_of(request))
 
 
 def redirect(request: Request, target: str) -> Response:
-    """Sends the browser to another page of the same programme, after a change."""
+    """Redirects to another page of the same programme (status 303)."""
     return RedirectResponse(root_of(request) + local(target), 303)
 
 
 def local(target: str) -> str:
-    """A path of this server; anything that leads elsewhere becomes the first page.
+    """The target if it is a path of this server, else "/".
 
     >>> from prefermab.service.rendering import local
     >>> local("/week?page=2"), local("//evil.example"), local("https://evil.example")
@@ -149,7 +147,7 @@ LEFT_MARGIN, RIGHT_MARGIN, TOP_MARGIN, BOTTOM_MARGIN = 56, 16, 14, 36
 
 @dataclasses.dataclass(frozen=True)
 class Tick:
-    """A value on an axis: where it stands, and how it reads."""
+    """A value on an axis: its coordinate and its label."""
 
     at: float
     text: str
@@ -157,7 +155,7 @@ class Tick:
 
 @dataclasses.dataclass(frozen=True)
 class LineChart:
-    """A line chart in coordinates of its picture; a template draws it."""
+    """A line chart in coordinates of the picture that a template draws."""
 
     curves: Mapping[str, str]
     """The points of each curve, as `<polyline>` takes them."""
@@ -179,13 +177,13 @@ def line_chart(
     percent: bool = False,
     whole: bool = False,
 ) -> LineChart:
-    """The chart of curves over the same values across; None leaves a point out.
+    """A chart of curves over the same horizontal values; None leaves a point out.
 
     Args:
         across: Values on the horizontal axis, rising.
-        curves: For each name its values on the vertical axis, which begins at 0.
-        percent: Whether the vertical axis reads in per cent.
-        whole: Whether every value across has a tick of its own.
+        curves: The values of each curve by its name; the vertical axis begins at 0.
+        percent: Whether to label the vertical axis in per cent.
+        whole: Whether every horizontal value gets a tick.
 
     >>> from prefermab.service.rendering import line_chart
     >>> line_chart([0, 10], {"gain": [0.0, 5.0]}).curves["gain"]
@@ -217,7 +215,7 @@ def line_chart(
 
 
 def ticks(most: float) -> list[float]:
-    """Round numbers from 0 that go on to `most` at least.
+    """Round numbers from 0 up to at least `most`.
 
     >>> from prefermab.service.rendering import ticks
     >>> ticks(37)

@@ -1,4 +1,4 @@
-"""What a server is told when it starts; every worker process gets the same."""
+"""Settings of a server, and how its worker processes get them."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from prefermab.errors import InputError
 from prefermab.programme.store.engines import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"
-"""Environment variable with which `prefermab serve` hands its settings to worker processes."""
+"""Environment variable through which worker processes get the settings of `prefermab serve`."""
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
@@ -22,16 +22,16 @@ class Settings:
 
     Args:
         place: The programme's file, or the address of its database.
-        hosts: Names under which browsers may ask for it, besides this machine's own.
-        https: Whether browsers reach it by https: cookies are then sent by https only.
+        hosts: Host names that requests may use, besides this machine's own.
+        https: Whether browsers reach it by https; cookies are then sent by https only.
         worker_column: Column of the roster that says which field worker a person belongs to.
-        most_bytes: The most bytes that a request may have.
+        most_bytes: The largest size of a request, in bytes.
         idle: Seconds without a request after which somebody has to sign in again.
         longest: Seconds after which somebody has to sign in again in any case.
         wait: Seconds to wait while another process writes.
         jobs: How many jobs may run at the same time.
-        models: Folder for the models that jobs learn; beside the programme's file if left out.
-        name: What the programme is called where one server has several; it stands in addresses.
+        models: Folder for the models that jobs learn; by default beside the programme's file.
+        name: Name of the programme in addresses, if the server has several; else empty.
 
     >>> from prefermab.service import Settings
     >>> Settings("calls.db", hosts=("calls.example",)).allows("CALLS.example:8321")
@@ -52,14 +52,14 @@ class Settings:
 
     @property
     def models_folder(self) -> Path:
-        """Where models are that jobs have learned."""
+        """The folder for the models that jobs learn."""
         place = parse_place(self.place)
         beside = f"{place.path}-models" if place.path else f"prefermab-models/{place.name}"
         return Path(self.models or beside)
 
     @property
     def root(self) -> str:
-        """Where the addresses of the programme begin; empty if it is the only one."""
+        """The prefix of the programme's addresses: /p/NAME, or empty if it is the only one."""
         return f"/p/{self.name}" if self.name else ""
 
     def allows(self, host: str) -> bool:
@@ -71,12 +71,12 @@ class Settings:
 
 
 def to_environment(*settings: Settings) -> dict[str, str]:
-    """Settings of one or several programmes, as worker processes find them."""
+    """The environment variable with the settings of one or several programmes."""
     return {VARIABLE: json.dumps([dataclasses.asdict(one) for one in settings])}
 
 
 def from_environment() -> list[Settings]:
-    """The settings of the process that started this one."""
+    """The settings that the process which started this one has set."""
     if VARIABLE not in os.environ:
         raise InputError("a worker process is started by `prefermab serve`.")
     given = json.loads(os.environ[VARIABLE])
@@ -84,8 +84,7 @@ def from_environment() -> list[Settings]:
 
 
 def name_of(place: str) -> str:
-    """What a programme is called where one server has several: by its file, or its name in the
-    database.
+    """The name of a programme on a server with several: from its file, or its name in the database.
 
     >>> from prefermab.service.settings import name_of
     >>> name_of("data/first calls.db"), name_of("postgresql://anna@localhost/health#visits")
@@ -97,7 +96,7 @@ def name_of(place: str) -> str:
 
 
 def check_programme_names(settings: Sequence[Settings]) -> None:
-    """Raises unless the programmes of a server have different names."""
+    """Raises if two programmes of a server have the same name."""
     names = [one.name for one in settings]
     if len({name.lower() for name in names}) < len(names):
         raise InputError(
@@ -107,4 +106,4 @@ def check_programme_names(settings: Sequence[Settings]) -> None:
 
 
 Clock = Callable[[], float]
-"""Seconds since 1970; tests have one of their own."""
+"""Returns the time in seconds since 1970; tests pass their own."""

@@ -1,9 +1,9 @@
-"""Several programmes on one server: each a whole application of its own under /p/NAME, with its own
-users, and before them a page that lists those in which somebody is signed in.
+"""Several programmes on one server, and the first page that lists them.
 
-Nothing is shared but the process. A session, a token or a link of one programme is worth nothing in
-another one, and each has a cookie of another name. Whoever signs in on the first page is signed in
-to every programme that knows this name with this password.
+Each programme is an application of its own under /p/NAME, with its own users. Programmes share only
+the process: a session, token or link of one is not valid in another, and each has its own cookie
+name. Signing in on the first page signs the user in to every programme that has this name with this
+password.
 """
 
 import contextlib
@@ -40,9 +40,9 @@ def create_several(
     """The application that serves several programmes.
 
     Args:
-        settings: Of each programme, every one with another name.
-        clock: Tells the time.
-        model: The model of all of them; if left out, those that they name.
+        settings: The settings of each programme; their names must differ.
+        clock: Returns the time in seconds since 1970.
+        model: The model of all of them; by default the one stored with each.
 
     Returns:
         An ASGI application; its `state.desks` has the desk of each programme by name.
@@ -79,7 +79,7 @@ def desks_of(request: Request) -> list[Desk]:
 
 @router.get("/", name="programmes_page")
 def programmes_page(request: Request) -> Response:
-    """The programmes in which the browser is signed in, and how each stands."""
+    """The programmes in which the browser is signed in, with the state of each."""
     signed = [(desk, desk.sign_ins.identify(request)) for desk in desks_of(request)]
     rows = [row_of(desk, account) for desk, account in signed if account is not None]
     if not rows:
@@ -88,7 +88,7 @@ def programmes_page(request: Request) -> Response:
 
 
 def row_of(desk: Desk, account: Account) -> dict[str, Any]:
-    """How a programme stands, as far as somebody may see it."""
+    """The state of a programme, as far as the account may see it."""
     head = desk.head()
     last = select(AUDIT, "at", "who", "details").where(AUDIT.c.what == "plan")
     with desk.records.reading() as sql:
@@ -107,13 +107,13 @@ def row_of(desk: Desk, account: Account) -> dict[str, Any]:
 
 @router.get("/sign-in", name="sign_in_several_page")
 def sign_in_everywhere_page(request: Request) -> Response:
-    """The form for name and password."""
+    """The sign-in form for all programmes."""
     return page(request, "sign_in.html", next="/", wrong=False, name="")
 
 
 @router.post("/sign-in", name="sign_in_several")
 def sign_in_everywhere(request: Request, name: FormText, password: FormText) -> Response:
-    """Begins a session in every programme that knows this name with this password."""
+    """Begins a session in every programme that has this name with this password."""
     address = request.client.host if request.client else ""
     begun = begin_sessions(desks_of(request), name, password, address)
     if not begun:
@@ -132,8 +132,11 @@ def sign_in_everywhere(request: Request, name: FormText, password: FormText) -> 
 def begin_sessions(
     desks: Sequence[Desk], name: str, password: str, address: str
 ) -> list[tuple[Desk, str]]:
-    """New sessions of somebody, with their secrets. Programmes that do not know the name compare
-    the password with nothing, so that the answer takes as long."""
+    """Begins sessions of a user; returns each programme's desk with the secret of its session.
+
+    Programmes without this user compare the password with a dummy hash, so that the time of the
+    answer does not show which programmes have the user.
+    """
     known = [desk for desk in desks if _knows(desk, name.strip())] or desks[:1]
     begun, refused = [], None
     for desk in known:

@@ -1,7 +1,7 @@
-"""Signing in and out: sessions that the server keeps, and a limit on wrong passwords.
+"""Sessions: signing in and out, and a limit on wrong passwords.
 
-The browser holds a random text in a cookie, the database its hash. Signing in always begins a new
-session and ends the one that the browser had before.
+A session is a random text in a cookie of the browser; the database stores its hash. Signing in
+always begins a new session and ends the one that the browser had before.
 """
 
 from collections.abc import Callable
@@ -21,15 +21,15 @@ WINDOW = 900.0
 """Seconds over which failed sign-ins are counted."""
 
 LIMITS = {"pair": 5, "name": 30, "address": 60}
-"""Failed sign-ins within the window: of a name from one address, of a name, from an address. The
-first stops guessing; the others stop it from many addresses, or of many names."""
+"""Failed sign-ins that are allowed within the window, per name and address, per name, per address.
+The first stops guessing; the others stop it from many addresses, or for many names."""
 
 TOUCH = 60.0
-"""A session's last request is written down at most this often, in seconds."""
+"""Least seconds between two updates of the time of a session's last request."""
 
 
 Note = Callable[[sa.Connection, str, str, dict[str, Any]], None]
-"""Writes into the audit log: who, what, and details."""
+"""Writes a row of the audit log: who, what and details."""
 
 
 class TooManyError(PrefermabError):
@@ -37,22 +37,22 @@ class TooManyError(PrefermabError):
 
 
 class SignIns:
-    """Sessions of a server, on its tables."""
+    """The sessions of a programme, stored in its tables."""
 
     def __init__(self, records: Records, settings: Settings, clock: Clock):
         self.records, self.settings, self.clock = records, settings, clock
-        # Compared with where there is no such user, so that both answers take as long.
+        # Unknown users are compared with this hash, so that their answer takes equally long.
         self.nobody = accounts.HASHER.hash(accounts.new_secret())
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie, another one for each programme; browsers accept __Host- only by
-        https and for one host."""
+        """The name of the cookie, different for each programme. Browsers accept the prefix __Host-
+        only by https and for one host."""
         name = f"prefermab-{self.settings.name}" if self.settings.name else "prefermab"
         return f"__Host-{name}" if self.settings.https else name
 
     def identify(self, request: Request) -> Account | None:
-        """Who sends a request: by a bearer token, or else by the session of its cookie."""
+        """The account that sends a request, by its bearer token, or else by its session cookie."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind:
             if kind.lower() != "bearer" or not token.strip():
@@ -82,11 +82,11 @@ class SignIns:
             sql.execute(SESSIONS.update().where(SESSIONS.c.secret == hashed).values(seen=now))
 
     def sign_in(self, name: str, password: str, address: str, note: Note) -> str | None:
-        """The secret of a new session, or None if name or password are wrong; `note` writes both
-        into the audit log.
+        """Begins a session and returns its secret; None if name or password are wrong. Both
+        outcomes are written to the audit log by `note`.
 
-        The attempt is counted before the password is looked at, so that many at the same time are
-        counted as well; one that succeeds is taken back.
+        An attempt is counted before the password is checked, so that parallel attempts count too.
+        After a success it is deleted.
         """
         name, now = name.strip(), self.clock()
         keys = {"pair": f"{name}\n{address}", "name": name, "address": f"\n{address}"}
@@ -113,7 +113,7 @@ class SignIns:
             return self.begin(sql, name)
 
     def begin(self, sql: sa.Connection, name: str) -> str:
-        """Begins a session; those that have ended are deleted."""
+        """Begins a session and returns its secret; deletes expired sessions."""
         secret, now = accounts.new_secret(), self.clock()
         over = (SESSIONS.c.seen < now - self.settings.idle) | (
             SESSIONS.c.begun < now - self.settings.longest
@@ -127,7 +127,7 @@ class SignIns:
         return secret
 
     def sign_out(self, request: Request) -> None:
-        """Ends the session of the browser that asks, if it has one."""
+        """Ends the session of the browser, if it has one."""
         secret = request.cookies.get(self.cookie)
         if secret:
             with self.records.writing() as sql:
@@ -136,21 +136,22 @@ class SignIns:
                 )
 
     def give_cookie(self, response: Response, secret: str) -> None:
-        """Puts a session into the browser: no script can read it, no other site sends it."""
+        """Sets the session cookie: scripts cannot read it, and other sites' requests do not send
+        it."""
         response.set_cookie(
             self.cookie, secret, max_age=int(self.settings.longest), path="/",
             secure=self.settings.https, httponly=True, samesite="lax",
         )  # fmt: skip
 
     def take_cookie(self, response: Response) -> None:
-        """Takes the session out of the browser."""
+        """Deletes the session cookie."""
         response.delete_cookie(
             self.cookie, path="/", secure=self.settings.https, httponly=True, samesite="lax"
         )
 
 
 def verify(stored: str, password: str) -> bool:
-    """Whether a password is the one whose hash is stored."""
+    """Whether a password matches the stored hash."""
     try:
         return accounts.HASHER.verify(stored, password[: accounts.LONGEST_PASSWORD + 1])
     except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):

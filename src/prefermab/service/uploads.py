@@ -1,4 +1,4 @@
-"""Tables that somebody wants to import: read, checked row by row, and kept until confirmed."""
+"""Uploaded tables: read, checked row by row, and stored until the user confirms the import."""
 
 import dataclasses
 import re
@@ -23,22 +23,22 @@ from prefermab.programme.store.frames import (
 from prefermab.programme.tables import Source
 from prefermab.service.accounts import hash_secret, new_secret
 from prefermab.service.database import UPLOADS
-from prefermab.service.exchange import read_sent
+from prefermab.service.exchange import read_sent_table
 
 UPLOAD_KINDS = {"join": "People who join", "states": "States seen this week"}
 ENDINGS = {".csv": ".csv", ".tsv": ".csv", ".txt": ".csv", ".xlsx": ".xlsx",
            ".parquet": ".parquet", ".pq": ".parquet"}  # fmt: skip
-"""How files may end, and what they are read as."""
+"""Accepted file suffixes, and the format that each is read as."""
 
-LASTS = 3600.0
-"""Seconds that a table is kept for its confirmation."""
+UPLOAD_LASTS = 3600.0
+"""Seconds for which an uploaded table waits for confirmation."""
 
-MOST_WRONG = 200
-"""Wrong rows that are looked for; in a table with more, all rows are likely to be wrong."""
+MOST_WRONG_ROWS = 200
+"""The search for wrong rows stops after this many: probably all rows are wrong then."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Wrong:
+class WrongRow:
     """A row that cannot be imported, and why."""
 
     row: int
@@ -49,11 +49,11 @@ class Wrong:
 
 @dataclasses.dataclass(frozen=True)
 class Checked:
-    """A table that was read and checked, but not imported."""
+    """A table that was read and checked, but is not imported yet."""
 
     frame: pl.DataFrame
     where: Source
-    wrong: list[Wrong]
+    wrong: list[WrongRow]
     more_wrong: bool
     used: list[str]
     stored: list[str]
@@ -69,33 +69,37 @@ class Checked:
 def keep_upload(
     sql: sa.Connection, user: str, kind: str, file: str, data: bytes, now: float
 ) -> str:
-    """Stores a table for its confirmation, and returns the secret that names it. A table that the
-    same user sent before is forgotten, and so are old ones."""
+    """Stores a table until it is confirmed; returns the secret that names it. Deletes the user's
+    earlier upload, and expired ones."""
     if kind not in UPLOAD_KINDS:
         raise unknown("kind of table", kind, UPLOAD_KINDS)
     secret = new_secret()
-    sql.execute(UPLOADS.delete().where((UPLOADS.c.at < now - LASTS) | (UPLOADS.c.name == user)))
+    sql.execute(
+        UPLOADS.delete().where((UPLOADS.c.at < now - UPLOAD_LASTS) | (UPLOADS.c.name == user))
+    )
     row = {"secret": hash_secret(secret), "name": user, "kind": kind, "file": file, "data": data}
     sql.execute(UPLOADS.insert().values(at=now, **row))
     return secret
 
 
 def take_upload(sql: sa.Connection, secret: str, user: str, now: float) -> tuple[str, str, bytes]:
-    """The kind, the name and the bytes of a table of this user; raises if it is not there."""
+    """The kind, file name and bytes of a user's upload; raises if it does not exist any more."""
     mine = (UPLOADS.c.secret == hash_secret(secret)) & (UPLOADS.c.name == user)
-    found = sql.execute(sa.select(UPLOADS).where(mine, UPLOADS.c.at >= now - LASTS)).one_or_none()
+    found = sql.execute(
+        sa.select(UPLOADS).where(mine, UPLOADS.c.at >= now - UPLOAD_LASTS)
+    ).one_or_none()
     if found is None:
         raise InputError("this table is not kept any more: choose the file again.")
     return found.kind, found.file, found.data
 
 
 def drop_upload(sql: sa.Connection, user: str) -> None:
-    """Forgets the table of a user."""
+    """Deletes the upload of a user."""
     sql.execute(UPLOADS.delete().where(UPLOADS.c.name == user))
 
 
 def read_upload(file: str, data: bytes) -> tuple[pl.DataFrame, Source]:
-    """The table in the bytes of a file, and what messages call it."""
+    """The table in a file, and its name for messages."""
     name = Path(file.replace("\\", "/")).name[-80:] or "table"
     ending = Path(name).suffix.lower()
     if ending not in ENDINGS:
@@ -103,33 +107,34 @@ def read_upload(file: str, data: bytes) -> tuple[pl.DataFrame, Source]:
     with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
         path = Path(folder) / f"table{ENDINGS[ending]}"
         path.write_bytes(data)
-        return read_sent(path, name)
+        return read_sent_table(path, name)
 
 
 def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Checked:
-    """Reads a table and finds every wrong row; nothing is written.
+    """Reads a table and finds its wrong rows; nothing is written.
 
     Args:
-        programme: The programme that it is for.
+        programme: The programme to import it into.
         kind: "join" or "states".
         file: The name of the file.
         data: Its bytes.
 
     Returns:
-        The table, its wrong rows, and what would be done with its columns.
+        The table, its wrong rows, and which columns would be used, stored or are missing.
     """
     frame, where = read_upload(file, data)
     if kind == "states":
         own = (SINCE_ACTION, SINCE_SEEN)
         names = zip(frame.columns, match_names(frame, (), where), strict=True)
         frame = frame.drop(given for given, name in names if name in own)
-    check = checker(programme, kind)
+    check = make_check(programme, kind)
     check(frame.head(0), where)
     wrong = find_wrong(frame, where, check)
-    wrong |= known_wrong(programme, kind, frame, where, set(wrong))
+    wrong |= find_wrong_ids(programme, kind, frame, where, set(wrong))
     ids = column(frame, "id", where)
-    told = [Wrong(row, row + where.first_row, str(ids[row]), wrong[row]) for row in sorted(wrong)][
-        :MOST_WRONG
+    rows = [
+        WrongRow(row, row + where.first_row, str(ids[row]), wrong[row])
+        for row in sorted(wrong)[:MOST_WRONG_ROWS]
     ]
     wanted = list(dict.fromkeys(source_columns(programme.model.feature_names)))
     lower = {name.strip().lower() for name in frame.columns}
@@ -137,11 +142,11 @@ def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Che
     stored = [name for name in frame.columns if name.strip().lower() not in
               {one.lower() for one in used}]  # fmt: skip
     missing = [name for name in wanted if name.lower() not in lower] if kind == "join" else []
-    return Checked(frame, where, told, len(wrong) > MOST_WRONG, used, stored, missing)
+    return Checked(frame, where, rows, len(wrong) > MOST_WRONG_ROWS, used, stored, missing)
 
 
-def checker(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str], None]:
-    """What reads a table as the programme would; it raises at the first thing that is wrong."""
+def make_check(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str], None]:
+    """A function that reads a table as the programme would, and raises at the first mistake."""
     with programme.database.reading() as sql:
         kinds, now = queries.known_kinds(sql), queries.current_round(sql)
 
@@ -161,12 +166,12 @@ def checker(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str], No
 def find_wrong(
     frame: pl.DataFrame, where: Source, check: Callable[[pl.DataFrame, str], None]
 ) -> dict[int, str]:
-    """Every row that does not pass a check, and why: parts that pass as a whole are not looked at
-    row by row."""
+    """The rows that do not pass a check, with the reason. Wrong rows are found by halving: a part
+    that passes as a whole is not checked row by row."""
     found: dict[int, str] = {}
 
     def look(begin: int, end: int) -> None:
-        if begin == end or len(found) > MOST_WRONG:
+        if begin == end or len(found) > MOST_WRONG_ROWS:
             return
         part, name = frame.slice(begin, end - begin), Source(where, where.first_row + begin)
         try:
@@ -178,23 +183,23 @@ def find_wrong(
             middle, before = (begin + end) // 2, len(found)
             look(begin, middle)
             look(middle, end)
-            if len(found) == before and not repeated(part):
+            if len(found) == before and not has_repeated_ids(part):
                 raise
 
     look(0, frame.height)
     return found
 
 
-def repeated(frame: pl.DataFrame) -> bool:
-    """Whether an id stands twice in a table, which its halves may not show."""
+def has_repeated_ids(frame: pl.DataFrame) -> bool:
+    """Whether an id is in a table twice; its two halves alone may not show it."""
     return bool(column(frame, "id", "").is_duplicated().any())
 
 
-def known_wrong(
+def find_wrong_ids(
     programme: Programme, kind: str, frame: pl.DataFrame, where: Source, others: set[int]
 ) -> dict[int, str]:
-    """Rows that are wrong beside others: ids that stand twice, or are in the programme already, or
-    are not in it."""
+    """Rows with a wrong id, with the reason: it is in an earlier row, is in the programme already,
+    or is not in it."""
     ids = column(frame, "id", where).cast(pl.String).str.strip_chars()
     here = programme.roster()["id"].cast(pl.String)
     inside, again = ids.is_in(here.implode()), ids.is_duplicated() & ~ids.is_first_distinct()
@@ -208,7 +213,7 @@ def known_wrong(
 
 
 def without_place(sentence: str, where: Source, row: int) -> str:
-    """An error about one row, without the file and the row, which stand beside it."""
+    """An error about one row, without file and row number, which the page shows beside it."""
     for start in (f"{where}: ", f"row {row + where.first_row}, ", f"row {row + where.first_row}: "):
         sentence = sentence.removeprefix(start)
     return re.sub(r"^id [^,:]*[,:] ", "", sentence)

@@ -1,8 +1,8 @@
-"""This week's list as people see it: whom, why, what it costs, and how staff change it.
+"""This week's list: lines for pages, notes, costs of rules, changes by hand and approval.
 
-A change by hand (somebody off the list, somebody on it, a swap) is a new attempt of the round's
-plan, with that person among the excluded or the locked-in of its rules. The audit log has who asked
-for it and why.
+A change by hand (take somebody off the list, put somebody on it, or swap two) makes a new attempt
+of the round's plan, in which that person is excluded or locked in by the rules. The audit log says
+who made the change and why.
 """
 
 import dataclasses
@@ -30,16 +30,16 @@ from prefermab.service.planning import make_plan, rules_of
 NAMES = ("name", "full_name", "fullname")
 PHONES = ("phone", "telephone", "mobile", "tel", "phone_number")
 MOST_FACTS = 4
-"""Columns of the people's table that a line of the list shows."""
+"""Most other columns of the people's table that a line of the list shows."""
 
-UNSAID = (None, "", False, "no")
-"""What a line does not say of somebody."""
+NOT_SHOWN = (None, "", False, "no")
+"""Values of such columns that a line leaves out."""
 
 MOST_VALUES = 100
-"""A column with more values than this is none to filter by."""
+"""A column with more values than this gets no filter."""
 
 TRIES = 5
-"""How often a change is put on top of those that others made meanwhile."""
+"""How often a change is tried again on top of changes that others made meanwhile."""
 
 RULES_IN_WORDS = {
     "exclude": "people who are excluded",
@@ -53,7 +53,7 @@ RULES_IN_WORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """Which columns of the people's table are shown, and as what."""
+    """The columns of the people's table that pages show, by their role."""
 
     name: str | None
     phone: str | None
@@ -80,14 +80,14 @@ class Columns:
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """Which lines of a list are wanted; empty texts want all."""
+    """A filter for lines of a list; an empty text matches all."""
 
     worker: str = ""
     group: str = ""
     find: str = ""
 
     def apply(self, frame: pl.DataFrame, columns: Columns) -> pl.DataFrame:
-        """The rows that are wanted."""
+        """The rows of a table that match."""
         for value, column in ((self.worker, columns.worker), (self.group, columns.group)):
             if value and column is not None:
                 frame = frame.filter(pl.col(column).cast(pl.String) == value)
@@ -102,7 +102,7 @@ class Filter:
 
 
 def is_phone(value: Any) -> bool:
-    """Whether a cell holds a number to call, rather than what kind of telephone somebody has.
+    """Whether a cell holds a telephone number, rather than the kind of telephone somebody has.
 
     >>> from prefermab.service.week import is_phone
     >>> is_phone("+91 555 1000"), is_phone("shared")
@@ -112,7 +112,7 @@ def is_phone(value: Any) -> bool:
 
 
 def values_of(frame: pl.DataFrame, column: str | None) -> list[str]:
-    """The values of a column to filter by; none if there are too many."""
+    """The values of a column for a filter; empty if there is one, or too many."""
     if column is None or column not in frame.columns:
         return []
     found = frame[column].drop_nulls().unique().cast(pl.String).sort().to_list()
@@ -120,13 +120,13 @@ def values_of(frame: pl.DataFrame, column: str | None) -> list[str]:
 
 
 def lines(frame: pl.DataFrame, columns: Columns) -> list[dict[str, Any]]:
-    """People for a page: id, name, phone, worker and facts, beside what a plan says of them."""
+    """People as lines of a page: id, name, phone, worker, other columns, and the plan's columns."""
     found = []
     for row in frame.iter_rows(named=True):
-        told = [(one, row[one]) for one in columns.facts if row[one] not in UNSAID]
-        told = [(one, "yes" if value is True else value) for one, value in told]
+        facts = [(one, row[one]) for one in columns.facts if row[one] not in NOT_SHOWN]
+        facts = [(one, "yes" if value is True else value) for one, value in facts]
         line = {one: row.get(one) for one in ("id", "action", "cost", "rank", "reason", "list")}
-        line |= {"facts": told, "unlike": bool(row.get("outside")), "state": row.get("state")}
+        line |= {"facts": facts, "unlike": bool(row.get("outside")), "state": row.get("state")}
         for part in ("name", "phone", "worker"):
             column = getattr(columns, part)
             line[part] = None if column is None or row[column] is None else str(row[column])
@@ -135,54 +135,56 @@ def lines(frame: pl.DataFrame, columns: Columns) -> list[dict[str, Any]]:
 
 
 def sentences(plan: Planned) -> list[str]:
-    """What is to be known before the list is trusted, as the command line says it."""
+    """Notes on a plan, such as people unlike the training's: the lines of its printed summary
+    without rules and gain, and the age of states."""
     if not isinstance(plan.summary, Summary):
         return []
-    told = [line for line in str(plan.summary).splitlines()[1:] if not line.startswith(
+    found = [line for line in str(plan.summary).splitlines()[1:] if not line.startswith(
         ("the rule", "expected gain"))]  # fmt: skip
-    told += stale_states(plan.inputs)
-    return [f"{line[0].upper()}{line[1:]}." for line in told if line]
+    found += stale_states(plan.inputs)
+    return [f"{line[0].upper()}{line[1:]}." for line in found if line]
 
 
 def stale_states(people: pl.DataFrame) -> list[str]:
-    """How old the states are that a plan goes by, in words; nothing if all are of this round."""
+    """The age of the states that a plan used, in words; empty if all are of this round."""
     if SINCE_SEEN not in people.columns:
         return []
     since = people[SINCE_SEEN]
     earlier, never = int((since > 0).sum()), since.null_count()
-    told = []
+    found = []
     if earlier:
         oldest = int(since.max() or 0)  # type: ignore[arg-type]
         rounds = "1 round" if oldest == 1 else f"{oldest} rounds"
-        told.append(
+        found.append(
             f"{format_people(earlier)} planned for by a state of an earlier round, the oldest of "
             f"{rounds} ago"
         )
     if never:
-        told.append(f"the state of {format_people(never)} was never seen")
-    return told
+        found.append(f"the state of {format_people(never)} was never seen")
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
 class RuleCost:
-    """A rule of a plan, and what would be gained more without it."""
+    """A rule of a plan in words, and the gain that it costs: how much more a plan without it
+    gains."""
 
     name: str
-    told: str
+    text: str
     cost: float | None
     share: float | None
-    """Of the expected gain."""
+    """The cost divided by the expected gain."""
 
 
 def rule_costs(plan: Planned) -> list[RuleCost]:
-    """Each rule in force in words, with its cost."""
+    """The rules of a plan in words, with their costs."""
     rules, gain = rules_of(plan.asked) or Rules(), plan.facts.get("gain")
     given = {
-        "exclude": _told_columns(rules.exclude_column, rules.exclude_ids),
-        "lock": _told_columns(rules.lock_column, rules.lock_ids),
+        "exclude": _columns_text(rules.exclude_column, rules.exclude_ids),
+        "lock": _columns_text(rules.lock_column, rules.lock_ids),
         "cooldown": f"{rules.cooldown} round{'s' * (rules.cooldown != 1)}",
-        "min_share": _told_shares(rules.min_share),
-        "max_share": _told_shares(rules.max_share),
+        "min_share": _share_limits_text(rules.min_share),
+        "max_share": _share_limits_text(rules.max_share),
         "budgets": ", ".join(f"{name} {format_number(b)}" for name, b in rules.budgets.items()),
     }
     costs: dict[str, float | None] = plan.facts.get("rules", {})
@@ -195,12 +197,12 @@ def rule_costs(plan: Planned) -> list[RuleCost]:
     ]  # fmt: skip
 
 
-def _told_columns(column: str | None, ids: Sequence[str | int]) -> str:
+def _columns_text(column: str | None, ids: Sequence[str | int]) -> str:
     by_hand = f"{len(ids)} by hand" if ids else ""
     return ", ".join(one for one in (f"column {column}" if column else "", by_hand) if one)
 
 
-def _told_shares(shares: Any) -> str:
+def _share_limits_text(shares: Any) -> str:
     return ", ".join(f"{group} {value:.0%}" for group, value in shares.items())
 
 
@@ -209,10 +211,10 @@ class ListChange:
     """A change of the list by hand.
 
     Args:
-        person: Whom it is about.
-        kind: "off" the list, "on" it, or "free": neither any more.
-        instead: Who takes the place (off), or gives it up (on); None if the plan decides.
+        person: The person who is moved.
+        kind: "off" takes them off the list, "on" puts them on it, "free" ends either.
         why: The reason.
+        instead: Who takes their place ("off") or gives it up ("on"); None if the plan decides.
     """
 
     person: str | int
@@ -227,7 +229,7 @@ class ListChange:
             raise InputError("say why the list is changed: the reason is kept.")
 
     def rules(self, before: Rules) -> Rules:
-        """The rules with this change."""
+        """The rules of a plan, changed accordingly."""
         off, on = list(before.exclude_ids), list(before.lock_ids)
         for person, kind in ((self.person, self.kind), (self.instead, OPPOSITE[self.kind])):
             if person is None or kind is None:
@@ -242,43 +244,44 @@ class ListChange:
 OPPOSITE = {"off": "on", "on": "off", "free": None}
 
 
-def asked_with(plan: Planned, change: ListChange) -> dict[str, Any]:
-    """What a plan was asked for, with a change by hand."""
+def request_with(plan: Planned, change: ListChange) -> dict[str, Any]:
+    """The arguments of a plan, with a change by hand."""
     rules = dataclasses.asdict(change.rules(rules_of(plan.asked) or Rules()))
     return {**plan.asked, "rules": rules, "again": True, "why": change.why.strip()}
 
 
 def change_list(desk: Desk, account: Account, change: ListChange) -> Planned:
-    """Plans the round again with a change by hand. If others changed the list meanwhile, the
-    change is put on top of theirs."""
+    """Plans the round again with a change by hand. If others changed the list meanwhile, the change
+    is made on top of theirs."""
     head = desk.head()
     if head.attempt is None:
         raise InputError(f"round {head.round} is not planned yet.")
     base = newest = head.attempt
     for _ in range(TRIES):
-        asked = asked_with(desk.planned(head.round, base), change)
+        asked = request_with(desk.planned(head.round, base), change)
         made = make_plan(desk.programme(account), asked)
         if made.round != head.round or made.attempt <= newest + 1:
             return made
-        # Others made a plan in between: what they asked for must not be lost.
+        # Others made a plan in between: their change must not be lost.
         base, newest = made.attempt - 1, made.attempt
     raise InputError("others are changing this list right now: look at it again first.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """A plan of the round: who made it and why, and what differs from the one before."""
+    """An attempt of a round's plan: who made it and why, and what differs from the attempt
+    before."""
 
     number: int
     who: str
     at: str
     why: str | None
-    told: str
+    changes: str
     approved: str | None = None
 
 
 def attempts(desk: Desk, round: int) -> list[Attempt]:
-    """The plans of a round, the newest first."""
+    """All attempts of a round's plan, the newest first."""
     with desk.records.reading() as sql:
         plans = select(PLANS, "attempt", "asked").where(PLANS.c.round == round)
         asked = {row.attempt: json.loads(row.asked) for row in sql.execute(plans)}
@@ -292,34 +295,34 @@ def attempts(desk: Desk, round: int) -> list[Attempt]:
     found = []
     for number in sorted(asked, reverse=True):
         row = noted.get(number)
-        told = told_change(asked.get(number - 1), asked[number])
+        changes = describe_change(asked.get(number - 1), asked[number])
         who, at, why = ("", "", None) if row is None else (row.who, row.at, row.why)
-        found.append(Attempt(number, who, at, why, told, approved.get(number)))
+        found.append(Attempt(number, who, at, why, changes, approved.get(number)))
     return found
 
 
-def told_change(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
-    """What was asked for otherwise than before, in words."""
+def describe_change(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
+    """How the arguments of a plan differ from those of the attempt before, in words."""
     if before is None:
         return f"budget {format_number(after['budget'])}"
-    told = []
+    changes = []
     if before["budget"] != after["budget"]:
-        told.append(
+        changes.append(
             f"budget {format_number(after['budget'])} instead of {format_number(before['budget'])}"
         )
     old, new = (rules_of(one) or Rules() for one in (before, after))
     for field, words in (("exclude_ids", "off the list"), ("lock_ids", "on the list")):
         was, now = ({str(one) for one in getattr(one_rules, field)} for one_rules in (old, new))
-        told += [f"{', '.join(sorted(now - was))} {words}"] if now - was else []
-        told += [f"{', '.join(sorted(was - now))} free again"] if was - now else []
+        changes += [f"{', '.join(sorted(now - was))} {words}"] if now - was else []
+        changes += [f"{', '.join(sorted(was - now))} free again"] if was - now else []
     plain = {"exclude_ids": (), "lock_ids": ()}
     if dataclasses.replace(old, **plain) != dataclasses.replace(new, **plain):
-        told.append("other rules")
-    return ", ".join(dict.fromkeys(told)) or "what is known of people changed"
+        changes.append("other rules")
+    return ", ".join(dict.fromkeys(changes)) or "what is known of people changed"
 
 
 def moved(plan: Planned, before: Planned) -> tuple[list[Any], list[Any]]:
-    """Who came on the list and who went off it since an earlier attempt."""
+    """The ids that came onto the list, and those that went off it, since an earlier attempt."""
     now, was = (one.frame.filter(pl.col("list") == "chosen")["id"] for one in (plan, before))
     return now.filter(~now.is_in(was.implode())).to_list(), was.filter(
         ~was.is_in(now.implode())
@@ -327,7 +330,7 @@ def moved(plan: Planned, before: Planned) -> tuple[list[Any], list[Any]]:
 
 
 def approve(desk: Desk, account: Account, round: int, attempt: int) -> None:
-    """Approves a list: from now on what was done can be recorded."""
+    """Approves a list: from then on staff can record what they do."""
     head = desk.head()
     if (round, attempt) != (head.round, head.attempt):
         raise InputError("the list was changed meanwhile: look at it again before you approve it.")
@@ -339,6 +342,6 @@ def approve(desk: Desk, account: Account, round: int, attempt: int) -> None:
 
 
 def approvals(sql: sa.Connection, round: int) -> dict[int, str]:
-    """Which attempts of a round were approved, and by whom."""
+    """The approved attempts of a round, with the user who approved each."""
     rows = sql.execute(select(APPROVALS, "attempt", "name").where(APPROVALS.c.round == round))
     return {row.attempt: row.name for row in rows}

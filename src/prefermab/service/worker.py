@@ -1,6 +1,6 @@
-"""The process that works on jobs: `python -m prefermab.service.worker`.
+"""The process that runs jobs: `python -m prefermab.service.worker`.
 
-It takes one waiting job after the other and ends when none waits. It may be killed at any moment.
+It runs one waiting job after the other and ends when none waits. It may be killed at any moment.
 """
 
 import contextlib
@@ -22,17 +22,17 @@ from prefermab.service.exchange import quiet
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
 from prefermab.service.settings import Clock, Settings, from_environment
 
-Say = Callable[[float, str], None]
-NICE = 10
-"""How far jobs stand back behind requests for the processor."""
+OnProgress = Callable[[float, str], None]
+NICENESS = 10
+"""The niceness of job processes: requests get the processors first."""
 
-OFTEN = 1.0
-"""Seconds between two words of how far a job has come."""
+REPORT_EVERY = 1.0
+"""Least seconds between two reports of progress."""
 
 
 def main() -> None:
-    """Works on jobs until none waits."""
-    stand_back()
+    """Runs jobs until none waits."""
+    lower_priority()
     use_compilation_cache()
     settings = from_environment()[0]
     records = Records(settings.place, settings.wait)
@@ -43,23 +43,23 @@ def main() -> None:
         records.close()
 
 
-def stand_back() -> None:
-    """Lets requests have the processors first."""
+def lower_priority() -> None:
+    """Lowers the priority of this process, so that requests get the processors first."""
     if hasattr(os, "nice"):
-        os.nice(NICE)
-    # Linux may share processors out between sessions first, and a job is a session of its own.
+        os.nice(NICENESS)
+    # Linux may share processors between sessions first, and a job is a session of its own.
     with contextlib.suppress(OSError):
-        Path("/proc/self/autogroup").write_text(str(NICE))
+        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 def work(records: Records, settings: Settings, clock: Clock, model: Any = None) -> bool:
-    """Works on the job that has waited longest; returns whether there was one.
+    """Runs the job that has waited longest; returns whether there was one.
 
     Args:
         records: The tables of the service.
         settings: The server's settings.
-        clock: Tells the time.
-        model: The model of the programme; if left out, the one that it names.
+        clock: Returns the time in seconds since 1970.
+        model: The model of the programme; by default the one stored with it.
     """
     with records.writing() as sql:
         job = jobs.claim(sql, clock())
@@ -67,20 +67,20 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
         return False
     last = [0.0]
 
-    def say(share: float, doing: str) -> None:
+    def progress(share: float, doing: str) -> None:
         now = clock()
-        if now - last[0] >= OFTEN or share >= 1:
+        if now - last[0] >= REPORT_EVERY or share >= 1:
             last[0] = now
-            # Being told how far it has come is not worth failing for.
+            # A job must not fail because its progress could not be stored.
             with contextlib.suppress(PrefermabError), records.writing() as sql:
-                jobs.tell(sql, job.number, now, share=min(share, 0.99), doing=doing)
+                jobs.update_job(sql, job.number, now, share=min(share, 0.99), doing=doing)
 
     try:
-        say(0.01, "opening the programme")
+        progress(0.01, "opening the programme")
         given = {"wait": settings.wait, "who": job.name}
         with quiet(), Programme.open(settings.place, model, **given) as programme:
             folder = jobs.folder_of(settings, job.number)
-            answer = WORK[job.kind](programme, json.loads(job.asked), say, folder)
+            answer = JOB_FUNCTIONS[job.kind](programme, json.loads(job.asked), progress, folder)
         end = {"status": "done", "share": 1.0, "doing": "done", "answer": json.dumps(answer)}
     except PrefermabError as error:
         end = {"status": "failed", "doing": "failed", "answer": json.dumps(jobs.failure(error))}
@@ -89,41 +89,47 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
         why = {"detail": "something failed here; the server's log has more."}
         end = {"status": "failed", "doing": "failed", "answer": json.dumps(why)}
     with records.writing() as sql:
-        jobs.tell(sql, job.number, clock(), ended=clock(), **end)
+        jobs.update_job(sql, job.number, clock(), ended=clock(), **end)
     return True
 
 
-def plan_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
+def plan_job(
+    programme: Programme, asked: dict[str, Any], progress: OnProgress, _: Path
+) -> dict[str, Any]:
     """Plans the current round."""
-    say(0.1, "planning")
+    progress(0.1, "planning")
     return facts_of(make_plan(programme, asked))
 
 
-def replay_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
+def replay_job(
+    programme: Programme, asked: dict[str, Any], progress: OnProgress, _: Path
+) -> dict[str, Any]:
     """Makes a plan again and compares it."""
-    say(0.1, "planning again")
+    progress(0.1, "planning again")
     return facts_of(programme.replay(asked["round"], asked.get("attempt")))
 
 
-def what_if_job(programme: Programme, asked: dict[str, Any], say: Say, _: Path) -> dict[str, Any]:
-    """What other budgets would do."""
-    say(0.1, "planning")
+def what_if_job(
+    programme: Programme, asked: dict[str, Any], progress: OnProgress, _: Path
+) -> dict[str, Any]:
+    """Compares budgets."""
+    progress(0.1, "planning")
     return {"budgets": compare_budgets(programme, asked["budgets"], rules_of(asked)).to_dicts()}
 
 
 def learn_job(
-    programme: Programme, asked: dict[str, Any], say: Say, folder: Path
+    programme: Programme, asked: dict[str, Any], progress: OnProgress, folder: Path
 ) -> dict[str, Any]:
-    """Learns a model from the programme's own log, and keeps it beside the programme: with its
-    report, or not at all."""
+    """Learns a model from the programme's own log. Its folder appears complete, with the report, or
+    not at all."""
     from prefermab.programme.logs.learn import learn
 
-    say(0.02, "reading the log")
+    progress(0.02, "reading the log")
     log = programme.history().log
     passive = programme.model.action_names[0]
     result = learn(
         log, passive=passive, **asked,
-        progress=lambda share, doing: say(0.05 + 0.9 * share, doing),
+        progress=lambda share, doing: progress(0.05 + 0.9 * share, doing),
     )  # fmt: skip
     draft = jobs.draft_of(folder) / folder.name
     shutil.rmtree(draft.parent, ignore_errors=True)
@@ -135,13 +141,15 @@ def learn_job(
     return {"model": folder.name, "verdict": str(result.verdict), **result.as_data()}
 
 
-WORK: dict[str, Callable[[Programme, dict[str, Any], Say, Path], dict[str, Any]]] = {
+JOB_FUNCTIONS: dict[
+    str, Callable[[Programme, dict[str, Any], OnProgress, Path], dict[str, Any]]
+] = {
     "plan": plan_job,
     "replay": replay_job,
     "what-if": what_if_job,
     "learn": learn_job,
 }
-assert set(WORK) == set(jobs.JOB_KINDS)
+assert set(JOB_FUNCTIONS) == set(jobs.JOB_KINDS)
 assert "number" in JOBS.c
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Who is not signed in any more leaves no list of people behind on this device: none of the programme
+// After signing out, no list of people stays on this device: none of the programme
 // that this page belongs to, or none at all where it belongs to no programme.
 "use strict";
 {

@@ -44,7 +44,7 @@
     }
   }
 
-  // A page from the server knows of all ticks that were sent before it was made.
+  // A page from the server already has all ticks that were sent before it was made.
   takeIn();
   ticks = ticks.filter((tick) => tick.state !== "sent" || (tick.round === round && tick.at > made));
   save();
@@ -83,14 +83,14 @@
     }
     form.querySelector("[value=open]").hidden = tick.what === "open";
     form.closest("li").classList.toggle("done", tick.what !== "open");
-    const told = {
+    const messages = {
       waiting: "Kept on this device, not sent yet.",
       sent: tick.what === "open" ? "Taken back." : "Saved.",
       late: `Sent: ${tick.detail}`,
       refused: `Not saved: ${tick.detail}`,
       conflict: "",
     };
-    box.replaceChildren(told[tick.state]);
+    box.replaceChildren(messages[tick.state]);
     box.classList.toggle("bad", tick.state === "refused" || tick.state === "conflict");
     if (tick.state === "conflict") showConflict(box, tick);
   }
@@ -213,30 +213,30 @@
     const fields = { id: one.id, round: one.round, what: one.what, action: one.action, why: one.why };
     const body = new URLSearchParams({ ...fields, seen: one.seen, at: one.now ? "" : one.at });
     let answer;
-    let told;
+    let reply;
     try {
       answer = await fetch(`${root}/record/mark`, { method: "POST", body, headers: { accept: "application/json" } });
-      told = parsed(await answer.text());
+      reply = parsed(await answer.text());
     } catch {
       problem = "no connection";
       return;
     }
     if (answer.status === 401) problem = "sign in";
     else if (answer.status >= 500 || answer.status === 429) problem = "the server is busy";
-    // Only the service says what becomes of a tick; a page of a network that one has to sign in to does not.
-    else if (!((answer.ok ? "mark" : "detail") in told)) problem = "the service did not answer";
+    // Only the service's own answer counts: the sign-in page of a network may answer with 200 too.
+    else if (!((answer.ok ? "mark" : "detail") in reply)) problem = "the service did not answer";
     if (problem) return;
     if (answer.ok) {
-      one.state = told.late ? "late" : "sent";
-      one.detail = told.late;
-      one.seen = told.mark ? String(told.mark.at) : "";
+      one.state = reply.late ? "late" : "sent";
+      one.detail = reply.late;
+      one.seen = reply.mark ? String(reply.mark.at) : "";
       const later = ticks.filter((tick) => tick !== one && tick.id === one.id && tick.round === one.round);
       for (const tick of later) if (tick.state === "waiting") tick.seen = one.seen;
       ticks = ticks.filter((tick) => tick === one || !later.includes(tick) || tick.state !== "sent");
     } else {
-      one.state = told.theirs ? "conflict" : "refused";
-      one.theirs = told.theirs;
-      one.detail = told.detail || "the server refused it.";
+      one.state = reply.theirs ? "conflict" : "refused";
+      one.theirs = reply.theirs;
+      one.detail = reply.detail || "the server refused it.";
     }
     save();
   }

@@ -16,7 +16,7 @@ self.addEventListener("fetch", (event) => {
   }
 });
 
-// From the server if it answers, and a copy is put by; else the last copy.
+// The server's answer, of which a copy is kept; without an answer, the last copy.
 async function newest(request) {
   const cache = await caches.open(CACHE);
   try {
@@ -30,7 +30,7 @@ async function newest(request) {
   }
 }
 
-// The address of a static file changes with the file: a copy is as good as the file.
+// The address of a static file changes with the file: a copy never goes out of date.
 async function kept(request) {
   const copy = await (await caches.open(CACHE)).match(request.url);
   return copy || fetch(request);
