@@ -471,7 +471,7 @@ def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     child = subprocess.Popen(["sleep", "600"])
     with desk.records.writing() as sql:
         jobs.claim(sql, served.clock())
-        here = f"{socket.gethostname()} {child.pid} {jobs.started(child.pid)}"
+        here = f"{socket.gethostname()} {child.pid} {jobs.process_start(child.pid)}"
         sql.execute(JOBS.update().where(JOBS.c.number == 4).values(process=here))
     assert program.get("/api/v1/jobs/4").json()["status"] == "running"
     child.kill()
@@ -506,7 +506,7 @@ def test_cancelling_kills_the_process_and_leaves_nothing_half_written(fresh, mod
     named = {"model": "draft-of-job-1"}
     assert served.client("Ada").put("/api/v1/programme/model", json=named).status_code == 400
     with desk.records.writing() as sql:
-        here = f"{socket.gethostname()} {child.pid} {jobs.started(child.pid)}"
+        here = f"{socket.gethostname()} {child.pid} {jobs.process_start(child.pid)}"
         sql.execute(JOBS.update().values(process=here))
     assert program.delete("/api/v1/jobs/1").json()["status"] == "cancelled"
     assert child.wait(10) == -9
