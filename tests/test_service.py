@@ -553,7 +553,7 @@ def test_metrics_count_requests_and_people(planner):
     [("text/csv", ".csv"), ("*/*", ".json"), ("application/json;q=0.1, text/csv", ".csv")],
 )
 def test_tables_are_sent_as_they_are_wanted(accept, kind):
-    assert exchange.wanted(accept) == kind
+    assert exchange.preferred_kind(accept) == kind
 
 
 def test_kinds_that_are_not_known_are_refused(planner):
