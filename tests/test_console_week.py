@@ -143,7 +143,7 @@ def test_lists_are_filtered_and_downloaded_as_far_as_somebody_may_see_them(serve
     mine, one = on_list(served, worker="Ana"), on_list(served)[0]
     assert paul.get("/week?worker=Ana").text.count("☐") == len(mine)
     assert paul.get(f"/week?find=person+{one}").text.count("☐") >= 1
-    assert "Nobody on the list fits" in paul.get("/week?find=nobody").text
+    assert "Nobody on the list matches" in paul.get("/week?find=nobody").text
     ana = served.client("Ana")
     table = pl.read_csv(io.BytesIO(ana.get("/week/list.csv").content))
     assert set(table["worker"]) == {"Ana"}
@@ -252,7 +252,7 @@ def test_late_ticks_wait_for_a_planner_who_accepts_or_leaves_them(served):
     done = served.desk.programme().history().actions
     assert mine[0] not in done["id"]
     assert done["reached"].all()
-    assert "None waits" in paul.get("/record/late").text
+    assert "No tick waits" in paul.get("/record/late").text
     told = served.desk.programme().audit().tail(3)
     assert told["what"].to_list() == ["correct", "accept late marks", "dismiss late marks"]
 

@@ -15,7 +15,7 @@ from prefermab.errors import InputError
 from prefermab.programme.columns import column
 from prefermab.programme.store import Programme
 from prefermab.service.access import Guarded, account_of
-from prefermab.service.desk import Desk, as_id, desk_of
+from prefermab.service.desk import as_id, desk_of
 from prefermab.service.exchange import MEDIA_TYPES, body_in_file, quiet, read_sent_table, send_table
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["programme"])
@@ -230,6 +230,3 @@ def get_openapi(request: Request) -> Response:
     root = desk_of(request).settings.root
     schema = request.app.openapi()
     return JSONResponse({**schema, "servers": [{"url": root}]} if root else schema)
-
-
-__all__ = ["Desk", "JsonBody", "router"]

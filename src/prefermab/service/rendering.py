@@ -93,7 +93,7 @@ def navigation(account: Account | None) -> list[NavigationEntry]:
 
 
 TEMPLATES.filters["number"] = format_number
-TEMPLATES.tests["match_plain"] = str.isalnum
+TEMPLATES.tests["alphanumeric"] = str.isalnum
 
 
 def page(request: Request, template: str, **values: Any) -> HTMLResponse:

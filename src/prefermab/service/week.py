@@ -39,7 +39,7 @@ MOST_VALUES = 100
 """A column with more values than this gets no filter."""
 
 TRIES = 5
-"""How often a change is tried again on top of changes that others made meanwhile."""
+"""How often a change is tried, if others change the list meanwhile."""
 
 RULES_IN_WORDS = {
     "exclude": "people who are excluded",

@@ -17,7 +17,7 @@ from prefermab.errors import PrefermabError
 from prefermab.files import use_compilation_cache
 from prefermab.programme.store import Programme
 from prefermab.service import jobs
-from prefermab.service.database import JOBS, Records
+from prefermab.service.database import Records
 from prefermab.service.exchange import quiet
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
 from prefermab.service.settings import Clock, Settings, from_environment
@@ -150,7 +150,6 @@ JOB_FUNCTIONS: dict[
     "learn": learn_job,
 }
 assert set(JOB_FUNCTIONS) == set(jobs.JOB_KINDS)
-assert "number" in JOBS.c
 
 if __name__ == "__main__":
     main()
