@@ -1,5 +1,6 @@
 """Programmes on SQLite and on a real PostgreSQL server: the same results, and nothing lost."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -51,7 +52,7 @@ def place(request, places):
 def rows_of(place, statement):
     """Runs a statement on the database of a programme, without the package."""
     if "://" not in place:
-        with sqlite3.connect(place) as sql:
+        with contextlib.closing(sqlite3.connect(place)) as sql, sql:
             return sql.execute(statement).fetchall()
     address, _, name = place.rpartition("#")
     with psycopg.connect(address) as sql:
@@ -334,7 +335,7 @@ def test_whoever_gets_round_the_triggers_is_found_out(tmp_path, trick, message, 
     head = capsys.readouterr().out.split("hash of the last row: ")[1].split()[0]
     dispatch(["audit", "verify", place, "--head", head, "--json"])
     assert json.loads(capsys.readouterr().out) == {"rows": 5, "head": head, "kept": 5}
-    with sqlite3.connect(place) as sql:
+    with contextlib.closing(sqlite3.connect(place)) as sql, sql:
         for when in ("update", "delete"):
             sql.execute(f"DROP TRIGGER audit_{when}")
         sql.executescript(trick)

@@ -28,7 +28,7 @@ from prefermab.programme.store.frames import (
 from prefermab.programme.store.migrating import APPLICATION
 from prefermab.programme.store.plans import LONGEST_CHAIN, pack_changes, unpack_changes
 from prefermab.programme.store.request import PlanRequest
-from programmes import FirstCome
+from programmes import FirstCome, plain_sql
 
 PEOPLE = pl.DataFrame(
     {
@@ -406,8 +406,8 @@ def test_a_file_of_0_1_0_is_opened_kept_and_goes_on(file):
     assert kept.corrections.drop("corrected").row(-1) == (2, 3, "call", 1.0, True)
     tables = "SELECT name FROM pragma_table_info('actions')"
     pm.Programme(file.with_name("new.db"), FirstCome()).close()
-    new, old = (sqlite3.connect(path) for path in (file.with_name("new.db"), file))
-    assert set(new.execute(tables)) == set(old.execute(tables))
+    with plain_sql(str(file.with_name("new.db"))) as new, plain_sql(str(file)) as old:
+        assert set(new.execute(tables)) == set(old.execute(tables))
 
 
 def test_costs_of_what_was_done_instead(file):
@@ -546,13 +546,15 @@ def test_strangers_are_all_named_or_skipped(programme):
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(programme, file, call, given, message):
     programme.plan(2)
-    before = list(sqlite3.connect(file).iterdump())
+    with plain_sql(str(file)) as sql:
+        before = list(sql.iterdump())
     given = frame(**given) if isinstance(given, dict) else given
     with pytest.raises(pm.InputError) as error:
         getattr(programme, call)(given)
     assert message in str(error.value)
     assert len(str(error.value).splitlines()) == 1
-    assert list(sqlite3.connect(file).iterdump()) == before
+    with plain_sql(str(file)) as sql:
+        assert list(sql.iterdump()) == before
 
 
 def test_calls_that_come_too_early_are_refused(file):
@@ -618,6 +620,7 @@ def test_a_plan_that_does_not_come_out_again_is_told(programme, file):
     sql.commit()
     with pytest.raises(StorageError, match="the plan of round 1 is damaged"):
         programme.replay(1)
+    sql.close()
 
 
 def test_frames_differ_where_a_bit_does():
@@ -762,6 +765,7 @@ def test_a_file_that_another_process_holds_is_waited_for_and_then_told(programme
         assert waiting.roster().height == 4
         with pytest.raises(BusyError, match=r"in use by another process, .* within 0.05 seconds"):
             waiting.leave([1])
+    other.close()
     assert programme.roster().height == 4
 
 
@@ -807,10 +811,8 @@ def test_a_plan_is_stored_once_and_then_what_changed(file):
             programme.replay(round)
         assert len(programme.history().log.filter(time=rounds)) == people - rounds + 1
         assert first_difference(programme.plan(5, round=rounds).frame, made.frame) is None
-    sizes = [
-        size
-        for (size,) in sqlite3.connect(file).execute("SELECT length(inputs) FROM plans ORDER BY 1")
-    ]
+    with plain_sql(str(file)) as sql:
+        sizes = [size for (size,) in sql.execute("SELECT length(inputs) FROM plans ORDER BY 1")]
     whole = [size for size in sizes if size > 20_000]
     assert len(whole) == 2  # the first, and one after so many changes
     assert max(sizes[: -len(whole)]) < whole[0] / 3

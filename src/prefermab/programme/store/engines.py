@@ -125,8 +125,12 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
     )
 
     def prepare(connection: Any, _: object) -> None:
-        for pragma in PRAGMAS:
-            connection.execute(f"PRAGMA {pragma}")
+        try:
+            for pragma in PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+        except sqlite3.Error:
+            connection.close()
+            raise
 
     def begin(connection: Connection) -> None:
         reading = connection.get_execution_options().get(READING)
