@@ -28,7 +28,8 @@ from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.model import Model
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import PAPER_EXCEPTIONS
-from prefermab.recipes.hyperparameters import CHOICES
+from prefermab.recipes import Paper
+from prefermab.recipes.base import choices
 from prefermab.training import pretrain_seeds
 
 DATA = Path("studies/data/departures")
@@ -82,7 +83,7 @@ def switch_cases(name: str) -> Iterator[Case]:
     yield Case("ours", here, settings=own)
     yield Case("literal", here, "paper-literal", own)
     yield Case("price_start=0", here, settings=(*own, ("price_start", 0.0)))
-    for switch, (_, other) in CHOICES.items():
+    for switch, (_, other) in choices(Paper).items():
         yield Case(f"{switch}={other}", here, settings=(*own, (switch, other)))
     yield from drawn_cases(name, own)
 

@@ -11,8 +11,8 @@ import optax
 import pytest
 
 import prefermab as pm
-from prefermab.recipes import hyperparameters, ppo
-from prefermab.recipes.base import hyperparameters_of, make_recipe
+from prefermab.recipes import ppo
+from prefermab.recipes.base import choices, hyperparameters_of, make_recipe
 from prefermab.shaping import Samples
 from prefermab.storage import shipped_models
 from studies import departures, departures_page
@@ -22,11 +22,11 @@ def test_the_preset_takes_the_other_way_everywhere():
     ours, literal = pm.recipes.Paper(), pm.recipes.Paper.literal()
     assert literal == make_recipe("paper-literal", {})
     assert literal.price_start == 0
-    for name, (own, other) in hyperparameters.CHOICES.items():
+    for name, (own, other) in choices(pm.recipes.Paper).items():
         assert getattr(ours, name) == own
         # Requests beyond capacity are in Algorithm 1; the appendix draws place by place.
         assert getattr(literal, name) == (own if name == "arrivals" else other)
-    both = {f.name for f in dataclasses.fields(ours)} - {*hyperparameters.CHOICES, "price_start"}
+    both = {f.name for f in dataclasses.fields(ours)} - {*choices(pm.recipes.Paper), "price_start"}
     assert all(getattr(ours, name) == getattr(literal, name) for name in both)
 
 
@@ -169,7 +169,7 @@ def test_the_study_of_departures_has_a_case_for_each_switch_and_a_page(tmp_path)
     for case in departures.cases_of("switches-armman"):
         make_recipe(case.recipe, dict(case.settings)).check(case.domain)
     page = departures_page.departures(tmp_path)
-    for switch, (_, other) in hyperparameters.CHOICES.items():
+    for switch, (_, other) in choices(pm.recipes.Paper).items():
         assert f"| `{switch}={other}` | +0.000 ± 0.000 |" in page
     assert "min(2s, 1) 5.28 with StateShaping and 4.50 without" in page
     assert "| knn | 3.000 ± 1.000 (2.00) |" in page

@@ -8,7 +8,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from prefermab.arms import Features, Key, OptIn
 from prefermab.errors import InputError
@@ -123,3 +123,17 @@ def price_slope(
     """
     weights = discount ** jnp.arange(spending.shape[0])
     return budget / (1 - discount) - jnp.sum(weights * spending)
+
+
+def decayed_at_updates(epoch: Int[Array, ""], every: int) -> Int[Array, ""]:
+    """How often the price's step size has been reduced: at each update."""
+    return epoch // every
+
+
+def decayed_at_epochs(epoch: Int[Array, ""], every: int) -> Int[Array, ""]:
+    """How often it has been reduced: after each epoch, and once more after each earlier update."""
+    return epoch + epoch // every - 1
+
+
+DECAYS = {"update": decayed_at_updates, "epoch": decayed_at_epochs}
+"""What the hyperparameter `price_decays` of recipe `paper` names."""

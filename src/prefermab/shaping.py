@@ -18,7 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from prefermab.domains.base import Domain
 from prefermab.errors import InputError, unknown
+from prefermab.rollout import Trajectory
 
 Abstraction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """A function from the cells (cell,) and the states and rewards of all samples (sample,) to the
@@ -75,6 +77,14 @@ class Samples(eqx.Module):
             found = abstraction(cells, *seen)
             each.append(check_abstract_states(found, cells))
         return np.stack(each)
+
+
+def visited_states(domain: Domain, seen: Trajectory) -> tuple[Array, Array, Array]:
+    """States as numbers, the rewards of being in them, and who was in, epoch by epoch."""
+    # The reward of a decision is that of the next state.
+    states = jnp.concatenate([seen.state[:, 1:], seen.last_state[:, None]], axis=1)
+    numbers = jax.vmap(jax.vmap(jax.vmap(domain.encode)))(states)[..., 0]
+    return numbers, seen.reward, seen.opt_in
 
 
 def abstract_states(

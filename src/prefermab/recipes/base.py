@@ -12,7 +12,8 @@ can be loaded.
 
 import abc
 import dataclasses
-from typing import Any, ClassVar
+import inspect
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 import equinox as eqx
 from jaxtyping import Array, Float, PyTree
@@ -124,6 +125,9 @@ class Recipe(abc.ABC):
 
     def __post_init__(self) -> None:
         check_numbers(self, at_least=dict.fromkeys(self.may_be_zero, 0))
+        for name, values in choices(type(self)).items():
+            if getattr(self, name) not in values:
+                raise unknown(name, str(getattr(self, name)), values)
 
     def check(self, domain: Domain) -> None:
         """Raises `InputError` if the recipe cannot be used on this domain."""
@@ -198,6 +202,23 @@ def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
     return kept
 
 
+def choices(recipe: type[Recipe]) -> dict[str, tuple[str, ...]]:
+    """The values of each hyperparameter that is a choice, those of type `Literal`, by name.
+
+    >>> import prefermab as pm
+    >>> from prefermab.recipes.base import choices
+    >>> choices(pm.recipes.Paper)["price_network"]
+    ('pooled', 'concatenated')
+    """
+    declared = [inspect.get_annotations(kind) for kind in reversed(recipe.__mro__)]
+    return {
+        name: get_args(hint)
+        for names in declared
+        for name, hint in names.items()
+        if get_origin(hint) is Literal
+    }
+
+
 def piece_sizes(units: int, size: int) -> tuple[int, ...]:
     """Sizes of the pieces into which `units` units are cut, all equal but the last.
 
@@ -240,6 +261,7 @@ def check_settings(kind: type, of: str, settings: dict[str, Any]) -> None:
             meant = {"steps": "epochs", "epochs": "steps"}.get(name)
             raise unknown("setting", name, [meant] if meant in fields else fields, of=f" {of}")
         wanted = (int, float) if fields[name] in (int, float) else fields[name]
+        wanted = str if get_origin(wanted) is Literal else wanted
         if isinstance(value, bool) or not isinstance(value, wanted):
             kind_of_value = "a number" if wanted == (int, float) else f"of type {wanted}"
             raise InputError(f"{name} must be {kind_of_value}, not {value!r}.")

@@ -1,16 +1,17 @@
 """Recipe `paper`: trains PreFeRMAB as published (Algorithm 1).
 
-Line numbers are those of the paper's pseudocode. PPO is in `ppo.py`, StateShaping in `shaping.py`,
-and the choices between several ways in `hyperparameters.py`. Training does not enforce the budget,
-so that the estimate of spending that moves the price stays unbiased; decisions do enforce it
-(Algorithm 3, in `policies/learned.py`). Opted-out arms are played too, which is cheaper than
-leaving them out, and masked in every loss.
+Line numbers are those of the paper's pseudocode. PPO is in `ppo.py`, StateShaping in `shaping.py`.
+Where the paper can be read in several ways, or we depart from it, a hyperparameter chooses;
+docs/decisions.md says what each choice is worth. Training does not enforce the budget, so that the
+estimate of spending that moves the price stays unbiased; decisions do enforce it (Algorithm 3, in
+`policies/learned.py`). Opted-out arms are played too, which is cheaper than leaving them out, and
+masked in every loss.
 """
 
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import equinox as eqx
 import jax
@@ -25,18 +26,11 @@ from prefermab.errors import InputError
 from prefermab.networks import ActorCritic, Perception, Shape
 from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.pricing import PriceKind, Pricing, price_slope
+from prefermab.pricing import DECAYS, PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
-from prefermab.recipes.base import BY_NAME, PROBED_ARMS, MetricRows, Metrics, Tuning, piece_sizes
-from prefermab.recipes.hyperparameters import (
-    ADVANTAGES,
-    COOLINGS,
-    DECAYS,
-    DESCENTS,
-    Hyperparameters,
-)
+from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
 from prefermab.rollout import Trajectory
-from prefermab.shaping import Samples, abstraction_of
+from prefermab.shaping import Samples, abstraction_of, check_shaping, visited_states
 from prefermab.sharding import spread
 
 
@@ -56,8 +50,9 @@ class PaperState(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Paper(Hyperparameters):
-    """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters.
+class Paper(Recipe):
+    """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters. Of
+    those with several values the default is ours, the other one that of `paper-literal`.
 
     >>> import prefermab as pm
     >>> pm.recipes.Paper(epochs=50).pieces[:3]
@@ -65,6 +60,58 @@ class Paper(Hyperparameters):
     """
 
     name: ClassVar[str] = "paper"
+    unit: ClassVar[str] = "epoch"
+    may_be_zero: ClassVar[tuple[str, ...]] = ("seed", "freeze")
+
+    epochs: int = 100  #: Rounds of collecting and learning (n_epochs).
+    rounds: int = 100  #: Rounds played in an epoch (n_steps).
+    subepochs: int = 4  #: Epochs between two updates of the price network (n_subepochs).
+    freeze: int = 20  #: Last epochs, in which the price network is fixed (lambda freeze epochs).
+    opt_in: float = 0.8  #: Chance that an arm is in (training opt-in rate).
+    passes: int = 20  #: Gradient steps on an epoch's data (trains per epoch).
+    clip: float = 2.0  #: How far PPO lets the probability of an action move (agent clip ratio).
+    entropy_start: float = 0.5  #: Weight of the entropy bonus at the start.
+    entropy_end: float = 0.0  #: Weight of the entropy bonus at the end.
+    actor_rate: float = 2e-3  #: Step size of Adam for the actor (actor learning rate).
+    critic_rate: float = 2e-3  #: Step size of Adam for the critic (critic learning rate).
+    price_rate: float = 2e-3  #: First step size of the price network (lambda learning rate).
+    price_decay: float = 0.99  #: Factor by which it falls (lambda scheduler discount rate).
+    discount: float = 0.9  #: Discount factor per round.
+    trace: float = 0.97  #: λ of generalised advantage estimation.
+    width: int = 16  #: Neurons in a hidden layer, tanh.
+    depth: int = 2  #: Hidden layers.
+    shaping: str | Callable = "none"  #: StateShaping: none, isotonic, knn, or in Python a function.
+    features: Literal["whitened", "plain"] = "whitened"  #: Features as networks see them.
+    state_code: Literal["centred", "plain"] = "centred"  #: States go from -1 to 1, or 0 to 1.
+    price_network: Literal["pooled", "concatenated"] = "pooled"  #: pooled: any number of arms.
+    price_output: Literal["softplus", "plain"] = "softplus"  #: softplus: a price is never below 0.
+    price_start: float = 0.5  #: Added to the price network's last bias before training.
+    price_decays: Literal["update", "epoch"] = "update"  #: When the price's step size falls.
+    redraw: Literal["block", "epoch"] = "block"  #: When it is decided anew who is in.
+    arrivals: Literal["redraw", "streaming"] = "redraw"  #: Drawn by place, or people come and go.
+    stay: float = 0.9  #: With streaming, the chance that a person who is in asks to stay.
+    newcomers: float = 2.0  #: With streaming, the mean number of newcomers who ask in a round.
+    step_on: Literal["batch", "arm"] = "batch"  #: A pass is one step on all arms, or one for each.
+    advantage: Literal["plain", "standardised"] = "plain"  #: Advantages of each arm.
+    critic_target: Literal["advantages", "returns"] = "advantages"  #: advantages: added to values.
+    cooling: Literal["part", "whole"] = "part"  #: In a block entropy falls to 1/subepochs, or to 0.
+    entropy_frozen: Literal["on", "off"] = "on"  #: The entropy bonus while the price is fixed.
+    actor: Literal["mean", "last"] = (
+        "mean"  #: Mean over epochs with a fixed price, or the last.
+    )
+
+    later: ClassVar[tuple[str, ...]] = (
+        "features", "state_code", "price_network", "price_output", "price_start", "price_decays",
+        "redraw", "arrivals", "stay", "newcomers", "step_on", "advantage", "critic_target",
+        "cooling", "entropy_frozen", "actor",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.discount >= 1:
+            raise InputError(f"discount must be below 1 for the recipe paper, not {self.discount}.")
+        check_shaping(self.shaping)
+        Streaming(self.stay, self.newcomers)
 
     @classmethod
     def literal(cls, **settings: Any) -> "Paper":
@@ -136,14 +183,14 @@ class Paper(Hyperparameters):
             trajectory = self.collect(domain, before, key_play, key_start)
             after, loss = self.improve(before, trajectory)
             arrays = eqx.filter(after, eqx.is_array)
-            return arrays, (measure_epoch(trajectory, loss), arrays.network, trajectory)
+            return arrays, (ppo.measure_epoch(trajectory, loss), arrays.network, trajectory)
 
         keys = jax.random.split(key_epochs, n_epochs)
         arrays, (metrics, networks, trajectories) = jax.lax.scan(one_epoch, arrays, keys)
         last = jax.tree.map(lambda x: x[-1], trajectories)
         after = self.update_price(budget, eqx.combine(arrays, fixed), last)
         if after.samples is not None:
-            samples = after.samples.add(*visited(domain, trajectories))
+            samples = after.samples.add(*visited_states(domain, trajectories))
             after = dataclasses.replace(after, samples=samples)
         return after, metrics, eqx.combine(networks, fixed.network)
 
@@ -185,8 +232,8 @@ class Paper(Hyperparameters):
 
     def improve(self, learner: PaperState, seen: Trajectory) -> tuple[PaperState, Float[Array, ""]]:
         """Line 21: PPO with feature-based values, several passes over the epoch's data."""
-        net, descend = learner.network, DESCENTS[self.step_on]
-        advantage = ADVANTAGES[self.advantage]
+        net, descend = learner.network, ppo.DESCENTS[self.step_on]
+        advantage = ppo.ADVANTAGES[self.advantage]
         batch = ppo.batch_of(net, seen, self.discount, self.trace, advantage, self.critic_target)
         surrogate = partial(ppo.actor_loss, net, self.clip, self.entropy_weight(learner.epoch))
         actor, actor_state, _ = descend(
@@ -200,7 +247,7 @@ class Paper(Hyperparameters):
         after = dataclasses.replace(
             learner,
             network=eqx.tree_at(lambda n: (n.actor, n.critic), net, (actor, critic)),
-            settled=running_mean(learner.settled, actor, epoch - (self.epochs - self.freeze)),
+            settled=ppo.running_mean(learner.settled, actor, epoch - (self.epochs - self.freeze)),
             actor_state=actor_state,
             critic_state=critic_state,
             epoch=epoch,
@@ -211,7 +258,7 @@ class Paper(Hyperparameters):
         """Weight of the entropy bonus: from start to end over training, falling in every block."""
         along = epoch / jnp.maximum(self.epochs - 1, 1)
         level = self.entropy_start + along * (self.entropy_end - self.entropy_start)
-        weight = level * COOLINGS[self.cooling](epoch % self.subepochs, self.subepochs)
+        weight = level * ppo.COOLINGS[self.cooling](epoch % self.subepochs, self.subepochs)
         if self.entropy_frozen == "on":
             return weight
         return jnp.where(epoch >= self.epochs - self.freeze, 0.0, weight)
@@ -235,8 +282,7 @@ class Paper(Hyperparameters):
         return eqx.tree_at(lambda it: it.network.pricing, learner, pricing)
 
     def between(self, domain: Domain, states: Any) -> Any:
-        """Line 24: the reward estimate of StateShaping (Algorithm 2), fitted to all samples so
-        far."""
+        """Line 24: StateShaping (Algorithm 2), fitted to all samples so far."""
         if (abstraction := abstraction_of(self.shaping)) is None:
             return states
         cells = np.asarray(jax.vmap(domain.encode)(domain.cells), float)[:, 0]
@@ -251,7 +297,7 @@ class Paper(Hyperparameters):
             return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
-    def collapsed(self, rows: MetricRows, budget: float) -> int | None:
+    def collapsed(self, rows: dict[str, Any], budget: float) -> int | None:
         """The policy has collapsed if, in each of the last epochs, no arm is acted on although
         there is a budget, or every arm although that costs far more. Then it learns no more."""
         acted = rows["acted"]
@@ -281,13 +327,9 @@ class Paper(Hyperparameters):
         return recipe.learn_on(domain, budget, recipe.learner(net, arms), key)
 
     def learn_on(
-        self,
-        domain: Domain,
-        budget: Budget,
-        learner: PaperState,
-        key: Key,
+        self, domain: Domain, budget: Budget, learner: PaperState, key: Key,
         progress: Callable[[float, str], None] | None = None,
-    ) -> ActorCritic:
+    ) -> ActorCritic:  # fmt: skip
         """Algorithm 1 on fixed arms; the networks after each epoch, stacked."""
         blocks, done = [], 0
         for epochs in self.pieces:
@@ -302,27 +344,3 @@ class Paper(Hyperparameters):
 
 
 _block = eqx.filter_jit(Paper.block)
-
-
-def visited(domain: Domain, seen: Trajectory) -> tuple[Array, Array, Array]:
-    """States as numbers, the rewards of being in them, and who was in, epoch by epoch."""
-    # The reward of a decision is that of the next state.
-    states = jnp.concatenate([seen.state[:, 1:], seen.last_state[:, None]], axis=1)
-    numbers = jax.vmap(jax.vmap(jax.vmap(domain.encode)))(states)[..., 0]
-    return numbers, seen.reward, seen.opt_in
-
-
-def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
-    """Metrics of an epoch, over opted-in arms."""
-    inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
-    spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))
-    acted = ppo.mean_over(inside, (seen.action > 0).astype(jnp.float32))
-    return Metrics(ppo.mean_over(inside, seen.reward), spending, seen.price, acted, loss)
-
-
-def running_mean(mean: eqx.nn.MLP, new: eqx.nn.MLP, epochs: Int[Array, ""]) -> eqx.nn.MLP:
-    """The mean of a network over the last `epochs` epochs; `new` itself if they are below 2."""
-    many = jnp.maximum(epochs, 1)
-    return jax.tree.map(
-        lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new
-    )

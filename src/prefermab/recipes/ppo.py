@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from prefermab.arms import Features
 from prefermab.networks import ActorCritic
+from prefermab.recipes.base import Metrics
 from prefermab.rollout import Trajectory
 
 T = TypeVar("T")
@@ -206,3 +207,44 @@ def descend(
 
     (arrays, state), values = jax.lax.scan(one_pass, (arrays, state), None, length=passes)
     return cast(T, eqx.combine(arrays, fixed)), state, values[-1]
+
+
+def standardised(gain: Float[Array, "round arm"]) -> Float[Array, "round arm"]:
+    """Advantages of each arm with mean 0 and spread 1."""
+    spread = jnp.std(gain, axis=0)
+    return (gain - jnp.mean(gain, axis=0)) / jnp.maximum(spread, 1e-8)
+
+
+def cooled_to_a_part(at: Int[Array, ""], size: int) -> Float[Array, ""]:
+    """1 in the first epoch of a block of `size` epochs, 1/size in its last."""
+    return 1 - at / size
+
+
+def cooled_to_nothing(at: Int[Array, ""], size: int) -> Float[Array, ""]:
+    """1 in the first epoch of a block of `size` epochs, 0 in its last."""
+    return 1 - at / max(size - 1, 1)
+
+
+ADVANTAGES: dict[str, Callable[[Array], Array]] = {
+    "plain": lambda gain: gain,
+    "standardised": standardised,
+}
+COOLINGS = {"part": cooled_to_a_part, "whole": cooled_to_nothing}
+DESCENTS = {"batch": descend_on_all, "arm": descend_arm_by_arm}
+"""What the recipe's choices `advantage`, `cooling` and `step_on` name."""
+
+
+def measure_epoch(seen: Trajectory, loss: Float[Array, ""]) -> Metrics:
+    """Metrics of an epoch, over opted-in arms."""
+    inside = jnp.broadcast_to(seen.opt_in, seen.reward.shape)
+    spending = jnp.mean(jnp.sum(jnp.where(inside, seen.cost, 0.0), axis=1))
+    acted = mean_over(inside, (seen.action > 0).astype(jnp.float32))
+    return Metrics(mean_over(inside, seen.reward), spending, seen.price, acted, loss)
+
+
+def running_mean(mean: eqx.nn.MLP, new: eqx.nn.MLP, epochs: Int[Array, ""]) -> eqx.nn.MLP:
+    """The mean of a network over the last `epochs` epochs; `new` itself if they are below 2."""
+    many = jnp.maximum(epochs, 1)
+    return jax.tree.map(
+        lambda old, now: old + (now - old) / many if eqx.is_array(now) else now, mean, new
+    )
