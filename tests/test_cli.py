@@ -280,7 +280,7 @@ def test_a_model_is_trained_saved_and_evaluated(prefermab, tmp_path):
     small = "--exact.steps 10 --exact.arms 16 --set mix=0.4,0.2,0.4 --n-arms 6 --budget 2"
     status, printed, errors = prefermab("pretrain", "armman", "--out", out, *small.split())
     assert status == 0, errors
-    assert printed == f"saved {out}\nSee how good it is: prefermab evaluate {out}\n"
+    assert printed == f"saved {out}\nCompare it with other policies: prefermab evaluate {out}\n"
     small = "--trials 20 --no-bound --against none --json"
     status, printed, errors = prefermab("evaluate", out, *small.split())
     assert status == 0, errors
@@ -316,7 +316,7 @@ def test_models_lists_the_models_and_prints_cards(prefermab):
         ("evaluate arman", "did you mean 'armman'?"),
         ("evaluate armman --against witle", "did you mean 'whittle'?"),
         ("evaluate sis --set population=8", "knows 151 states, the domain 'sis' has 9"),
-        ("pretrain armman --out x --resume", "nothing to resume at x.checkpoint"),
+        ("pretrain armman --out x --resume", "no interrupted training at x.checkpoint"),
         ("evaluate armman --budget nan", "budget must be a finite number"),
         ("evaluate armman --budget -3", "budget must be a finite number of at least 0"),
         ("evaluate armman --set mix", "--set takes name=value"),

@@ -549,7 +549,7 @@ def test_the_command_shows_ten_people_and_writes_the_log(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "7  from 2026-01-05: listens + visit → ? → silent" in printed
     assert "6 events read\n1 dropped: without a person (mother)\n" in printed
-    assert "nothing was written: give --out" in printed
+    assert "nothing was written: add --out" in printed
     cli.dispatch([*typed, "--out", f"{tmp_path}/log.csv", "--json"])
     facts = json.loads(capsys.readouterr().out)
     assert facts["read"] == facts["used"] + sum(facts["dropped"].values()) == 6
@@ -616,10 +616,10 @@ def test_a_list_with_pseudonyms_leaves_free_text_behind(tmp_path, capsys):
     unused = unused_columns(pm.load("armman"), rules, people.columns)
     hidden = hide_people(people, "people.xlsx", key, unused, typed.keep_text)
     assert hidden.columns == ["id", "state", "feature_0", "region", "note"]
-    assert "left behind: name, phone" in capsys.readouterr().err
+    assert "free text left out: name, phone" in capsys.readouterr().err
     assert not set(hidden["id"]) & set(people["id"])
     folder = dataclasses.replace(typed, arms=str(tmp_path))
-    with pytest.raises(pm.InputError, match="is for a table, but this is a folder"):
+    with pytest.raises(pm.InputError, match="needs a table, but this is a folder"):
         folder.run()
 
 
@@ -641,7 +641,7 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
 
     run("begin", "--model", "armman", key=None)
     run("join", f"{tmp_path}/people.csv", "--keep-text", "note")
-    assert "left behind: telephone" in capsys.readouterr().err
+    assert "free text left out: telephone" in capsys.readouterr().err
     run("observe", f"{tmp_path}/seen.csv")
     run("plan", "--budget", "1", "--out", f"{tmp_path}/list.csv", "--exclude-ids", ids[1])
     run("record", f"{tmp_path}/done.csv")
@@ -658,7 +658,7 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
 
     (tmp_path / "other").write_text("another key of some length")
     for wrong, said in ((None, "name the file of their key"), ("other", "by another key"),
-                        ("new", "there is no key at")):  # fmt: skip
+                        ("new", "expected the key of the programme")):  # fmt: skip
         with pytest.raises(pm.InputError, match=said):
             run("observe", f"{tmp_path}/seen.csv", key=wrong and f"{tmp_path}/{wrong}")
     assert not (tmp_path / "new").exists()

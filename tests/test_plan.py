@@ -519,7 +519,7 @@ def test_the_command_writes_the_same_file_twice(tmp_path):
     ]  # fmt: skip
     assert [done.returncode for done in told] == [0, 0]
     assert "7 of 30 people" in told[0].stdout
-    assert told[0].stderr == "prefermab: not used: nurse.\n"
+    assert told[0].stderr == "prefermab: columns not used: nurse.\n"
     assert pl.read_csv(tmp_path / "one.csv")["rank"].to_list() == list(range(1, 31))
     one, two = ((tmp_path / f"{n}.csv").read_bytes() for n in ("one", "two"))
     assert one == two

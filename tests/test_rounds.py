@@ -219,14 +219,14 @@ def test_a_week_that_does_not_go_as_planned_is_told(prefermab):
     write("done.csv", "id,action,why\n13,call,rang_us")
     told = prefermab("record calls.db done.csv")
     assert "1 on the list not acted on, 1 acted on who were not on it" in told
-    assert "opted out, excluded or in cooldown, and acted on: 13" in told
+    assert "acted on although opted out, excluded or in cooldown: 13" in told
     write("more.csv", f"id,action\n{called},call")
     assert "(13) would count as not" in prefermab("record calls.db more.csv --correct 1", status=2)
     told = prefermab("record calls.db more.csv --correct 1 --partial --over-budget")
     assert "round 1: 2 people acted on" in told
     assert "on the list not acted on" not in told
     told = prefermab("plan calls.db --budget 1 --out list.csv")
-    assert "4 people planned for by a state of an earlier round, the oldest of 1 round ago" in told
+    assert "4 people planned with a state of an earlier round, the oldest from 1 round ago" in told
     facts = json.loads(prefermab("status calls.db --json"))
     assert (facts["past"][0]["changed"], facts["past"][0]["corrected"]) == (1, 1)
     assert (facts["states_from_earlier"], facts["oldest_state"], facts["model_changes"]) == (
@@ -235,4 +235,4 @@ def test_a_week_that_does_not_go_as_planned_is_told(prefermab):
         [],
     )
     prefermab("begin calls.db --model armman-paper --change-model")
-    assert "since round 2 planned by another model" in prefermab("status calls.db")
+    assert "from round 2 on, plans use another model" in prefermab("status calls.db")

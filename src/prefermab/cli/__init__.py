@@ -1,7 +1,7 @@
-"""The command line: finds the command that was typed, runs it, and sets the exit status.
+"""The command line: finds the command, runs it, and sets the exit status.
 
-Nothing heavy is imported before `main` has begun, so that Ctrl-C works from the start, and the list
-of commands is printed without importing any of them.
+This module imports nothing heavy, so that Ctrl-C works from the start and the list of commands is
+printed at once.
 """
 
 import contextlib
@@ -17,20 +17,20 @@ import prefermab
 
 BROKEN_PIPE = 128 + 13
 
-RAISED_AGAIN = 0.05
-"""Seconds after which an interrupt that was lost is raised again."""
+RETRY_SECONDS = 0.05
+"""A lost interrupt is raised again after this many seconds."""
 
 
 @runtime_checkable
 class Command(Protocol):
-    """The options of a command, and what it does with them."""
+    """A command: its fields are the options, `run` does the work."""
 
     def run(self) -> None:
         """Runs the command."""
 
 
 class CommandEntry(NamedTuple):
-    """Where a command is, and what the list of commands says of it."""
+    """The place of a command in the code, and its line in the list of commands."""
 
     module: str
     options: str
@@ -42,7 +42,7 @@ class CommandEntry(NamedTuple):
 COMMAND_GROUPS = {
     "to try it": {
         "demo": CommandEntry(
-            "demo", "DemoCommand", "See it work on a health programme, in a minute."
+            "demo", "DemoCommand", "Show what it does on a health programme, in a minute."
         ),
         "models": CommandEntry(
             "evaluate", "ModelsCommand", "List the trained models, or describe one."
@@ -52,7 +52,9 @@ COMMAND_GROUPS = {
         ),
     },
     "for your programme": {
-        "events": CommandEntry("events", "EventsCommand", "Make a log of visits, calls or forms."),
+        "events": CommandEntry(
+            "events", "EventsCommand", "Make a log from visits, calls or forms."
+        ),
         "learn": CommandEntry("learn", "LearnCommand", "Learn a model from a log of past actions."),
         "plan": CommandEntry(
             "plan", "PlanCommand", "Choose whom to act on in this round, from a table."
@@ -63,11 +65,9 @@ COMMAND_GROUPS = {
         "programme": CommandEntry(
             "programme", "ProgrammeCommand", "Run a programme round after round."
         ),
-        "serve": CommandEntry(
-            "serve", "ServeCommand", "Serve a programme to several people, or several programmes."
-        ),
+        "serve": CommandEntry("serve", "ServeCommand", "Serve programmes as web pages and an API."),
         "audit": CommandEntry(
-            "audit", "AuditCommand", "Show or prove who changed what in a programme."
+            "audit", "AuditCommand", "Show or verify the log of who changed what."
         ),
         "trial": CommandEntry("trial", "TrialCommand", "Plan, randomise and analyse a trial."),
         "simulate": CommandEntry(
@@ -85,7 +85,7 @@ COMMAND_GROUPS = {
         "reproduce": CommandEntry(
             "reproduce", "ReproduceCommand", "Reproduce the paper's results."
         ),
-        "bench": CommandEntry("bench", "BenchCommand", "Measure the speed of this machine."),
+        "bench": CommandEntry("bench", "BenchCommand", "Measure how fast prefermab runs here."),
     },
 }
 COMMANDS = {name: entry for group in COMMAND_GROUPS.values() for name, entry in group.items()}
@@ -116,12 +116,12 @@ def main() -> None:
 
 
 def run_command(typed: list[str]) -> None:
-    """Runs the command that was typed; exits with its status if it fails."""
+    """Runs the command that was typed; if it fails, exits with a status and a message."""
     try:
         try:
             dispatch(typed)
         except Exception:
-            if Interrupted.latest is not None:  # which became another error on its way
+            if Interrupted.latest is not None:  # a library turned the interrupt into this error
                 raise Interrupted(Interrupted.latest) from None
             raise
         finally:
@@ -202,7 +202,7 @@ def _parse(name: str, arguments: list[str]) -> Command:
 
 @contextlib.contextmanager
 def _warnings_as_sentences() -> Iterator[None]:
-    """Prints how a table was read, where that had to be guessed, as a line on standard error."""
+    """Prints each `InputWarning` as one line on standard error."""
     import warnings
 
     from prefermab.errors import InputWarning
@@ -222,10 +222,10 @@ def _warnings_as_sentences() -> Iterator[None]:
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, or SIGTERM, which is handled like it.
+    """Raised on Ctrl-C, and on SIGTERM, which is handled in the same way.
 
-    What is raised while C++ or the garbage collector calls Python is lost there: JAX works on. An
-    exception that is deleted before it has arrived in `main` is therefore raised again.
+    An exception is lost if it is raised while C++ or the garbage collector calls Python: JAX then
+    continues. So an `Interrupted` that is deleted before it arrives in `main` is raised again.
     """
 
     latest: ClassVar[int | None] = None
@@ -237,27 +237,27 @@ class Interrupted(KeyboardInterrupt):
 
     def __del__(self) -> None:
         if not self.arrived:
-            again = threading.Timer(RAISED_AGAIN, signal.raise_signal, [self.number])
+            again = threading.Timer(RETRY_SECONDS, signal.raise_signal, [self.number])
             again.daemon = True
             again.start()
 
 
 def _handle_signals() -> None:
-    """Turns Ctrl-C and SIGTERM into `Interrupted`, unless the process was told to ignore them."""
+    """Turns Ctrl-C and SIGTERM into `Interrupted`, unless the process ignores these signals."""
 
     def interrupt(number: int, _: object) -> NoReturn:
         raise Interrupted(number)
 
     others = sys.unraisablehook
 
-    def tell(lost: "sys.UnraisableHookArgs") -> None:
+    def report_lost(lost: "sys.UnraisableHookArgs") -> None:
         if not isinstance(lost.exc_value, Interrupted):
             others(lost)
 
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
-    sys.unraisablehook = tell
+    sys.unraisablehook = report_lost
 
 
 def _exit(status: int, why: str | None = None) -> NoReturn:
@@ -266,7 +266,7 @@ def _exit(status: int, why: str | None = None) -> NoReturn:
     try:
         _flush()
     except OSError:
-        # Python would try to write the rest once more on exit, and complain.
+        # Otherwise Python writes the rest again when it exits, and prints an error.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(status)

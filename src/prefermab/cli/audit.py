@@ -1,4 +1,4 @@
-"""The command `audit`: who changed what in a programme, and the proof that nobody changed that."""
+"""The command `audit`: shows who changed what in a programme, and checks that record."""
 
 import dataclasses
 import json
@@ -13,11 +13,11 @@ from prefermab.cli.status import ProgrammeFile
 
 @dataclasses.dataclass(frozen=True)
 class VerifyCommand:
-    """Check that the audit log, plans and records are as they were written."""
+    """Check that the audit log, plans and records were not changed after they were written."""
 
     file: ProgrammeFile
     head: Annotated[str | None, option("HASH")] = None
-    """The hash that an earlier check printed, kept elsewhere: its row must still be there."""
+    """Hash that an earlier check printed; the check fails if its row is no longer in the log."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -32,11 +32,11 @@ class VerifyCommand:
         if self.json:
             print(json.dumps(dataclasses.asdict(proof), indent=2))
             return
-        print(f"{proof.rows:,} rows, plans and records are as they were written")
+        print(f"{proof.rows:,} rows: they, the plans and the records are unchanged")
         if proof.kept is not None:
-            print(f"the hash that was kept is that of row {proof.kept:,}")
+            print(f"the hash of --head is that of row {proof.kept:,}")
         print(f"hash of the last row: {proof.head}")
-        print("keep it elsewhere: without --head HASH a log that was made anew cannot be told")
+        print("keep it elsewhere: a check with --head HASH detects a log that was replaced")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +64,7 @@ class AuditLogCommand:
 
 @dataclasses.dataclass(frozen=True)
 class AuditCommand:
-    """Show or prove who changed what in a programme."""
+    """Show or verify the log of who changed what."""
 
     action: Annotated[
         Annotated[VerifyCommand, subcommand("verify")]

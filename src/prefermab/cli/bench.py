@@ -19,21 +19,21 @@ HEADINGS = ("", "case", "first run", "then", "spread", "a second", "of limit")
 
 @dataclasses.dataclass(frozen=True)
 class BenchCommand:
-    """Measure the speed of this machine.
+    """Measure how fast prefermab runs here.
 
-    How fast it trains, evaluates, decides and plans, as a share of what it could do at most.
+    It times training, evaluation, decisions and plans, beside what this machine can do at most.
     """
 
     only: Names = ()
-    """start, train, evaluate, act, plan, whittle, bound. Default: all."""
+    """Groups to measure: start, train, evaluate, act, plan, whittle, bound. Default: all."""
     largest: int = 10_000_000
-    """Largest number of arms at once."""
+    """Leave out cases with more arms than this."""
     out: Annotated[Path | None, option("PATH")] = None
-    """File to write the figures to, as JSON."""
+    """File to write the results to, as JSON."""
     compare: Annotated[Path | None, option("PATH")] = None
-    """Figures of an earlier run to compare with."""
+    """File of an earlier run (--out) to compare with."""
     threshold: float = 1.5
-    """Fail if a case takes more than this many times as long as in --compare."""
+    """Fail if a case takes more than this many times as long as in the file of --compare."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -68,7 +68,7 @@ class BenchCommand:
 
 
 def as_json(found: "list[Measured]", limit: "Machine") -> str:
-    """The measurements as JSON, with the machine and versions they were made with."""
+    """The measurements as JSON, with the machine and the versions of Python and packages."""
     import jax
 
     import prefermab
@@ -103,7 +103,7 @@ def table_rows(found: "list[Measured]") -> list[list[str]]:
 
 
 def limit_sentence(limit: "Machine") -> str:
-    """What the machine could do."""
+    """What the machine can do at most, in a sentence."""
     return (
         f"limit: {limit.multiplications / 1e9:,.0f} billion operations a second in multiplying "
         f"matrices, {limit.memory / 1e9:,.0f} GB a second in copying, in the same run"
@@ -138,14 +138,14 @@ def markdown_table(path: Path) -> str:
 def compare(
     before: dict[str, float], found: "list[Measured]", threshold: float, quiet: bool
 ) -> None:
-    """Prints how much longer each case takes than before; above the threshold it is an error."""
+    """Prints how much longer each case takes than before; raises an error above the threshold."""
     ratios = {
         f"{one.group}: {one.name}": one.seconds / before[f"{one.group}: {one.name}"]
         for one in found
         if f"{one.group}: {one.name}" in before
     }
     if not ratios:
-        raise InputError("none of the earlier measurements was made again.")
+        raise InputError("--compare: the file has none of the cases that were measured now.")
     if not quiet:
         for name, ratio in ratios.items():
             print(f"{ratio:6.2f} times as long as before: {name}")

@@ -1,4 +1,4 @@
-"""The command `demo`: what the package does, in a minute."""
+"""The command `demo`: shows what the package does, in a minute."""
 
 import contextlib
 import dataclasses
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DemoCommand:
-    """See it work on a health programme, in a minute.
+    """Show what it does on a health programme, in a minute.
 
-    Ten weeks of a simulated programme, then a comparison with other policies.
+    It simulates ten weeks of the programme, then compares the model with other policies.
     """
 
     out: Path = Path("prefermab-demo.png")
-    """File for the picture (.png, .svg or .pdf)."""
+    """File for the figure (.png, .svg or .pdf)."""
     trials: int = 1000
-    """Number of programmes that are simulated for the comparison."""
+    """Number of simulated programmes in the comparison."""
     seed: int = 0
     """Random seed; the same seed gives the same figures."""
 
@@ -44,7 +44,7 @@ class DemoCommand:
         console = Console(highlight=False)
         console.print(
             "Up to 25 mothers get health messages; some listen, some stop listening. There is\n"
-            "time for 7 calls a week: whom to call? The model has never seen any of them.\n"
+            "time for 7 calls a week: whom to call? The model was not trained on these mothers.\n"
         )
         console.print(ten_weeks(model, domain, self.seed))
         console.print(
@@ -60,17 +60,17 @@ class DemoCommand:
             )  # fmt: skip
         console.print(comparison_table(frame))
         if picture is None:
-            print("\nFor a picture of it: pip install 'prefermab[plot]'")
+            print("\nTo get a figure: pip install 'prefermab[plot]'")
         else:
             plots.save_figure(
                 plots.comparison(frame, "Whom to call: 25 mothers, 7 calls a week"), picture
             )
-            console.print(f"\nThe picture is in {picture}.")
+            console.print(f"\nThe figure is in {picture}.")
         console.print("Next, on another domain: prefermab evaluate synthetic")
 
 
 def ten_weeks(model: "Model", domain: "Domain", seed: int) -> "Table":
-    """A programme with 25 places in which people come and go, one row a week."""
+    """A programme with 25 places that people join and leave; one row for each week."""
     import jax
     import jax.numpy as jnp
     import numpy as np

@@ -1,9 +1,11 @@
-"""The command `evaluate`: a model and other policies on the same trials."""
+"""The commands `evaluate`, which compares policies on the same trials, and `models`."""
 
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from tyro.conf import Positional
 
 from prefermab.cli.options import (
     Amount,
@@ -15,6 +17,7 @@ from prefermab.cli.options import (
     PlotFile,
     SettingsOption,
     Whole,
+    option,
     parse_settings,
 )
 from prefermab.errors import InputError, unknown
@@ -26,16 +29,9 @@ if TYPE_CHECKING:
     from prefermab.model import Model
     from prefermab.policies import Policy
 
-
-from typing import Annotated
-
-from tyro.conf import Positional
-
-from prefermab.cli.options import option
-
 MANY_STATES, FEWEST_BOUND_TRIALS = 64, 20
-"""Above how many states (or grid points) the bound of a trial takes long, and the fewest trials
-that it is computed for."""
+"""With more states (or grid points) than this, the bound takes long to compute; it is then computed
+for a fifth of the trials, but for no fewer than this."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +43,14 @@ class EvaluateCommand:
 
     model: ModelOrDomain
     against: Names = ()
-    """none, random, lottery, round-robin, myopic, whittle, lagrangian.
-    Default: all that fit the domain; lagrangian only if there are few states."""
+    """Policies to compare with: none, random, lottery, round-robin, myopic, whittle, lagrangian.
+    Default: all that fit the domain, without lottery; lagrangian only if there are few states."""
     n_arms: Whole = None
-    """Number of arms. Default: the model's, or the paper's for the domain."""
+    """Number of arms. Default: the model's number, or as in the paper for a domain."""
     budget: Amount = None
-    """Budget of each round. Default: the model's, or the paper's for the domain."""
+    """Budget of each round. Default: the model's budget, or as in the paper for a domain."""
     opt_in: tuple[float, ...] = (1.0,)
-    """Shares of the arms that opt in; each share is evaluated."""
+    """Shares of arms that opt in, such as 0.8 1.0; policies are compared at each share."""
     trials: int = 1000
     """Number of trials; each draws new arms."""
     rounds: int = 9
@@ -65,13 +61,13 @@ class EvaluateCommand:
     domain: OtherDomain = None
     settings: SettingsOption = ()
     bound: bool = True
-    """Compute the upper bound that no policy passes on average.
-    With very many states, as in sis, for a fifth of the trials only: it takes long."""
+    """Compute an upper bound on the mean reward of every policy.
+    With many states, as in sis, it takes long and is computed for a fifth of the trials only."""
     json: JsonFlag = False
     plot: PlotFile = None
 
     def run(self) -> None:
-        """Compares; prints a table or JSON, and draws on request."""
+        """Compares the policies; prints a table or JSON, and draws a figure on request."""
         from prefermab import plots
         from prefermab.cli.terminal import plural, progress
         from prefermab.evaluation import evaluate
@@ -106,7 +102,7 @@ class EvaluateCommand:
             plots.save_figure(plots.comparison(frame, title), self.plot)
 
     def print_table(self, frame: "pl.DataFrame", title: str, bound: int) -> None:
-        """Prints the comparison, and says if the bound is of some trials only."""
+        """Prints the comparison, and a note if the bound was computed for some trials only."""
         from rich.console import Console
 
         from prefermab.cli.terminal import comparison_table, plural
@@ -114,25 +110,25 @@ class EvaluateCommand:
         Console().print(comparison_table(frame, title))
         if 0 < bound < self.trials:
             print(
-                f"\nof bound: from the first {plural(bound, 'trial')}, because it takes long to "
-                "compute.\nThe policy lagrangian takes as long: ask for it with --against."
+                f"\nof bound: computed for the first {plural(bound, 'trial')} only, because it "
+                "takes long.\nThe policy lagrangian takes as long: add it with --against."
             )
 
 
 def with_known_end(label: str, model: "Model", known_end: bool) -> "dict[str, Model]":
-    """The model, and on request beside it the same one told how many rounds are left."""
-    both = {label: model}
+    """The model; with `known_end` also a copy that knows how many rounds are left."""
+    models = {label: model}
     if known_end:
-        both[f"{label}, end known"] = model.with_rounds_left("trial")
-    return both
+        models[f"{label}, end known"] = model.with_rounds_left("trial")
+    return models
 
 
 def model_and_domain(
     name: str, changes: dict[str, Any], other: str | None = None
 ) -> "tuple[Model | None, Domain]":
-    """A model by name or folder with the domain to use it on, or a domain alone.
+    """A model and the domain to use it on, or None and a domain if `name` is a domain.
 
-    A model is used on its own domain unless `other` names another; `changes` are settings of it.
+    The domain is the model's own, or `other` if given; `changes` are settings of the domain.
     """
     from prefermab import domains
     from prefermab.storage import load, shipped_models
@@ -151,14 +147,13 @@ def model_and_domain(
     model = load(name)
     if model.domain is None:
         raise InputError(unknown_domain(name, model))
-    own = domains.settings_of(model.domain) or {}
-    kept = {key: value for key, value in own.items() if key != "feature_map"}
-    merged = {**kept, "feature_map": model.domain.feature_map, **changes}
+    stored = domains.settings_of(model.domain) or {}
+    merged = {**stored, "feature_map": model.domain.feature_map, **changes}
     return model, domains.get(model.domain.name, **merged)
 
 
 def unknown_domain(name: str, model: "Model") -> str:
-    """What to do with a model whose domain cannot be made from its folder."""
+    """The error message for a model whose domain cannot be created from its folder."""
     from prefermab import domains
     from prefermab.programme.logs.domain import Logged
 
@@ -166,19 +161,19 @@ def unknown_domain(name: str, model: "Model") -> str:
         return f"the model {name} was learned from a log: its report says how good it is."
     if model.domain_name == domains.Tabular.name:
         return (
-            f"the model {name} was trained on arms given as arrays: evaluate it from Python, with "
+            f"the model {name} was trained on arms given as arrays: evaluate it in Python, with "
             "pm.load(folder, domain=...)."
         )
     return (
-        f"the model {name} was trained on a domain of your own, '{model.domain_name}': name it "
-        "with --domain FILE.py:CLASS."
+        f"the model {name} was trained on the domain '{model.domain_name}', which is not part of "
+        "the package: name its class with --domain FILE.py:CLASS."
     )
 
 
 def usual_size(
     model: "Model | None", domain: "Domain", n_arms: int | None, budget: float | None
 ) -> tuple[int, float]:
-    """Number of arms and budget: as typed, or else the model's, or else the domain's."""
+    """Number of arms and budget: the given ones, or the model's, or the domain's."""
     usual = (domain.usual_arms, domain.usual_budget)
     if model is not None:
         usual = (model.n_arms, model.budget)
@@ -186,7 +181,7 @@ def usual_size(
 
 
 def model_label(typed: str) -> str:
-    """A model's name in a table: the name or folder that was typed, unless a policy has it."""
+    """A model's name in a table: its name or folder, or `prefermab` if a policy has that name."""
     from prefermab import policies
 
     name = Path(typed).name
@@ -194,8 +189,8 @@ def model_label(typed: str) -> str:
 
 
 def bounded_trials(options: EvaluateCommand, domain: "Domain") -> int:
-    """Number of trials that the bound is computed for: all, or a fifth if there are many states,
-    unless a policy needs the bound in every trial anyway."""
+    """Number of trials for which the bound is computed: all, or a fifth if there are many states.
+    The policy `lagrangian` needs it in every trial."""
     trials = options.trials if options.bound else 0
     if domain.n_cells <= MANY_STATES or "lagrangian" in options.against:
         return trials
@@ -203,19 +198,19 @@ def bounded_trials(options: EvaluateCommand, domain: "Domain") -> int:
 
 
 def policies_for(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":
-    """The named policies, or all that fit the domain and do not take long."""
+    """The named policies, or all that fit the domain and are fast enough."""
     from prefermab import policies
 
     check_policies(names)
     unfit = set() if domain.n_actions == 2 else {"whittle"}
     slow = {"lagrangian"} if domain.n_cells > MANY_STATES else set()
-    # A lottery is for programmes that people join and leave; the paper compares with random.
+    # In these trials nobody joins or leaves: random, as in the paper, is enough.
     fits = [name for name in policies.BY_NAME if name not in unfit | slow | {"lottery"}]
     return {name: policies.BY_NAME[name]() for name in names or fits}
 
 
 def check_policies(names: tuple[str, ...]) -> None:
-    """Raises an error for a name that no policy has."""
+    """Raises an error if a name is not that of a policy."""
     from prefermab import policies
 
     for name in names:
@@ -228,7 +223,7 @@ class ModelsCommand:
     """List the trained models, or describe one."""
 
     name: Annotated[Positional[str | None], option("[MODEL]")] = None
-    """A model in the package, or a model's folder: print its card."""
+    """Name of a model in the package, or folder of a model: print its card."""
     json: JsonFlag = False
 
     def run(self) -> None:

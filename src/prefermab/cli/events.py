@@ -1,4 +1,4 @@
-"""`events`: a log from visits, calls and forms, by a map that says what their columns mean."""
+"""The command `events`: makes a log from visits, calls or forms. A map describes their columns."""
 
 import dataclasses
 import json
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class EventsCommand:
-    """Make a log of visits, calls or forms.
+    """Make a log from visits, calls or forms.
 
-    A map says what the columns mean; a preview of ten people and counts of what was dropped show
-    what it makes of them.
+    A map file says what the columns mean. The command prints a preview of ten people, and how many
+    events were used and dropped.
     """
 
     file: Annotated[TableFile, arg(metavar="FILE")]
     """Table with a row for each event: a text file, Excel, Parquet or database."""
     map: Path
-    """File that says what the columns mean."""
+    """Map file (TOML) that says what the columns mean."""
     out: Annotated[Path | None, option("FILE")] = None
     """File to write the log to (.csv, .parquet or .xlsx). Default: only a preview."""
     propose: Flag = False
-    """Write a first map to --map, with guesses to check, and nothing else."""
+    """Only write a first map to --map; its guesses have to be checked."""
     pseudonymise: KeyFile = None
     json: JsonFlag = False
 
     def run(self) -> None:
-        """Shows what the map makes of the events, and writes the log."""
+        """Converts the events by the map, prints a preview, and writes the log."""
         from prefermab.programme.tables import check_table_path
 
         if self.propose:
@@ -52,10 +52,10 @@ class EventsCommand:
             return
         self.show(made)
         self.write(made)
-        print("nothing was written: give --out" if self.out is None else f"written to {self.out}")
+        print("nothing was written: add --out" if self.out is None else f"written to {self.out}")
 
     def convert(self) -> "EventLog":
-        """The log, with pseudonyms if they were asked for."""
+        """The log; with --pseudonymise, ids are replaced by pseudonyms."""
         from prefermab.programme.events.convert import from_events
 
         made = from_events(self.file, self.map)
@@ -67,7 +67,7 @@ class EventsCommand:
         return dataclasses.replace(made, log=log)
 
     def show(self, made: "EventLog") -> None:
-        """Prints ten people, and the counts."""
+        """Prints the rows of ten people, and the counts."""
         from prefermab.programme.events.convert import count_lines, preview_lines
         from prefermab.programme.events.mapping import read_map
 
@@ -83,7 +83,7 @@ class EventsCommand:
             write_table(made.log, self.out)
 
     def write_map(self) -> None:
-        """Writes a first map where there is none."""
+        """Writes a first map, unless the file exists."""
         from prefermab.files import write_atomically
         from prefermab.programme.events.propose import propose_map
         from prefermab.programme.tables import read_table, source_of

@@ -1,4 +1,4 @@
-"""Commands about logs: `learn` makes a model from one, `example` writes one to try it on."""
+"""The commands `learn`, which makes a model from a log, and `example`, which writes such a log."""
 
 import dataclasses
 import json
@@ -24,7 +24,7 @@ ALL = ("*",)
 class ExampleCommand:
     """Write example tables: people and a log.
 
-    They are of a made-up programme; `learn` and `plan` can be tried on them.
+    They describe a made-up programme and can be used with `learn` and `plan`.
     """
 
     out: Annotated[Positional[Path], arg(metavar="FOLDER")]
@@ -49,58 +49,60 @@ class ExampleCommand:
 class LearnCommand:
     """Learn a model from a log of past actions.
 
-    A report says what the log shows: what the actions do, and what the model would gain.
+    A report says what effect the actions have in the log, and what the model would gain.
     """
 
-    # Options that hold a name or a label are texts, empty by default: a log may have the label
-    # None, and tyro would read it as no value.
+    # Options for a name or a label are strings, by default empty. With `str | None`, tyro would
+    # parse the label None, which a log may have, as no value.
     log: Annotated[Positional[str], arg(metavar="LOG")]
-    """Table with one row for each person and week: a text file, Excel, Parquet or database."""
+    """Table with one row for each person and round: a text file, Excel, Parquet or database."""
     out: Path
     """Folder to write the model to."""
     rewards: Annotated[tuple[str, ...], option("STATE=REWARD ...")]
-    """The reward of each state."""
+    """Reward of each state, such as engaged=1 silent=0."""
     costs: Annotated[tuple[str, ...], option("ACTION=COST ...")] = ()
-    """The cost of each action, 0 for doing nothing. Default: 1 for each other action."""
+    """Cost of each action, 0 for doing nothing. Default: 1 for each action but the passive one."""
     passive: Annotated[str, option("ACTION")] = ""
-    """The action that means doing nothing, if --costs does not say so."""
+    """Action that means doing nothing, if --costs does not say which one costs 0."""
     id: str = "id"
-    """Column that says whom a row is about."""
+    """Column of the person's id."""
     time: str = "time"
-    """Column of whole numbers or dates that says when."""
+    """Column of the time of a row, as whole numbers or dates."""
     state: str = "state"
-    """Column of the state in that week."""
+    """Column of the state in that round."""
     action: str = "action"
-    """Column of the action in that week; it affects the next week's state."""
+    """Column of the action in that round; it affects the state in the next round."""
     features: Annotated[tuple[str, ...], option("COLUMN ...")] = ALL
-    """Columns that describe people.
-    Default: all other columns; give the option without any name to use none."""
+    """Columns of the features.
+    Default: all other columns. To use none, give the option without a name."""
     available: Annotated[str, option("COLUMN")] = ""
-    """Column of true and false: who could be acted on. Default: `available` if there is one."""
+    """Column of true and false: whether an action was possible.
+    Default: `available` if there is such a column."""
     reached: Annotated[str, option("COLUMN")] = ""
-    """Column of true and false: whom an action reached. Default: `reached` if there is one."""
+    """Column of true and false: whether the action reached the person.
+    Default: `reached` if there is such a column."""
     probability: Annotated[str, option("COLUMN")] = ""
     """Column of the probability with which each row got its action.
-    Default: `probability` if there is one."""
+    Default: `probability` if there is such a column."""
     every: Annotated[str, option("LENGTH")] = ""
-    """Length of a round, such as 7d, 2w, 1m or a number. Default: found in the log."""
-    seen: Literal["acted", "always", "some"] | None = None
-    """How states are seen: when somebody is acted on, always, or now and then.
-    Default: found in the log."""
+    """Length of a round, such as 7d, 2w, 1m or a number. Default: inferred from the log."""
+    seen: Annotated[Literal["acted", "always", "some"] | None, option("{acted,always,some}")] = None
+    """When states are seen: acted (only with an action), always, or some (in some rounds).
+    Default: inferred from the log."""
     n_arms: Whole = None
-    """Number of people the model is meant for. Default: people in a round of the log."""
+    """Number of people to plan for. Default: mean number in a round of the log."""
     budget: Amount = None
-    """Budget of each round. Default: what a round of the log cost."""
+    """Budget of each round. Default: mean cost of a round of the log."""
     rounds: Whole = None
-    """Number of rounds that the gain is counted over. Default: half of the log's, at most 12."""
+    """Number of rounds over which the gain is summed. Default: half of the log's, at most 12."""
     report: Annotated[Path | None, option("PATH")] = None
     """Folder for the report. Default: `report` in the model's folder."""
     seed: int = 0
     """Random seed; the same seed gives the same model."""
     steps: int = 6000
-    """Steps of the training; fewer give a first look sooner."""
+    """Number of training steps; fewer give a rougher model sooner."""
     rounds_left: int = 0
-    """The most rounds left that plans may ask about, such as 12, where the programme is to end."""
+    """For a programme that ends: the largest --rounds-left that plans will use, such as 12."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -112,9 +114,7 @@ class LearnCommand:
         folder = self.report or self.out / "report"
         for place in (self.out, folder):
             if place.is_file():
-                raise InputError(
-                    f"cannot write to {place}: it is a file, and a folder was expected."
-                )
+                raise InputError(f"cannot write to {place}: expected a folder, but it is a file.")
         check_place(self.out)
         try:
             result = self.learn()
@@ -133,7 +133,7 @@ class LearnCommand:
         print(f"The model is in {self.out}{was}, the report in {folder / 'index.html'}.")
 
     def learn(self) -> "LearnResult":
-        """`prefermab.learn` with these options; warnings are printed before the work begins."""
+        """Calls `prefermab.learn` with these options; prints warnings before the training."""
         from prefermab.cli.terminal import progress
         from prefermab.programme.logs import learn
         from prefermab.programme.logs.warnings import LogWarning

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how typed values are read."""
+"""Options that several commands share, and functions that parse their values."""
 
 import ast
 import dataclasses
@@ -18,43 +18,48 @@ if TYPE_CHECKING:
 
 
 def option(metavar: str, help: str | None = None, name: str | None = None) -> object:
-    """An option whose value is shown as `metavar`; its help says what happens without it."""
+    """An option whose value is shown as `metavar`; its help text itself gives the default."""
     return arg(metavar=metavar, help=help, name=name, help_behavior_hint="")
 
 
 ModelName = Annotated[
     Positional[str],
-    arg(metavar="MODEL", help="A model in the package (prefermab models), or a model's folder."),
+    arg(
+        metavar="MODEL",
+        help="Name of a model in the package (see prefermab models), or folder of a model.",
+    ),
 ]
 ModelOrDomain = Annotated[
     Positional[str],
     arg(
         metavar="MODEL",
-        help="A model in the package, a model's folder, or a domain (then only policies are "
-        "compared), also one of your own such as presses.py:Presses.",
+        help="Name of a model in the package, folder of a model, or a domain: its name, or a class "
+        "in your own file, such as presses.py:Presses. With a domain, only policies are compared.",
     ),
 ]
 OtherDomain = Annotated[
     str | None,
     option(
         "DOMAIN",
-        "The domain to use it on, such as presses.py:Presses for a model trained on a domain of "
-        "your own. Default: the model's domain. The file is executed: name only files that you "
-        "trust.",
+        "Domain to use the model on: its name, or a class in your own file, such as "
+        "presses.py:Presses. Default: the model's domain. The file is executed: name only files "
+        "that you trust.",
     ),
 ]
 SettingsOption = Annotated[
     tuple[str, ...],
     option("NAME=VALUE ...", "Settings of the domain, such as mix=0.4,0.2,0.4.", "set"),
 ]
-PlotFile = Annotated[Path | None, option("FILE", "Also draw it to this file (.png, .svg or .pdf).")]
+PlotFile = Annotated[
+    Path | None, option("FILE", "Also write a figure to this file (.png, .svg or .pdf).")
+]
 Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 KeyFile = Annotated[
     Path | None,
     option(
         "KEYFILE",
-        "Replace ids by keyed hashes, made with the key in this file; a new key is written if "
-        "there is no such file.",
+        "Replace ids by hashes that are made with the key in this file. If the file does not "
+        "exist, it is created with a new key.",
     ),
 ]
 TableFile = Annotated[Positional[str], arg(metavar="TABLE")]
@@ -67,13 +72,16 @@ ColumnName = Annotated[str | None, option("COLUMN")]
 Whole = Annotated[int | None, option("N")]
 RoundsLeft = Annotated[
     int | None,
-    option("N", "Rounds that the programme has left, this one included. Default: it goes on."),
+    option(
+        "N",
+        "Number of rounds left in the programme, including this one. Default: no known end.",
+    ),
 ]
 KnownEnd = Annotated[
     bool,
     FlagCreatePairsOff,
     arg(
-        help="Also play the model told how many rounds are left in each round.",
+        help="Also run the model with knowledge of how many rounds are left.",
         help_behavior_hint="",
     ),
 ]
@@ -83,12 +91,12 @@ Explore = Annotated[
     float,
     option(
         "SHARE",
-        "Share of what is given out that goes by lot among those who may be acted on, such as 0.1; "
-        "each row says with which probability it got its action. Default: none.",
+        "Share of people, such as 0.1, whose actions are exchanged at random among them. The list "
+        "gives the probability of each person's action. Default: 0.",
     ),
 ]
 LotSeed = Annotated[
-    int | None, option("N", "Seed of the lots. Default: a new one, given in the summary.")
+    int | None, option("N", "Random seed for --explore. Default: a new one, given in the summary.")
 ]
 Names = Annotated[tuple[str, ...], option("NAME ...")]
 
@@ -98,15 +106,15 @@ class RuleOptions:
     """Rules that the plan must follow."""
 
     exclude: ColumnName = None
-    """Column of true and false: do not act on those with true."""
+    """Column of true and false: people with true are not acted on."""
     exclude_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
-    """Ids of more people not to act on."""
+    """Ids of further people who are not acted on."""
     lock: ColumnName = None
-    """Column of true and false, or of actions: act on these people first."""
+    """Column of true and false, or of actions: these people are acted on first."""
     lock_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
-    """Ids of more people to act on first."""
+    """Ids of further people who are acted on first."""
     cooldown: int = 0
-    """Rounds that must pass after an action on a person before the next one."""
+    """Number of rounds without an action that must follow each action on a person."""
     last: str = "rounds_since_action"
     """Column with the number of rounds since the last action, for --cooldown."""
     group: ColumnName = None
@@ -116,9 +124,9 @@ class RuleOptions:
     max_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
     """Largest share of the chosen people who may come from a group."""
     worker: ColumnName = None
-    """Column of workers or regions that have their own budgets."""
+    """Column of the worker or region of each person; each has its own budget."""
     budgets: Annotated[tuple[str, ...], option("WORKER=BUDGET ...", name="worker-budgets")] = ()
-    """What each worker may spend, such as Ana=5."""
+    """Budget of each worker or region, such as Ana=5."""
 
     def rules(self) -> "Rules":
         """The rules as planning takes them."""
@@ -140,7 +148,7 @@ class RuleOptions:
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    """Settings of a domain from name=value; a value is a Python literal, or else plain text.
+    """Settings of a domain from name=value. A value that is no Python literal is plain text.
 
     >>> from prefermab.cli.options import parse_settings
     >>> parse_settings(("population=50", "mix=0.4,0.2,0.4", "reward=identity"))
@@ -178,7 +186,7 @@ def parse_named_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]
 
 
 def load_key(path: Path | None) -> bytes:
-    """The key for pseudonyms; says so if it is new."""
+    """The key for pseudonyms; prints a line if a new key was written."""
     from prefermab.programme.privacy import read_key
 
     assert path is not None
@@ -210,13 +218,13 @@ def typed_pseudonyms(ids: Sequence[str], key: bytes) -> list[str]:
 def hide_people(
     table: "pl.DataFrame", where: str, key: bytes, unused: Sequence[str], keep: Sequence[str]
 ) -> "pl.DataFrame":
-    """The table with pseudonyms, and without those of its unused columns that hold free text and
-    that nobody named to be kept."""
+    """The table with pseudonyms as ids. Unused columns of free text are left out, except those
+    named in `keep`."""
     from prefermab.programme.columns import column
     from prefermab.programme.privacy import free_text, pseudonyms
 
-    named = {column(table, name, where).name for name in keep}
-    left = [name for name in free_text(table) if name in unused and name not in named]
-    if left:
-        print(f"prefermab: left behind: {visible(list_names(left))}.", file=sys.stderr)
-    return table.drop(left).with_columns(pseudonyms(column(table, "id", where), key))
+    kept = {column(table, name, where).name for name in keep}
+    omitted = [name for name in free_text(table) if name in unused and name not in kept]
+    if omitted:
+        print(f"prefermab: free text left out: {visible(list_names(omitted))}.", file=sys.stderr)
+    return table.drop(omitted).with_columns(pseudonyms(column(table, "id", where), key))

@@ -38,14 +38,14 @@ MOST_BUDGETS, MOST_COLUMNS_CHECKED = 1000, 1000
 NO_CONTACT = re.compile(
     r"opt(ed)?.?out|do.?not|dont|dnc|consent|unsubscri|withdr|refus|exclu", re.IGNORECASE
 )
-"""Names of columns that may hold a wish not to be contacted."""
+"""Names of columns that may say that a person does not want to be contacted."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanCommand:
     """Choose whom to act on in this round, from a table.
 
-    The list says who gets which action and why, and who is next on the waiting list.
+    The list says who gets which action and why, and who is on the waiting list.
     """
 
     model: ModelName
@@ -63,12 +63,12 @@ class PlanCommand:
     engine: str = "local"
     """For a folder: local, or ray to use a Ray cluster."""
     workers: Whole = None
-    """For the engine ray: number of cores to use. Default: all."""
+    """With --engine ray: number of cores to use. Default: all."""
     reasons: bool = True
-    """For a folder: give a reason for each person; without reasons it is faster."""
+    """For a folder: give a reason for each person. Without reasons, planning is faster."""
     pseudonymise: KeyFile = None
     keep_text: Names = ()
-    """With --pseudonymise: columns of free text to keep in the list. Default: none is kept."""
+    """With --pseudonymise: columns of free text to keep in the list. Default: none."""
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plan must follow."""
     json: JsonFlag = False
@@ -99,7 +99,7 @@ class PlanCommand:
             )
         check_table_path(self.out)
         if self.out.resolve() == parse_address(self.arms).path.resolve():
-            raise InputError(f"--out {self.out} is the table of people itself: take another name.")
+            raise InputError(f"--out {self.out} is the table of people itself: give another name.")
         model, rules = load(self.model), self.rules.rules()
         table, where = read_table(self.arms), source_of(self.arms)
         if self.pseudonymise is not None:
@@ -122,9 +122,11 @@ class PlanCommand:
     def plan_folder(self) -> None:
         """Plans for a folder of tables, into another folder."""
         if self.pseudonymise is not None:
-            raise InputError(f"{self.arms}: --pseudonymise is for a table, but this is a folder.")
+            raise InputError(f"{self.arms}: --pseudonymise needs a table, but this is a folder.")
         if self.explore or self.seed is not None:
-            raise InputError(f"{self.arms}: --explore is for a table, but this is a folder.")
+            raise InputError(
+                f"{self.arms}: --explore and --seed need a table, but this is a folder."
+            )
         import polars as pl
 
         from prefermab.cli.terminal import progress
@@ -136,7 +138,7 @@ class PlanCommand:
         columns = list(pl.read_parquet_schema(parquet_files(Path(self.arms))[0]))
         warn_of_unused(load(self.model), rules, columns)
         target = self.out / "summary.json"
-        already = target.exists()
+        existed = target.exists()
         try:
             with progress() as report:
                 summary = plan_folder(
@@ -146,15 +148,15 @@ class PlanCommand:
                 )  # fmt: skip
         except KeyboardInterrupt:
             print(
-                f"What is done is kept in {self.out}: run the same command again to continue.",
+                f"Finished parts are kept in {self.out}: run the same command again to continue.",
                 file=sys.stderr,
             )
             raise
         if self.json:
             print(target.read_text(), end="")
         else:
-            ended = f"{self.out} holds this plan already" if already else f"written to {self.out}"
-            print(f"{summary}\n{ended}")
+            result = f"{self.out} holds this plan already" if existed else f"written to {self.out}"
+            print(f"{summary}\n{result}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +167,7 @@ class WhatIfCommand:
     arms: Annotated[str, arg(metavar="TABLE")]
     """Table of people: a text file, Excel, Parquet or database."""
     budgets: Annotated[str, arg(metavar="AMOUNTS")]
-    """first:last:step, such as 100:2000:100, or budgets separated by commas."""
+    """Budgets to compare: first:last:step, such as 100:2000:100, or a list such as 100,200."""
     rounds_left: RoundsLeft = None
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plan must follow."""
@@ -173,7 +175,7 @@ class WhatIfCommand:
     json: JsonFlag = False
 
     def run(self) -> None:
-        """Prints what each budget would do, and draws it on request."""
+        """Prints the result of each budget, and draws a figure on request."""
         from prefermab import plots
         from prefermab.files import use_compilation_cache
         from prefermab.programme.planning.plan import what_if
@@ -196,7 +198,7 @@ class WhatIfCommand:
 
 
 def print_budgets(found: "pl.DataFrame") -> None:
-    """Prints what `what_if` found, one row for each budget."""
+    """Prints the result of `what_if`, one row for each budget."""
     from rich.console import Console
 
     from prefermab.cli.terminal import plain_table
@@ -211,8 +213,8 @@ def print_budgets(found: "pl.DataFrame") -> None:
         )  # fmt: skip
     Console().print(table)
     print(
-        "Expected gain: the reward, now and later, compared with doing nothing in this round, if "
-        "later rounds have the model's usual budget."
+        "Expected gain: additional reward, now and later, compared with no action in this round. "
+        "Later rounds are assumed to have the model's usual budget."
     )
 
 
@@ -238,7 +240,7 @@ def print_list(frame: "pl.DataFrame", rows: int = 10) -> None:
 
 
 def list_order(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """The list in the order of work: chosen, waiting, then all others; with rounded figures."""
+    """The list with rounded figures, in this order: chosen, waiting, then all others."""
     import polars as pl
 
     rounded = pl.col("score", "price").round_sig_figs(4)
@@ -246,20 +248,21 @@ def list_order(frame: "pl.DataFrame") -> "pl.DataFrame":
 
 
 def warn_of_unused(model: "Model", rules: "Rules", columns: Sequence[str]) -> None:
-    """Names the columns that are not used; says more if one may hold a wish not to be contacted."""
+    """Prints the columns that are not used. A name that suggests a wish not to be contacted gets a
+    line with advice."""
     from prefermab.programme.planning.rules import unused_columns
 
     unused = unused_columns(model, rules, columns)
     for name in filter(NO_CONTACT.search, unused[:MOST_COLUMNS_CHECKED]):
         shown = visible(brief(name))
         print(
-            f"prefermab: the column '{shown}' is not used: if it says who must not be acted on, "
+            f"prefermab: the column '{shown}' is not used; if it says who must not be acted on, "
             f"add --exclude {shown}.",
             file=sys.stderr,
         )
     others = [name for name in unused if not NO_CONTACT.search(name)]
     if others:
-        print(f"prefermab: not used: {visible(list_names(others))}.", file=sys.stderr)
+        print(f"prefermab: columns not used: {visible(list_names(others))}.", file=sys.stderr)
 
 
 def parse_budgets(text: str) -> list[float]:
@@ -281,7 +284,7 @@ def parse_budgets(text: str) -> list[float]:
             f"--budgets takes first:last:step, such as 100:2000:100, or 100,200, not '{text}'."
         )
     first, last, step = given
-    steps = (last - first) / step
-    if not steps < MOST_BUDGETS:
-        raise InputError(f"--budgets {text} are more than {MOST_BUDGETS} budgets.")
-    return [first + step * i for i in range(int(steps + 1e-9) + 1)]
+    n_steps = (last - first) / step
+    if not n_steps < MOST_BUDGETS:
+        raise InputError(f"--budgets {text}: expected at most {MOST_BUDGETS} budgets.")
+    return [first + step * i for i in range(int(n_steps + 1e-9) + 1)]

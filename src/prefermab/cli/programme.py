@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from tyro.conf import Positional, arg, subcommand
 
@@ -36,27 +36,24 @@ from prefermab.cli.status import (
 )
 from prefermab.errors import InputError
 
-if TYPE_CHECKING:
-    pass
-
 Why = Annotated[str | None, option("TEXT", "The reason, for the audit log.")]
 RoundNumber = Annotated[
     int | None,
-    option("N", "Number of the current round; with it, running the command twice does no harm."),
+    option("N", "Number of the current round. With it, running the same command twice is safe."),
 ]
 
 
 @dataclasses.dataclass(frozen=True)
 class BeginCommand:
-    """Start a programme in a new file, or say where its model is now."""
+    """Start a programme in a new file, or set its model and last round."""
 
     file: ProgrammeFile
     model: Annotated[str, arg(metavar="MODEL")]
-    """A model in the package, or a model's folder; later commands find it by themselves."""
+    """Name of a model in the package, or folder of a model; later commands use it."""
     change_model: Flag = False
-    """Continue with a different model from now on."""
+    """Replace the programme's model from this round on."""
     last_round: Annotated[int | None, option("N")] = None
-    """The round with which the programme ends; plans say how many are left. 0: it goes on."""
+    """Number of the last round of the programme, which plans then consider. 0: no known end."""
     why: Why = None
 
     def run(self) -> None:
@@ -64,8 +61,8 @@ class BeginCommand:
         from prefermab.programme.store import Programme
         from prefermab.storage import load
 
-        given = {"change_model": self.change_model, "why": self.why}
-        with Programme(self.file, load(self.model), **given) as programme:
+        more = {"change_model": self.change_model, "why": self.why}
+        with Programme(self.file, load(self.model), **more) as programme:
             programme.keep_place(self.model)
             if self.last_round is not None:
                 programme.last_round = self.last_round or None
@@ -80,8 +77,8 @@ class JoinCommand:
 
     file: ProgrammeFile
     people: TableFile
-    """Table with id, the model's features, state if known, and any column to keep: a text file,
-    Excel, Parquet or a database."""
+    """Table with id, the model's features, the state if known, and other columns to keep.
+    It is a text file, Excel, Parquet or a database."""
     pseudonymise: KeyFile = None
     keep_text: Names = ()
     """With --pseudonymise: columns of free text to store. Default: none is stored."""
@@ -103,7 +100,7 @@ class LeaveCommand:
 
     file: ProgrammeFile
     ids: Annotated[tuple[str, ...], option("ID ...")]
-    """Who leaves."""
+    """Ids of the people who leave."""
     pseudonymise: KeyFile = None
     why: Why = None
 
@@ -130,14 +127,14 @@ class ObserveCommand:
     seen: TableFile
     """Table with id and state; other columns replace what was stored before."""
     skip_unknown: Flag = False
-    """Leave out people who do not take part, instead of refusing the table."""
+    """Skip people who do not take part; without this option they are an error."""
     pseudonymise: KeyFile = None
     keep_text: Names = ()
     """With --pseudonymise: columns of free text to store. Default: none is stored."""
     why: Why = None
 
     def run(self) -> None:
-        """Stores states; columns that the programme counts by itself are not used."""
+        """Stores states; ignores columns that the programme itself counts."""
         from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
         from prefermab.programme.store.frames import match_names
         from prefermab.programme.tables import format_people, source_of
@@ -146,15 +143,15 @@ class ObserveCommand:
             table = read_programme_table(programme, self.seen, self.pseudonymise, self.keep_text)
             where = source_of(self.seen)
             names = match_names(table, (), where)
-            own = [
+            ignored = [
                 given
                 for given, name in zip(table.columns, names, strict=True)
                 if name in (SINCE_ACTION, SINCE_SEEN)
             ]
-            given = {"skip_unknown": self.skip_unknown, "why": self.why, "where": where}
-            seen = programme.observe(table.drop(own), **given)
-            for name in own:
-                print(f"the column '{name}' is ignored: the programme counts it by itself")
+            more = {"skip_unknown": self.skip_unknown, "why": self.why, "where": where}
+            seen = programme.observe(table.drop(ignored), **more)
+            for name in ignored:
+                print(f"the column '{name}' is ignored: the programme itself counts it")
             roster = programme.roster()
         unseen = count_unseen(roster)
         print_skipped(table, roster, where)
@@ -179,7 +176,7 @@ class PlanRoundCommand:
     explore: Explore = 0.0
     seed: LotSeed = None
     again: Flag = False
-    """Replace the plan that was made for this round."""
+    """Replace the existing plan of this round."""
     why: Why = None
     round: RoundNumber = None
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
@@ -219,28 +216,28 @@ class PlanRoundCommand:
         if old["states_from_earlier"]:
             rounds = "1 round" if old["oldest_state"] == 1 else f"{old['oldest_state']} rounds"
             print(
-                f"{format_people(old['states_from_earlier'])} planned for by a state of an earlier "
-                f"round, the oldest of {rounds} ago"
+                f"{format_people(old['states_from_earlier'])} planned with a state of an earlier "
+                f"round, the oldest from {rounds} ago"
             )
         print(f"written to {self.out}")
 
 
 @dataclasses.dataclass(frozen=True)
 class RecordCommand:
-    """Store what was done in this round, and start the next round."""
+    """Store the actions that were done in this round, and start the next round."""
 
     file: ProgrammeFile
     done: Annotated[Positional[str | None], option("[TABLE]")] = None
-    """Table with id and action of all who were acted on. Default: as planned.
-    A column `reached` may say false: the action was tried and reached nobody.
-    A column `why` may say why the list was not followed."""
+    """Table with id and action of everyone who was acted on. Default: as planned.
+    Optional column `reached`: false if the action was tried, but did not reach the person.
+    Optional column `why`: the reason why the plan was not followed."""
     round: RoundNumber = None
     correct: Annotated[int | None, option("ROUND")] = None
-    """A past round that was recorded wrongly: replace its record by the table."""
+    """Number of a past round whose record is wrong: replace the record by the table."""
     partial: Flag = False
     """Correct only the people in the table; all others stay as recorded."""
     yes: Flag = False
-    """Accept a correction in which people who were recorded as acted on have no row."""
+    """Accept a correction without rows for people who were recorded as acted on."""
     over_budget: Flag = False
     """Accept a record that exceeds the budget."""
     pseudonymise: KeyFile = None
@@ -285,7 +282,7 @@ class RecordCommand:
 
 @dataclasses.dataclass(frozen=True)
 class LogCommand:
-    """Write the programme as a log, to learn the next model from."""
+    """Write the programme as a log, from which `learn` can make the next model."""
 
     file: ProgrammeFile
     out: Path

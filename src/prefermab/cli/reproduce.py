@@ -1,4 +1,4 @@
-"""The command `reproduce`: the paper's tables and figures."""
+"""The command `reproduce`: computes the paper's tables and figures."""
 
 import dataclasses
 import functools
@@ -28,29 +28,30 @@ class ReproduceCommand:
     out: Path = Path("report")
     """Folder to write the report to: index.html, README.md, cells.json and the figures."""
     only: Names = ()
-    """Parts of it: table1 to table16, figure1 to figure4, prop1, pools, prop3."""
+    """Parts of the report: table1 to table16, figure1 to figure4, prop1, pools, prop3.
+    Default: all."""
     recipe: str = "all"
-    """paper, paper-literal, sweep, exact; papers (the first two), both (paper and sweep), all
-    (paper, sweep and exact) or every (all four)."""
+    """Recipe to train: paper, paper-literal, sweep or exact; or one of these groups:
+    papers (the first two), both (paper and sweep), all (paper, sweep, exact), every (all four)."""
     seeds: int = 8
     """Number of models trained for each setting."""
     trials: int = 1000
-    """Number of paired trials of each cell; a fifth of them on epidemics."""
+    """Number of paired trials for each cell; a fifth of it for epidemics (sis)."""
     quick: Flag = False
-    """A small version of everything, to see that it works."""
+    """Compute a small version of everything, as a quick test."""
     cache: Annotated[Path | None, option("PATH")] = None
-    """Folder that keeps finished work, so that a second run continues.
+    """Folder for finished results, so that a second run continues the first.
     Default: the user's cache folder."""
     engine: str = "local"
     """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
     workers: Whole = None
-    """Number of tasks at once. Default: 2, or all cores of a Ray cluster."""
+    """Number of tasks to run at once. Default: 2, or all cores of a Ray cluster."""
     json: JsonFlag = False
 
     def run(self) -> None:
         """Computes what is missing, then writes the report."""
         if self.quick:
-            # Small work is mostly compiling: better code would cost more than it saves.
+            # Small tasks spend most of their time compiling, so compile with few optimisations.
             os.environ.setdefault(
                 "XLA_FLAGS",
                 "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
@@ -83,7 +84,9 @@ class ReproduceCommand:
         if self.json:
             print(data)
         else:
-            print(f"The report is in {self.out / 'index.html'}, and as Markdown beside it.")
+            print(
+                f"The report is in {self.out / 'index.html'}, and as Markdown in README.md there."
+            )
 
     def compute(self, results: "Results", parts: Sequence[str]) -> None:
         """Runs every training and trial whose result is not in the store yet."""
@@ -104,21 +107,21 @@ class ReproduceCommand:
                     run_all(tasks, results.store, at_once, bar)
         except KeyboardInterrupt:
             print(
-                f"What is done is kept in {results.store.folder}: run the same command again to "
-                "continue.",
+                f"Finished results are kept in {results.store.folder}: run the same command again "
+                "to continue.",
                 file=sys.stderr,
             )
             raise
 
     def cluster_workers(self) -> int | None:
-        """The number of workers where it is for a cluster; on this machine they are processes."""
+        """The value of --workers for a Ray cluster; None for the local engine."""
         if self.workers is not None:
             count(self.workers, "workers")
         return self.workers if self.engine == "ray" else None
 
 
 def chosen_recipes(name: str) -> tuple[str, ...]:
-    """The recipes that a word stands for."""
+    """The recipes that a name stands for: one recipe, or a group."""
     from prefermab.paper import report
 
     known = {
@@ -138,7 +141,7 @@ def chosen_scale(options: ReproduceCommand) -> "Scale":
         seeds = count(options.seeds, "seeds", at_least=2)
         return Scale(seeds, count(options.trials, "trials", at_least=10))
     if (options.seeds, options.trials) != (Scale.seeds, Scale.trials):
-        raise InputError("--quick has its own seeds and trials: leave --seeds and --trials out.")
+        raise InputError("--quick sets --seeds and --trials itself: leave them out.")
     return Scale(seeds=2, trials=20, quick=True)
 
 
@@ -153,7 +156,7 @@ def check_out(out: Path) -> None:
 
 
 def same_command(options: ReproduceCommand) -> str:
-    """The command that makes the same report."""
+    """The command that makes the same report again."""
     words = ["prefermab", "reproduce"]
     if options.only:
         words += ["--only", *options.only]

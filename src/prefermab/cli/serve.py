@@ -1,4 +1,4 @@
-"""The command `serve`: pages and an API for the people who run a programme together."""
+"""The command `serve`: web pages and an API for the people who run a programme."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from prefermab.service.settings import Settings
 
 ALL_INTERFACES = ("0.0.0.0", "::")
-"""Addresses that stand for every network that the machine is in."""
+"""Addresses that stand for all network interfaces."""
 
 DEMO = (("Ada", "admin"), ("Paul", "planner"), ("Ana", "field worker"), ("Vera", "viewer"))
 """Users of the demo."""
@@ -20,15 +20,15 @@ DEMO = (("Ada", "admin"), ("Paul", "planner"), ("Ana", "field worker"), ("Vera",
 
 @dataclasses.dataclass(frozen=True)
 class ServeCommand:
-    """Serve a programme to several people, or several programmes.
+    """Serve programmes as web pages and an API.
 
-    Pages for a browser, and an API for programs.
+    Several people can then run a programme together in their browsers.
     """
 
     places: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE_OR_URL ...")] = ()
-    """The programme's file, such as calls.db, or the address of its database; or several."""
+    """File of a programme, such as calls.db, or address of its database. May be several."""
     demo: Flag = False
-    """Serve a made-up programme of 400 people in week 5, which is deleted at the end."""
+    """Serve a made-up programme of 400 people in week 5. It is deleted when the server ends."""
     host: Annotated[str, option("ADDRESS")] = "127.0.0.1"
     """Address to listen on. Default: this machine only."""
     port: int = 8321
@@ -36,11 +36,11 @@ class ServeCommand:
     workers: int = 1
     """Number of worker processes."""
     allow_host: Annotated[tuple[str, ...], option("NAME ...")] = ()
-    """Names under which browsers may ask for it, besides localhost."""
+    """Host names that browsers may use to reach the server, besides localhost."""
     https: Flag = False
-    """Browsers reach it by https, through a proxy: cookies are then sent by https only."""
+    """Give this if browsers use https through a proxy: cookies are then sent by https only."""
     worker_column: Annotated[str, option("COLUMN")] = "worker"
-    """Column of the roster with the name of the field worker whom a person belongs to."""
+    """Column of the roster with the name of each person's field worker."""
 
     def run(self) -> None:
         """Starts the server; Ctrl-C ends it."""
@@ -52,7 +52,7 @@ class ServeCommand:
             self.serve(*self.places)
 
     def run_demo(self) -> None:
-        """Serves a made-up programme until it is ended, and deletes it."""
+        """Serves a made-up programme and deletes it when the server ends."""
         import signal
         import sys
         import tempfile
@@ -105,11 +105,11 @@ class ServeCommand:
         with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
             if self.workers > 1:
                 os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
-            # uvicorn ends by itself on Ctrl-C, which then is not to be raised once more.
+            # uvicorn handles Ctrl-C itself; our own handler would raise the interrupt again.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if not self.demo:
                 signal.signal(signal.SIGTERM, signal.default_int_handler)
-            # A worker that still imports its packages is not to be taken for dead.
+            # The long health check: a worker that still imports packages must not count as dead.
             uvicorn.run(
                 "prefermab.service.several:serve_from_environment", factory=True, host=self.host,
                 port=self.port, workers=self.workers, access_log=False, log_level="warning",
@@ -142,5 +142,5 @@ class ServeCommand:
 
 
 def missing(error: ModuleNotFoundError) -> InputError:
-    """The error where a package of the extra is not installed."""
+    """The error if a package of the extra `serve` is not installed."""
     return InputError(f"serve needs the package {error.name}: pip install 'prefermab[serve]'.")

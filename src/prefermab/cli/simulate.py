@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BARS = "▁▂▃▄▅▆▇█"
 NARROW, WIDE, REST = 8, 26, 70
-"""Fewest and most characters of the chart in a line, and the rest of the line."""
+"""Smallest and largest width of the chart in a line, and the width of the other columns."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,14 +43,15 @@ class SimulateCommand:
 
     model: ModelOrDomain
     against: Names = ()
-    """none, random, lottery, round-robin, myopic, whittle, lagrangian. Default: the usual ones."""
+    """Policies to compare with: none, random, lottery, round-robin, myopic, whittle, lagrangian.
+    Default: none, lottery, round-robin and, with two actions, whittle."""
     rounds: int = 52
     """Number of rounds."""
     known_end: KnownEnd = False
     n_arms: Whole = None
-    """Number of places. Default: the model's, or the paper's for the domain."""
+    """Number of places. Default: the model's number of arms, or as in the paper for a domain."""
     budget: Amount = None
-    """Budget of each round. Default: the model's, or the paper's for the domain."""
+    """Budget of each round. Default: the model's budget, or as in the paper for a domain."""
     stay: float = 0.9
     """Probability that a participant stays for the next round."""
     newcomers: float = 3.0
@@ -65,7 +66,7 @@ class SimulateCommand:
     plot: PlotFile = None
 
     def run(self) -> None:
-        """Simulates while a table is updated; then draws on request."""
+        """Simulates and updates a table meanwhile; draws a figure on request."""
         from prefermab import plots
         from prefermab.cli.evaluate import model_and_domain, usual_size, with_known_end
         from prefermab.cli.terminal import plural
@@ -102,7 +103,7 @@ class SimulateCommand:
 
 
 def policies_to_simulate(names: tuple[str, ...], domain: "Domain") -> "dict[str, Policy]":
-    """The named policies, or the usual ones."""
+    """The named policies, or the default ones."""
     from prefermab import policies
     from prefermab.cli.evaluate import check_policies
     from prefermab.programme.simulation import usual_policies
@@ -113,7 +114,7 @@ def policies_to_simulate(names: tuple[str, ...], domain: "Domain") -> "dict[str,
 
 
 def watch(runs: "Iterable[Tally]", title: str, shown: bool) -> "Tally":
-    """Goes through all runs and prints the table; on a terminal it is updated after each run."""
+    """Runs all simulations and prints the table; on a terminal, updates it after each run."""
     from rich.console import Console
     from rich.live import Live
 
@@ -130,8 +131,8 @@ def watch(runs: "Iterable[Tally]", title: str, shown: bool) -> "Tally":
 
 
 def simulation_table(tally: "Tally", title: str, width: int = 80) -> "Table":
-    """Policies over all rounds, best first: engagement in a round and a chart of it, spending in a
-    round, how many different people were reached, and their share of all who ever joined."""
+    """A table of policies, best first: mean engagement per round and a chart of it over time,
+    spending per round, number of different people reached, and their share of all who joined."""
     from prefermab.cli.terminal import plain_table
 
     table = plain_table(
@@ -158,7 +159,7 @@ def simulation_table(tally: "Tally", title: str, width: int = 80) -> "Table":
 
 
 def course(engagement: np.ndarray, columns: int) -> np.ndarray:
-    """Mean engagement over time, in at most this many stretches of rounds."""
+    """Mean engagement over time; the rounds are divided into at most `columns` parts."""
     pieces = np.array_split(engagement, min(columns, engagement.shape[1]), axis=1)
     return np.array([np.nanmean(p) if (~np.isnan(p)).any() else np.nan for p in pieces])
 

@@ -1,5 +1,5 @@
-"""Where a programme stands: the command `programme status`, and what the commands of a programme
-share: opening it, its key, tables of its people, and what is said of them."""
+"""The command `programme status`, and functions that the commands of a programme share: opening it,
+reading its key and tables of its people, and printing what happened."""
 
 import dataclasses
 import itertools
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 ProgrammeFile = Annotated[
     Positional[str],
-    arg(metavar="FILE", help="The programme's file, such as calls.db, or address."),
+    arg(metavar="FILE", help="File of the programme, such as calls.db, or its database address."),
 ]
 COUNT_COLUMNS = ("changed", "corrected")
-"""People who were not treated as planned, and corrections of the record; None where unknown."""
+"""Numbers of people who were not treated as planned, and of corrections; None if unknown."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class StatusCommand:
     json: JsonFlag = False
 
     def run(self) -> None:
-        """Prints where the programme stands."""
+        """Prints the past rounds and the current one."""
         import polars as pl
 
         from prefermab.programme.tables import format_people
@@ -60,7 +60,7 @@ class StatusCommand:
             "round"
         )
         for round, model in changes:
-            print(f"since round {round} planned by another model, {model[:12]}")
+            print(f"from round {round} on, plans use another model, {model[:12]}")
 
 
 def open_programme(file: str) -> "Programme":
@@ -73,8 +73,8 @@ def open_programme(file: str) -> "Programme":
 def read_programme_table(
     programme: "Programme", path: str, keyfile: Path | None, keep_text: Sequence[str] | None
 ) -> "pl.DataFrame":
-    """A table whose ids are text if the programme's are, or pseudonyms: then free text is left
-    behind, unless it is named or `keep_text` is None."""
+    """Reads a table. Its ids become text if the programme's ids are text, or pseudonyms if there is
+    a key: then free text is left out, except the columns of `keep_text` (None keeps all)."""
     import polars as pl
 
     from prefermab.model import Model
@@ -97,20 +97,22 @@ def read_programme_table(
 
 
 def programme_key(programme: "Programme", keyfile: Path | None) -> bytes | None:
-    """The key of the programme's pseudonyms; raises an error where it is another, or is missing."""
+    """The key of the programme's pseudonyms; raises an error if it is missing or another one."""
     from prefermab.programme.privacy import key_mark
 
     if keyfile is None and programme.ids is None:
         return None
     if keyfile is not None and programme.ids is not None and not keyfile.exists():
-        raise InputError(f"there is no key at {keyfile}; expected that of the programme's ids.")
+        raise InputError(
+            f"{keyfile}: there is no such file; expected the key of the programme's ids."
+        )
     key = None if keyfile is None else load_key(keyfile)
     programme.check_key(None if key is None else key_mark(key))
     return key
 
 
 def parse_id(text: str) -> int:
-    """An id that was typed, in a programme whose ids are whole numbers."""
+    """A typed id as a number, for a programme whose ids are whole numbers."""
     try:
         return int(text)
     except ValueError:
@@ -134,7 +136,8 @@ def count_unseen(roster: "pl.DataFrame") -> int:
 
 
 def print_past(past: "pl.DataFrame") -> None:
-    """Prints the past rounds, and how many were reached in the last one if not all were."""
+    """Prints the past rounds. If some actions of the last one reached nobody, also prints how many
+    reached somebody."""
     from rich.console import Console
 
     from prefermab.cli.terminal import plain_table
@@ -183,30 +186,31 @@ def print_skipped(table: "pl.DataFrame", roster: "pl.DataFrame", where: str) -> 
 
 
 def deviations_text(deviations: "pl.DataFrame", passive: str) -> str:
-    """What was done otherwise than planned, in a sentence."""
+    """How the record differs from the plan, in a sentence."""
     import polars as pl
 
     from prefermab.errors import list_names
 
-    left, added = pl.col("done") == passive, pl.col("planned") == passive
+    omitted, added = pl.col("done") == passive, pl.col("planned") == passive
     counts = {
-        "on the list not acted on": left,
+        "on the list not acted on": omitted,
         "acted on who were not on it": added,
-        "with another action": ~left & ~added,
+        "with another action": ~omitted & ~added,
     }
     found = {what: deviations.filter(which) for what, which in counts.items()}
     text = ", ".join(f"{rows.height:,} {what}" for what, rows in found.items() if rows.height)
-    barred = deviations.filter(~left & ~pl.col("allowed"))["id"]
+    barred = deviations.filter(~omitted & ~pl.col("allowed"))["id"]
     if len(barred):
         text += (
-            f"; opted out, excluded or in cooldown, and acted on: {list_names(map(str, barred))}"
+            f"; acted on although opted out, excluded or in cooldown: "
+            f"{list_names(map(str, barred))}"
         )
-    return f"otherwise than planned: {text}"
+    return f"not as planned: {text}"
 
 
 def model_changes(programme: "Programme") -> list[tuple[int, str]]:
-    """The rounds from which on another model planned, with its hash."""
+    """The rounds in which the programme changed to another model, with the hash of that model."""
     plans = programme.plans()
-    made = [*zip(plans["round"], plans["model"], strict=True), (programme.round, programme.hash)]
-    pairs = itertools.pairwise(made)
+    used = [*zip(plans["round"], plans["model"], strict=True), (programme.round, programme.hash)]
+    pairs = itertools.pairwise(used)
     return [(round, model) for (_, before), (round, model) in pairs if model != before]

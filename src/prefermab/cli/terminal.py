@@ -1,4 +1,4 @@
-"""What commands show in a terminal: progress, and the table of a comparison."""
+"""Output in a terminal: progress, and the table of a comparison."""
 
 import contextlib
 import sys
@@ -15,14 +15,14 @@ from prefermab.errors import visible
 from prefermab.evaluation import Progress as Report
 
 SECONDS_BETWEEN_LINES = 10
-"""Between two lines of progress, where standard error is not a terminal."""
+"""Time between two lines of progress if standard error is not a terminal."""
 
 BAR = 24
-"""Columns of a bar on a terminal."""
+"""Width of the progress bar in characters."""
 
 
 def plural(number: int, what: str) -> str:
-    """A number of things.
+    """A number and a noun, in the plural unless the number is 1.
 
     >>> from prefermab.cli.terminal import plural
     >>> plural(1, "arm"), plural(25, "arm")
@@ -32,7 +32,7 @@ def plural(number: int, what: str) -> str:
 
 
 def plain(text: str) -> Text:
-    """A text from a file: its control characters are written out, and it has no markup.
+    """A text from a file, with its control characters escaped and without Rich markup.
 
     >>> from prefermab.cli.terminal import plain
     >>> plain("[red]Ana\\x1b[0m").plain
@@ -50,7 +50,7 @@ def plain_table(*headings: str, title: str | None = None, left: tuple[str, ...] 
 
 
 def comparison_table(frame: pl.DataFrame, title: str = "") -> Table:
-    """What `evaluate` returns, as a table."""
+    """The frame that `evaluate` returns, as a table."""
     meaning = "mean: reward of a trial per opted-in arm; difference: to the best policy"
     table = plain_table(
         "policy", "opt-in", "mean ± stderr", "of bound", "of best", "difference", "spent",
@@ -75,8 +75,8 @@ def comparison_table(frame: pl.DataFrame, title: str = "") -> Table:
 
 @contextlib.contextmanager
 def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
-    """Shows progress on standard error: a bar with the time left on a terminal, else a line every
-    few seconds."""
+    """Shows progress on standard error: on a terminal a bar with the remaining time, otherwise a
+    line every few seconds."""
     if not sys.stderr.isatty():
         yield lines_of_progress(clock)
         return
@@ -88,13 +88,13 @@ def progress(clock: Callable[[], float] = time.monotonic) -> Iterator[Report]:
 
 
 def progress_bar(console: Console) -> Progress:
-    """A bar, the time left, and what is being done."""
+    """A bar, the remaining time, and a description of the current work."""
     columns = BarColumn(BAR), TimeRemainingColumn(), TextColumn("{task.description}", markup=False)
     return Progress(*columns, console=console, transient=True)
 
 
 def shortened(what: str, width: int) -> str:
-    """As much of a text as fits beside the bar and the time."""
+    """The beginning of a text that fits beside the bar and the time."""
     room = max(width - BAR - len("-:--:--") - 4, 1)
     return what if len(what) <= room else what[: room - 1] + "…"
 

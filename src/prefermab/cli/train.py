@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 RECIPES = dict(BY_NAME)
-"""The recipes that have options; one that is defined later is for Python alone."""
+"""The recipes that have options here. A recipe that a user defines is used from Python only."""
 
 
 def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:
     """A dataclass of hyperparameters as options of a command.
 
-    Its values are checked when the work starts: then a mistake is answered in one sentence. What
-    may be a function in Python is a name here.
+    Values are checked when the work starts, not while they are parsed, so that a wrong value gives
+    a one-line message. Fields that may be a function in Python accept only a name here.
     """
     named = [f for f in dataclasses.fields(kind) if f.type not in (int, float, str)]
     return dataclasses.make_dataclass(
@@ -61,7 +61,7 @@ def recipe_options() -> type:
 
 
 RecipeOptions = recipe_options()
-TuningOptions = as_options(Tuning, "How to learn.")
+TuningOptions = as_options(Tuning, "Settings of the training.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,22 +70,22 @@ class PretrainCommand:
 
     domain: Annotated[Positional[str], arg(metavar="DOMAIN")]
     """synthetic, armman, sis, continuous-synthetic, continuous-sis,
-    or a domain of your own such as presses.py:Presses.
+    or a class in your own file, such as presses.py:Presses.
     The file is executed: name only files that you trust."""
     out: Path
     """Folder to write the model to; with --seeds, it gets one folder for each model."""
     n_arms: Whole = None
-    """Number of arms the model is meant for. Default: the paper's for the domain."""
+    """Number of arms to train for. Default: as in the paper for this domain."""
     budget: Amount = None
-    """Budget of each round. Default: the paper's for the domain."""
+    """Budget of each round. Default: as in the paper for this domain."""
     recipe: Annotated[str, arg(metavar=f"{{{','.join(RECIPES)}}}")] = "exact"
-    """How to train; each recipe is described below."""
+    """Training method; each recipe is described below."""
     seed: int = 0
     """Random seed; the same seed gives the same model."""
     seeds: int = 1
     """Train this many models at once, with seeds from --seed upwards."""
     resume: Flag = False
-    """Continue a training that was interrupted; it ends with the same weights."""
+    """Continue an interrupted training; the weights become the same as without a break."""
     overwrite: Flag = False
     """Replace the model in the folder."""
     tensorboard: Annotated[Path | None, option("PATH")] = None
@@ -113,7 +113,7 @@ class PretrainCommand:
             check_events()
         checkpoint = self.out.with_name(self.out.name + ".checkpoint")
         check_checkpoint(checkpoint, self.resume)
-        trouble = None
+        failure = None
         with progress() as report, hint_to_resume(checkpoint):
             try:
                 trained = pretrain_seeds(
@@ -121,13 +121,13 @@ class PretrainCommand:
                     progress=report, checkpoint=checkpoint, resume=self.resume, **hyper,
                 )  # fmt: skip
             except TrainingError as error:
-                trained, trouble = list(error.sound), error
+                trained, failure = list(error.sound), error
         for model in trained:
             save_model(model, self.folder(model.config.seed), self.tensorboard)
-        if trouble is not None:
-            raise trouble
-        own = "" if self.domain in domains.BY_NAME else domain_options(self)
-        print(f"See how good it is: prefermab evaluate {self.folder(self.seed)}{own}")
+        if failure is not None:
+            raise failure
+        more = "" if self.domain in domains.BY_NAME else domain_options(self)
+        print(f"Compare it with other policies: prefermab evaluate {self.folder(self.seed)}{more}")
 
     def folder(self, seed: int) -> Path:
         """The folder of the model with this seed."""
@@ -138,7 +138,7 @@ class PretrainCommand:
 class FinetuneCommand:
     """Train a model further on given arms.
 
-    The new model is kept only if it is better on them than the old one.
+    The new model is kept only if it earns more on these arms than the old one.
     """
 
     model: ModelName
@@ -147,20 +147,20 @@ class FinetuneCommand:
     overwrite: Flag = False
     """Replace the model in the folder."""
     n_arms: Whole = None
-    """Number of arms to learn from. Default: the model's."""
+    """Number of arms to train on. Default: the model's number."""
     arms_seed: int = 0
-    """Random seed that the domain draws the arms with."""
+    """Random seed for drawing the arms from the domain."""
     budget: Amount = None
-    """Budget of each round. Default: the model's."""
+    """Budget of each round. Default: the model's budget."""
     domain: OtherDomain = None
     settings: SettingsOption = ()
     tuning: Annotated[Tuning, arg(name="", constructor=TuningOptions)] = dataclasses.field(
         default_factory=TuningOptions
     )
-    """How to learn."""
+    """Settings of the training."""
 
     def run(self) -> None:
-        """Learns from arms drawn from the model's domain, and saves."""
+        """Trains on arms drawn from the domain, and saves the model."""
         import jax
 
         from prefermab.cli.evaluate import model_and_domain
@@ -186,7 +186,7 @@ class FinetuneCommand:
 
 
 def chosen_hyperparameters(options: PretrainCommand) -> dict[str, Any]:
-    """The hyperparameters of the recipe that was asked for; those of another are an error."""
+    """The hyperparameters of the chosen recipe; raises an error if those of another were given."""
     if options.recipe not in RECIPES:
         raise unknown("recipe", options.recipe, RECIPES)
     for name in RECIPES:
@@ -197,12 +197,12 @@ def chosen_hyperparameters(options: PretrainCommand) -> dict[str, Any]:
                 f"--recipe {name}."
             )
     hyper = dataclasses.asdict(getattr(options.recipes, options.recipe.replace("-", "_")))
-    del hyper["seed"]  # each model has its own
+    del hyper["seed"]  # each model has a different seed
     return hyper
 
 
 def domain_options(options: PretrainCommand) -> str:
-    """The options of `evaluate` for a domain of the user's own."""
+    """The options of `evaluate` for a domain from the user's file."""
     changes = "".join(f" {shlex.quote(change)}" for change in options.settings)
     return f" --domain {shlex.quote(options.domain)}{' --set' if changes else ''}{changes}"
 
@@ -229,7 +229,7 @@ def check_folder(out: Path, overwrite: bool) -> None:
     check_place(out)
     if (out / "config.json").exists() and not overwrite:
         raise InputError(
-            f"{out} holds a model already: add --overwrite to replace it, or take another folder."
+            f"{out} holds a model already: add --overwrite to replace it, or choose another folder."
         )
 
 
@@ -241,12 +241,12 @@ def check_checkpoint(checkpoint: Path, resume: bool) -> None:
             "it to start again."
         )
     if resume and not checkpoint.exists():
-        raise InputError(f"there is nothing to resume at {checkpoint}: leave --resume out.")
+        raise InputError(f"--resume: there is no interrupted training at {checkpoint}.")
 
 
 @contextlib.contextmanager
 def hint_to_resume(checkpoint: Path) -> Iterator[None]:
-    """Says after Ctrl-C how to continue."""
+    """After Ctrl-C, prints how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -266,7 +266,7 @@ def check_events() -> None:
 
 
 def write_events(history: "pl.DataFrame", folder: Path) -> None:
-    """Writes metrics as TensorBoard event files: each column a scalar, by the first one's count."""
+    """Writes metrics as TensorBoard event files. The first column is the step of all others."""
     check_events()
     from tensorboardX import SummaryWriter
 

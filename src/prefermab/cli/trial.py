@@ -1,4 +1,4 @@
-"""The commands of `trial`: how large it must be, who is in which arm, a rehearsal, the analysis."""
+"""The commands of `trial`: power, randomisation, rehearsal and analysis."""
 
 import dataclasses
 import json
@@ -15,8 +15,8 @@ from prefermab.cli.options import (
     Names,
     RuleOptions,
     option,
+    parse_named_numbers,
 )
-from prefermab.cli.options import parse_named_numbers as parse_pairs
 from prefermab.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,14 +27,20 @@ if TYPE_CHECKING:
 
 DesignName = Annotated[
     str,
-    option("NAME", "individual, stratified, cluster, switchback or stepped-wedge."),
+    option(
+        "NAME",
+        "individual, stratified, cluster, switchback or stepped-wedge. Default: individual.",
+    ),
 ]
 TrialFolder = Annotated[Positional[Path], arg(metavar="FOLDER")]
 RewardsOption = Annotated[
     tuple[str, ...], option("STATE=REWARD ...", "The reward of each state, as for `learn`.")
 ]
 Control = Annotated[
-    str, option("NAME", "What the other arm gets: none, or as many actions at random (random).")
+    str,
+    option(
+        "NAME", "Control arm: none (no actions) or random (random, same budget). Default: none."
+    ),
 ]
 
 
@@ -46,9 +52,9 @@ class DesignOptions:
     rounds: int = 12
     """Number of rounds, such as weeks."""
     block: int = 4
-    """For a switchback: rounds until the arm may change."""
+    """For a switchback: number of rounds before the arm may change."""
     washout: int = 1
-    """For a switchback or stepped wedge: rounds after each change that do not count."""
+    """For a switchback or stepped wedge: number of rounds after a change that do not count."""
 
     def make(self) -> "Design":
         """The design as the package takes it."""
@@ -59,18 +65,19 @@ class DesignOptions:
 
 @dataclasses.dataclass(frozen=True)
 class LogOptions:
-    """The log that people of a simulation are drawn from."""
+    """The log from which simulated people are drawn."""
 
     log: Annotated[str | None, option("LOG")] = None
-    """Log that the model was learned from. Default: the model's own domain, if it ships."""
+    """Log from which the model was learned; simulated people are drawn from it.
+    Default: the model's domain, for a model in the package."""
     time: str = "time"
-    """Column of the log that says when."""
+    """Column of the log with the time of a row."""
     rewards: RewardsOption = ()
     passive: Annotated[str, option("ACTION")] = "none"
-    """The action that means doing nothing."""
+    """Action that means doing nothing. Default: none."""
 
     def domain(self) -> "Domain | None":
-        """Where people come from; None for the model's own domain."""
+        """The domain of the log; None for the model's own domain."""
         if self.log is None:
             return None
         import warnings
@@ -82,7 +89,7 @@ class LogOptions:
             warnings.simplefilter("ignore", LogWarning)
             return from_log(
                 self.log, time=self.time, passive=self.passive,
-                rewards=parse_pairs(self.rewards, "--rewards"),
+                rewards=parse_named_numbers(self.rewards, "--rewards"),
             )  # fmt: skip
 
 
@@ -90,8 +97,8 @@ ShareOption = Annotated[
     float | None,
     option(
         "SHARE",
-        "Share of the people who can be acted on in a round; where costs differ, with their "
-        "cheapest action, and above 1 if all can have a dearer one. Default: the model's usual "
+        "Budget of a round: the share of people who can get their cheapest action, such as 0.1. "
+        "It is above 1 if the budget pays for dearer actions for all. Default: the model's usual "
         "budget.",
     ),
 ]
@@ -99,18 +106,19 @@ ShareOption = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class TriedOptions:
-    """What is tried."""
+    """The programme that the trial tests."""
 
     share: ShareOption = None
     control: Control = "none"
     table: Annotated[str | None, option("TABLE")] = None
-    """Table of people as for `plan`, with the columns of the rules and of costs: simulated people
-    have the group, worker, exclusion and costs of the person with the nearest features."""
+    """Table of people as for `plan`, with the columns that rules and costs need.
+    Simulated people get group, worker, exclusion and costs of the person with the nearest
+    features."""
     rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
     """Rules that the plans of the trial follow."""
 
     def programme(self, model: "Model") -> "TrialProgramme":
-        """As the package takes it."""
+        """The programme as the package takes it."""
         from prefermab.programme.evidence.programmes import TrialProgramme
         from prefermab.programme.tables import read_table
 
@@ -124,18 +132,17 @@ class TriedOptions:
 
 @dataclasses.dataclass(frozen=True)
 class PowerCommand:
-    """Say how many people or rounds a trial needs, by simulating it."""
+    """Compute how many people or rounds a trial needs, by simulating it."""
 
     model: ModelName
     gain: Amount = None
-    """Gain per person and round that is to be shown. Default: what the model gains in the
-    simulation."""
+    """Gain per person and round that the trial has to show. Default: the simulated gain."""
     power: float = 0.8
-    """How often a gain of this size is to be shown."""
+    """Probability with which the trial has to show a gain of this size."""
     people: int = 200
-    """For a switchback: number of people; else where the search begins."""
+    """For a switchback: number of people. For other designs: first number that is tried."""
     cluster_size: int = 30
-    """For clusters: people in each."""
+    """For a cluster design or stepped wedge: number of people in a cluster."""
     trials: int = 1000
     """Number of simulated trials."""
     seed: int = 0
@@ -151,7 +158,7 @@ class PowerCommand:
     json: JsonFlag = False
 
     def run(self) -> None:
-        """Searches, and prints what is needed."""
+        """Searches for the size, and prints it."""
         from prefermab.cli.terminal import progress
         from prefermab.files import use_compilation_cache
         from prefermab.programme.evidence.power import needed
@@ -171,21 +178,21 @@ class PowerCommand:
 
 @dataclasses.dataclass(frozen=True)
 class RandomiseCommand:
-    """Draw the arms of a trial by lot, and fix its protocol."""
+    """Assign people to the arms of a trial at random, and write its protocol."""
 
     people: Annotated[Positional[str], arg(metavar="TABLE")]
-    """Table of people with id and the columns that are named."""
+    """Table of people with id and the columns of the other options."""
     out: Annotated[Path, arg(metavar="FOLDER")]
     """New folder for the protocol, the assignment and the tables of both arms."""
     balance: Names = ()
-    """Columns in which the arms are to be alike, for designs of people and of clusters."""
+    """Columns whose values must be alike in both arms; for trials of people or of clusters."""
     groups: Names = ()
-    """Columns for which effects will be shown by group."""
+    """Columns of groups for which the analysis shows effects separately."""
     cluster: ColumnName = None
     """Column of the clusters."""
     control: Control = "none"
     rewards: RewardsOption = ()
-    seed: Annotated[int | None, option("N", "Seed of the lots. Default: a new one.")] = None
+    seed: Annotated[int | None, option("N", "Random seed. Default: a new one.")] = None
     design: Annotated[DesignOptions, arg(name="")] = dataclasses.field(
         default_factory=DesignOptions
     )
@@ -193,7 +200,7 @@ class RandomiseCommand:
     json: JsonFlag = False
 
     def run(self) -> None:
-        """Draws the lots and writes the folder."""
+        """Draws the assignment and writes the folder."""
         from prefermab.programme.evidence.protocol import PROTOCOL, randomise
         from prefermab.programme.tables import read_table, source_of, write_table
 
@@ -203,7 +210,7 @@ class RandomiseCommand:
         made = randomise(
             table, self.design.make(), balance=self.balance, groups=self.groups,
             cluster=self.cluster, control=self.control, seed=self.seed,
-            rewards=parse_pairs(self.rewards, "--rewards"), where=source_of(self.people),
+            rewards=parse_named_numbers(self.rewards, "--rewards"), where=source_of(self.people),
         )  # fmt: skip
         made.write(self.out)
         if "arm" in made.assignment.columns and "id" in made.assignment.columns:
@@ -221,12 +228,12 @@ class RandomiseCommand:
 
 @dataclasses.dataclass(frozen=True)
 class RehearseCommand:
-    """Play the trial with made-up people, to try the analysis before it begins."""
+    """Simulate the trial with made-up people, to try the analysis before the trial begins."""
 
     folder: TrialFolder
     """Folder of the trial."""
     model: Annotated[str, arg(metavar="MODEL")]
-    """The model that is tried."""
+    """Model that the trial tests."""
     out: Path
     """File to write the made-up log to (.csv, .parquet or .xlsx)."""
     seed: int = 0
@@ -237,7 +244,7 @@ class RehearseCommand:
     """What is tried."""
 
     def run(self) -> None:
-        """Plays it once and writes the log."""
+        """Simulates the trial once and writes the log."""
         from prefermab.files import use_compilation_cache
         from prefermab.programme.evidence.protocol import read_protocol
         from prefermab.programme.evidence.trial_logs import rehearse
@@ -264,10 +271,11 @@ class AnalyseCommand:
     out: Annotated[Path, arg(metavar="FOLDER")]
     """Folder for the report."""
     model: Annotated[str | None, option("MODEL")] = None
-    """The model that was tried, for the index of everyone. Default: the column `index`, if any."""
+    """Model that the trial tested, to compute people's indices.
+    Default: the column `index` of the logs, if there is one."""
     rewards: RewardsOption = ()
     passive: Annotated[str, option("ACTION")] = "none"
-    """The action that means doing nothing."""
+    """Action that means doing nothing. Default: none."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -284,7 +292,8 @@ class AnalyseCommand:
         where: Any = source_of(self.log[0]) if len(self.log) == 1 else "the logs"
         found = analyse(
             protocol, table, model=None if self.model is None else load(self.model),
-            rewards=parse_pairs(self.rewards, "--rewards"), passive=self.passive, where=where,
+            rewards=parse_named_numbers(self.rewards, "--rewards"), passive=self.passive,
+            where=where,
         )  # fmt: skip
         found.report(self.out)
         if self.json:
