@@ -201,14 +201,17 @@ def test_projection_serves_arms_in_their_order(actions, tenths, opt_in):
         ({"domain": None}, "domain must be a Domain such as Armman.., or a name, not None"),
         ({"domain": "arman"}, "did you mean 'armman'"),
         ({"domain": "armman", "mux": 1}, "unknown setting 'mux' of the domain 'armman'"),
-        ({"domain": pm.domains.Armman(), "mix": 1}, "mix is no argument where a Domain is given"),
+        (
+            {"domain": pm.domains.Armman(), "mix": 1},
+            "mix is only allowed if the domain is given by name",
+        ),
         ({"domain": "armman", "rounds": 0}, "rounds must be"),
         ({"domain": "armman", "budget": -1}, "budget must be"),
         ({"domain": "armman", "opt_in": 0.0}, "none of 25 arms is in"),
         ({"domain": "armman", "opt_in": 1.5}, "opt_in must lie between 0 and 1"),
         (
             {"domain": "armman", "arms": jnp.ones((2, 6)), "opt_in": pm.opt_in.Streaming()},
-            "cannot be played with given arms",
+            "arms cannot be given with a Streaming process",
         ),
     ],
 )
@@ -236,7 +239,7 @@ def test_calls_that_cannot_be_answered():
     with pytest.raises(pm.InputError, match="the episode ended after 4 rounds"):
         env.step([0] * 5)
     envs = AllocationVectorEnv(2, "armman", **COMMON)
-    with pytest.raises(pm.InputError, match="one for each of 2 worlds"):
+    with pytest.raises(pm.InputError, match="one number for each of 2 worlds"):
         envs.reset(seed=[1, 2, 3])
     with pytest.raises(pm.InputError, match="cannot be reset one by one"):
         envs.reset(options={"reset_mask": np.array([True, False])})

@@ -1,4 +1,4 @@
-"""Where the parts of a large job run: in this process, or on a Ray cluster."""
+"""Engines that run the parts of a large job: in this process, or on a Ray cluster."""
 
 import abc
 import contextlib
@@ -18,7 +18,7 @@ ONE_THREAD = {
     "POLARS_MAX_THREADS": "1",
     "PJRT_NPROC": "1",
 }
-"""A worker has one core: its libraries must not use all of them."""
+"""Environment of a worker: it has one core, so its libraries must use one thread only."""
 
 
 class Engine(abc.ABC):
@@ -26,11 +26,11 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """The results in the order of the items, whichever is ready first."""
+        """Yields the results in the order of the items."""
 
 
 class Local(Engine):
-    """One after the other, in this process.
+    """Calls the function for one item after the other, in this process.
 
     >>> from prefermab.engines import Local
     >>> list(Local().map(abs, [-1, 2]))
@@ -42,9 +42,10 @@ class Local(Engine):
 
 
 class Ray(Engine):
-    """Tasks on a Ray cluster, each on one core. The work of a lost worker is done again.
+    """Runs each call as a task on one core of a Ray cluster.
 
-    Results must depend on the item alone, and what a task writes must be whole or not there.
+    If a worker is lost, its tasks run again. So a result must depend on the item alone, and a task
+    must write its files atomically.
     """
 
     def __init__(self, workers: int | None = None):
@@ -52,30 +53,30 @@ class Ray(Engine):
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         task = self.task()
-        under_way: deque[Any] = deque()
+        running: deque[Any] = deque()
         try:
             for item in items:
-                under_way.append(task.remote(function, item))
-                # Twice as many as there are workers: none waits for the driver.
-                if len(under_way) >= 2 * self.size:
-                    yield self._result(under_way.popleft())
-            while under_way:
-                yield self._result(under_way.popleft())
+                running.append(task.remote(function, item))
+                # Two tasks for each worker, so that no worker waits for this process.
+                if len(running) >= 2 * self.size:
+                    yield self._result(running.popleft())
+            while running:
+                yield self._result(running.popleft())
         finally:
-            for reference in under_way:
+            for reference in running:
                 self.ray.cancel(reference)
 
     def task(self, calls: int = 0) -> Any:
-        """`result_or_error` as a task of Ray, on one core, done again where a worker is lost. A
-        process ends after so many `calls`, if any."""
-        alone = {"env_vars": ONE_THREAD}
-        return self.ray.remote(num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=alone)(
-            result_or_error
-        )
+        """`result_or_error` as a Ray task on one core that runs again if its worker is lost. The
+        worker process ends after this many `calls`; 0: it stays."""
+        environment = {"env_vars": ONE_THREAD}
+        return self.ray.remote(
+            num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=environment
+        )(result_or_error)
 
     @property
     def size(self) -> int:
-        """How many tasks run at once: what was asked for, or the cores there are now."""
+        """Number of tasks at once: `workers`, but at most the cores that the cluster has now."""
         cores = int(self.ray.cluster_resources().get("CPU", 1))
         return max(1, cores if self.workers is None else min(self.workers, cores))
 
@@ -85,8 +86,10 @@ class Ray(Engine):
 
 @contextlib.contextmanager
 def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
-    """The engine of that name: `local`, or `ray` for the cluster that runs here or that
-    RAY_ADDRESS names, or else one of this machine's cores that ends with the work.
+    """The engine with this name: `local` or `ray`.
+
+    `ray` joins the cluster that runs on this machine or that RAY_ADDRESS names. If there is none,
+    it starts one on this machine, which ends with the work.
 
     >>> from prefermab.engines import engine
     >>> with engine("local") as here:
@@ -98,18 +101,18 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
         yield Local()
         return
     ray = _ray()
-    ours = not ray.is_initialized()
-    if ours:
+    joined_here = not ray.is_initialized()
+    if joined_here:
         _join(ray, workers)
     try:
         yield Ray(workers)
     finally:
-        if ours:
+        if joined_here:
             ray.shutdown()
 
 
 def check_engine(name: str, workers: int | None) -> None:
-    """Refuses an engine that does not exist, before any work."""
+    """Raises an error, before the work, if the engine or the number of workers is wrong."""
     if name not in ("local", "ray"):
         raise unknown("engine", name, ("local", "ray"))
     if workers is not None:
@@ -123,7 +126,7 @@ def check_engine(name: str, workers: int | None) -> None:
 def result_or_error(
     function: Callable[[Item], Result], item: Item
 ) -> tuple[Result | None, PrefermabError | None]:
-    """The result of `function`, or the error of ours that it raised."""
+    """The result of `function`, or the `PrefermabError` that it raised."""
     try:
         return function(item), None
     except PrefermabError as error:
@@ -131,7 +134,7 @@ def result_or_error(
 
 
 def result_or_raise(answer: tuple[Any, PrefermabError | None]) -> Any:
-    """The result that `result_or_error` returned; its error is raised."""
+    """The result that `result_or_error` returned; raises the error instead if there is one."""
     result, error = answer
     if error is not None:
         raise error
@@ -142,7 +145,7 @@ def _join(ray: Any, workers: int | None) -> None:
     """Connects to a running cluster, or starts one on this machine."""
     quiet = {"log_to_driver": False, "logging_level": "ERROR"}
     with warnings.catch_warnings():
-        # Ray's own processes are new programs at once, which JAX's warning is not about.
+        # JAX warns of forks. It does not matter here: Ray's processes start a new program at once.
         warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         try:
             ray.init(address="auto", **quiet)

@@ -1,4 +1,4 @@
-"""The errors of this package, and checks of input that raise them."""
+"""The errors and warnings of this package, and functions that check input and raise them."""
 
 import difflib
 import math
@@ -11,14 +11,14 @@ import numpy as np
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
 )
-"""Characters that move the cursor, change colours or turn the direction of the text."""
+"""Characters that move the cursor, change colours or change the direction of text."""
 
 MOST_NAMED = 12
-"""A message lists at most this many names."""
+"""Largest number of names in a message."""
 
 
 def visible(text: str) -> str:
-    """A text from a file with its control characters written out, on one line.
+    """A text with its control characters escaped, so that it stays on one line.
 
     >>> from prefermab.errors import visible
     >>> visible("Ana\\x1b[2J")
@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 def list_names(names: Iterable[str]) -> str:
-    """Names with commas between them; of many, the first ones and how many more there are.
+    """Names separated by commas. A long list ends with the number of the names left out.
 
     >>> from prefermab.errors import list_names
     >>> list_names(["a", "b"]), list_names(map(str, range(1_000_000)))[-16:]
@@ -40,7 +40,7 @@ def list_names(names: Iterable[str]) -> str:
 
 
 def brief(text: object, most: int = 80) -> str:
-    """A value as a message shows it: its beginning, if it is long."""
+    """A value as text for a message; only the beginning of a long text, with its length."""
     shown = str(text)
     return shown if len(shown) <= most else f"{shown[:most]}… ({len(shown):,} characters)"
 
@@ -48,7 +48,7 @@ def brief(text: object, most: int = 80) -> str:
 class PrefermabError(Exception):
     """Base class of every error that this package raises; the message is one sentence.
 
-    Control characters in it, which may come from a file, are written out.
+    The message may quote text from a file: control characters in it are escaped.
 
     >>> import prefermab as pm
     >>> issubclass(pm.InputError, pm.PrefermabError)
@@ -71,18 +71,18 @@ class InputError(PrefermabError, ValueError):
 
 
 class InputWarning(UserWarning):
-    """How a table was read where that had to be guessed; commands print it."""
+    """Says how an ambiguous table was read; commands print it as one line."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
 
 
 class UnlikeTrainingWarning(InputWarning):
-    """A model is asked about arms unlike those that it was trained on."""
+    """A model is used for arms that differ from those it was trained on."""
 
 
 class BusyError(PrefermabError):
-    """Another process holds the file. Nothing was changed, so the caller can try again later."""
+    """Another process has locked the file. Nothing was changed: the caller can try again later."""
 
 
 Busy = BusyError
@@ -94,9 +94,9 @@ class StorageError(PrefermabError):
 
 
 def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> InputError:
-    """The error for a name that is not in `known`, with the closest known name as a suggestion.
+    """The error for a name that is not in `known`; it suggests the closest known name.
 
-    `of` is appended to the name, such as " in mine.py".
+    `of` is text that follows the name in the message, such as " in mine.py".
     """
     known = sorted(known)
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
@@ -105,7 +105,7 @@ def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> InputEr
 
 
 def number(value: Any, name: str, *, at_least: float = 0.0) -> float:
-    """A finite real number that is at least `at_least`."""
+    """Returns `value` as a float; raises unless it is finite and at least `at_least`."""
     try:
         real = float(value)
     except (TypeError, ValueError):
@@ -116,7 +116,7 @@ def number(value: Any, name: str, *, at_least: float = 0.0) -> float:
 
 
 def count(value: Any, name: str, *, at_least: int = 1) -> int:
-    """A whole number that is at least `at_least`."""
+    """Returns `value` as an int; raises unless it is a whole number of at least `at_least`."""
     real = number(value, name, at_least=at_least)
     if real != int(real):
         raise InputError(f"{name} must be a whole number, not {real:g}.")
@@ -124,7 +124,7 @@ def count(value: Any, name: str, *, at_least: int = 1) -> int:
 
 
 def share(value: Any, name: str) -> float:
-    """A number in [0, 1]."""
+    """Returns `value` as a float; raises unless it is between 0 and 1."""
     real = number(value, name)
     if real > 1:
         raise InputError(f"{name} must lie between 0 and 1, not {real:g}.")
@@ -132,7 +132,8 @@ def share(value: Any, name: str) -> float:
 
 
 def reals(value: Any, name: str, *, ndim: tuple[int, ...] | None = None) -> np.ndarray:
-    """An array of finite numbers, with one of the given numbers of axes."""
+    """Returns `value` as an array; raises unless its numbers are finite, and its number of axes is
+    one of `ndim`."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

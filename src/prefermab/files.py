@@ -1,4 +1,4 @@
-"""Safe writing and locking of files, and where compiled code is cached."""
+"""Atomic writing, checking and locking of files, and the cache of compiled code."""
 
 import contextlib
 import errno
@@ -48,12 +48,12 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:
-    """Raises unless there is a file that can be read from its beginning to its end.
+    """Raises an error unless `path` is an existing regular file.
 
     Args:
         path: The file.
-        shown: What a message calls it, if not by its path.
-        most: The most bytes that it may have.
+        shown: Its name in messages; the path by default.
+        most: Largest size in bytes; any size by default.
     """
     shown = shown or str(path)
     try:
@@ -95,7 +95,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     except Timeout:
         raise BusyError(busy) from None
     except OSError as error:
-        # Some shared folders have no locks: two processes there are not kept apart.
+        # Some shared folders do not support locks. Then the work goes on without one.
         if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP):
             raise StorageError(f"cannot write {path}: {error.strerror or error}.") from None
     try:
@@ -105,7 +105,10 @@ def locked(path: Path, busy: str) -> Iterator[None]:
 
 
 def use_compilation_cache() -> None:
-    """Keeps compiled code between runs in the user's cache folder, unless JAX has another one."""
+    """Stores compiled code in the user's cache folder, so that the next run need not compile again.
+
+    Does nothing if JAX has a cache folder already.
+    """
     import jax
     import platformdirs
 
@@ -117,7 +120,7 @@ def use_compilation_cache() -> None:
     except OSError:
         return
     if os.access(folder, os.W_OK):
-        # A full disk or a killed process leaves files cut off, and JAX would warn of them for ever.
+        # A full disk or a killed process leaves empty files; JAX would warn of them in every run.
         for file in folder.glob("*-cache"):
             with contextlib.suppress(OSError):
                 if not file.stat().st_size:

@@ -13,7 +13,7 @@ from prefermab.files import write_atomically
 
 @dataclasses.dataclass(frozen=True)
 class Heading:
-    """A heading; `name` is the target of links to it."""
+    """A heading; `name` is the anchor for links to it."""
 
     text: str
     level: int = 2
@@ -22,21 +22,21 @@ class Heading:
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A paragraph in Markdown, of which `code`, **strong** and links within the page are used."""
+    """A paragraph in Markdown; it may have `code`, **strong** and links within the page."""
 
     text: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Bullets:
-    """A list."""
+    """A list with bullet points."""
 
     items: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """A cell of a grid; `mark`, one of MARKS, says how a figure compares with another."""
+    """A cell of a grid; `mark`, a key of MARKS, says how its figure compares with another."""
 
     text: str
     mark: str = ""
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A table. A row of a single cell is a heading across the table."""
+    """A table. A row with a single cell is a heading across all columns."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -53,7 +53,7 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-    """An SVG picture with its file name and a caption, which screen readers also read."""
+    """An SVG picture, its file name, and a caption that is also its text for screen readers."""
 
     name: str
     svg: str
@@ -125,14 +125,14 @@ def blocks_as_markdown(blocks: Sequence[Block]) -> str:
 
 
 def table_as_markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of texts as Markdown."""
+    """A table of strings as Markdown."""
     return blocks_as_markdown([Grid(head, [[Cell(text) for text in row] for row in rows])])
 
 
 def write_pages(
     folder: Path, title: str, blocks: Sequence[Block], others: Mapping[str, str] | None = None
 ) -> None:
-    """Writes index.html, README.md with its pictures, and `others`, texts by file name."""
+    """Writes index.html, README.md and its pictures, and `others`: further texts by file name."""
     texts = {f"figures/{b.name}.svg": b.svg for b in blocks if isinstance(b, Picture)}
     texts |= {"index.html": as_html(title, blocks), "README.md": as_markdown(title, blocks)}
     for name, text in {**texts, **(others or {})}.items():
@@ -140,11 +140,11 @@ def write_pages(
 
 
 def _visible_lines(page: str) -> str:
-    """A page with control characters, which names from a table may hold, written out."""
+    """A page with its control characters escaped; names from a table may contain them."""
     return "\n".join(visible(line) for line in page.split("\n"))
 
 
-# Texts may hold names from a user's table: no HTML, and no links to other pages.
+# Texts may contain names from a user's table, so HTML and links to other pages are not allowed.
 _markdown_parser = MarkdownIt("zero").enable(["backticks", "emphasis", "link"])
 _markdown_parser.validateLink = lambda url: url.startswith("#")
 _inline = _markdown_parser.renderInline
@@ -169,8 +169,8 @@ def _html(block: Block) -> str:
             top = "".join(f'<th scope="col">{_inline(name)}</th>' for name in head)
             lines = "\n".join(_html_row(row, width) for row in rows)
             # Sentences may wrap, figures may not.
-            words = any(len(cell.text) > 60 for row in rows for cell in row if len(row) > 1)
-            kind = ' class="words"' if words else ""
+            wraps = any(len(cell.text) > 60 for row in rows for cell in row if len(row) > 1)
+            kind = ' class="words"' if wraps else ""
             return (
                 f'<div class="scroll"><table{kind}><thead><tr>{top}</tr></thead>\n'
                 f"<tbody>\n{lines}\n</tbody></table></div>"

@@ -24,7 +24,7 @@ class NoPlotsError(InputError):
 
 
 def check_target(path: Path) -> Path:
-    """Checks, before the work, that the name of a picture ends in a format that can be drawn."""
+    """Raises an error, before the work, unless a figure can be written to this file."""
     if path.suffix.lstrip(".").lower() not in FORMATS:
         raise InputError(f"the picture '{path}' must end in .{', .'.join(FORMATS)}.")
     _figure_class()
@@ -32,27 +32,27 @@ def check_target(path: Path) -> Path:
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Writes a figure to a file, whole or not at all."""
+    """Writes a figure to a file atomically."""
     kind = path.suffix.lstrip(".").lower()
     write_atomically(path, lambda draft: figure.savefig(draft, format=kind, dpi=160))
 
 
 def svg_of(figure, name: str) -> str:
-    """A figure as SVG, the same for the same data."""
+    """A figure as SVG text; the same data give the same text."""
     import matplotlib as mpl
 
     target = io.StringIO()
     with mpl.rc_context({"svg.hashsalt": name}):
         figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None})
-    # Matplotlib's metadata names other sites, which a page does not need.
+    # The page does not need Matplotlib's metadata, which has addresses of other sites.
     return re.sub(r"\s*<metadata>.*?</metadata>", "", target.getvalue(), flags=re.DOTALL)
 
 
 def comparison(frame: pl.DataFrame, title: str) -> "Figure":
-    """Reward per arm of each policy with two standard errors, and the upper bound.
+    """Reward per arm of each policy, plus or minus two standard errors, and the upper bound.
 
     Args:
-        frame: What `prefermab.evaluate` returns; each opt-in rate gets a panel.
+        frame: The result of `prefermab.evaluate`; each opt-in rate gets a panel.
         title: Title of the figure.
 
     Returns:
@@ -78,7 +78,7 @@ def comparison(frame: pl.DataFrame, title: str) -> "Figure":
 
 
 def curves(history: pl.DataFrame) -> "Figure":
-    """The metrics of a training over its steps, a panel for each.
+    """The metrics of a training over its steps, one panel for each metric.
 
     Args:
         history: `Model.history`.
@@ -104,10 +104,10 @@ def curves(history: pl.DataFrame) -> "Figure":
 
 
 def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
-    """How a programme develops under each policy, with two standard errors to either side.
+    """A programme over its rounds under each policy, plus or minus two standard errors.
 
     Args:
-        frame: What `prefermab.simulate` returns.
+        frame: The result of `prefermab.simulate`.
         title: Title of the figure.
         budget: Budget of a round, drawn as a line.
 
@@ -125,7 +125,7 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
     for place, name in enumerate(frame["policy"].unique(maintain_order=True)):
         rows = frame.filter(pl.col("policy") == name)
         color = GREY if name == "none" else BLUE if place == 0 else next(others)
-        # The first line is wide and at the back, so that a line on top of it can be seen.
+        # The first line is wide and at the back: another line on top of it stays visible.
         style = {"color": color, "lw": 3.2 if place == 0 else 1.3}
         for panel, what in ((engaged, "engagement"), (spent, "spent"), (reached, "reached_share")):
             _band(panel, rows, what, {**style, "label": name})
@@ -134,13 +134,13 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
     there.plot(one["round"], one["opted_in"], color=INK, lw=1.4)
     spent.axhline(budget, color=INK, ls=":", lw=1)
     reached.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
-    for panel, says in (
+    for panel, heading in (
         (engaged, "Engagement: reward of the round, per person in"),
         (there, "People in the programme"),
         (spent, "Spent in the round (dotted: the budget)"),
         (reached, "Acted on at least once, of all who ever joined"),
     ):
-        panel.set_title(says, fontsize=9.5, color=INK, loc="left")
+        panel.set_title(heading, fontsize=9.5, color=INK, loc="left")
         tidy_panel(panel)
         panel.margins(x=0.01)
         if panel is not engaged:
@@ -158,7 +158,8 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
 def shaping(
     states: np.ndarray, rewards: np.ndarray, cells: np.ndarray, abstract: np.ndarray
 ) -> "Figure":
-    """StateShaping: rewards seen against the raw state, and the abstract state that replaces it."""
+    """StateShaping in three panels: rewards by raw state, abstract state by raw state, and rewards
+    by abstract state."""
     figure = blank(8, 3)
     left, middle, right = figure.subplots(1, 3)
     dots = {"s": 4, "color": GREY, "alpha": 0.6, "lw": 0}
@@ -180,7 +181,7 @@ def budgets(found: pl.DataFrame) -> "Figure":
     """Expected gain, spending and price at several budgets.
 
     Args:
-        found: What `Model.what_if` returns.
+        found: The result of `Model.what_if`.
 
     Returns:
         A matplotlib figure.
@@ -220,7 +221,7 @@ def tidy_panel(panel: Any) -> None:
 
 
 def _band(panel: Any, rows: pl.DataFrame, what: str, style: dict[str, Any]) -> None:
-    """A line along the rounds, and two standard errors to either side."""
+    """A line over the rounds, and a band of two standard errors on each side."""
     rounds, mean = rows["round"].to_numpy(), rows[what].to_numpy()
     width = 2 * rows[f"{what}_stderr"].to_numpy()
     panel.plot(rounds, mean, **style)

@@ -1,1 +1,1 @@
-"""Repeatable measurements of speed, each beside what the machine can do."""
+"""Repeatable measurements of speed, each compared with the limit of the machine."""

@@ -1,4 +1,4 @@
-"""What is measured: training, evaluation, deciding, plans, Whittle indices and the bound."""
+"""The cases to measure: start, training, evaluation, decisions, plans, Whittle indices, bound."""
 
 import atexit
 import contextlib
@@ -29,7 +29,7 @@ from prefermab.storage import load
 from prefermab.training import pretrain_seeds
 
 EPOCHS, TIMED_STEPS = 8, 300
-"""Length of the trainings that are timed; a complete one has more of the same."""
+"""Epochs and steps of the timed trainings; a complete training has more of them."""
 
 SIZES = ((21, 1), (21, 8), (21, 64), (96, 1), (96, 8), (96, 64), (1000, 1), (1000, 8), (10_000, 1))
 """Numbers of arms and seeds."""
@@ -40,11 +40,11 @@ PART = 1 << 20
 """People in one file of a folder that is planned."""
 
 REFERENCE_ARMS = 200
-"""Arms given to the other package, which computes them one by one: its time is proportional."""
+"""Number of arms for the other package, whose time is proportional to the number of arms."""
 
 
 def cases(largest: int) -> Iterator[Case]:
-    """All cases, with at most `largest` arms at once."""
+    """All cases with at most `largest` arms."""
     yield from start_cases()
     yield from training_cases(largest)
     yield from evaluation_cases()
@@ -55,7 +55,7 @@ def cases(largest: int) -> Iterator[Case]:
 
 
 def start_cases() -> Iterator[Case]:
-    """How long a new process takes to start, beside Python that does nothing."""
+    """Time to start a new process, beside a Python process that does nothing."""
     for name, given in (
         ("python", ["-c", "pass"]),
         ("import prefermab", ["-c", "import prefermab"]),
@@ -70,7 +70,8 @@ def start_cases() -> Iterator[Case]:
 
 
 def training_cases(largest: int) -> Iterator[Case]:
-    """Arm-steps per second: one round of one arm in `paper`, one arm of a batch in the others."""
+    """Arm-steps per second. An arm-step is one round of one arm in `paper`, one arm of a batch in
+    the other recipes."""
     domain = domains.Armman()
     sizes = [(n, s) for n, s in SIZES if n * s <= largest]
     for n_arms, seeds in sizes:
@@ -83,12 +84,13 @@ def training_cases(largest: int) -> Iterator[Case]:
             lambda n=n_arms, s=seeds: _trained(
                 domain, n, s, "paper", epochs=EPOCHS, freeze=0, rounds=Paper.rounds
             ),
-            # Acting once; then actor and critic forwards and backwards in every pass.
+            # The actor acts once; then, in every pass, actor and critic run forwards and backwards.
             flops=_network(16, 2, 13, 2) * (1 + Paper.passes * 3 * 2),
         )
     usual = [("exact", Exact.arms, 1), ("exact", Exact.arms, 8)]
     for recipe, arms, seeds in [*(("sweep", *size) for size in sizes), *usual]:
-        # A step asks the slow copy for each of two actions, then learns forwards and backwards.
+        # In `sweep` a step runs the slow copy for two actions, then the network forwards and
+        # backwards, which counts as three passes.
         passes = 5 if recipe == "sweep" else 3
         yield Case(
             "train",
@@ -124,7 +126,7 @@ def accelerator_cases() -> Iterator[Case]:
 
 
 def evaluation_cases() -> Iterator[Case]:
-    """Decisions per second in comparisons: one for each arm, round and trial."""
+    """Decisions per second in a comparison of policies: one for each arm, round and trial."""
     model, trials = load("armman"), 1000
     for name, policy in (("exact", model), ("whittle", policies.Whittle())):
         yield Case(
@@ -139,13 +141,13 @@ def evaluation_cases() -> Iterator[Case]:
 
 
 def decision_cases(largest: int) -> Iterator[Case]:
-    """Arms per second in `act`, from NumPy arrays and from arrays on the device, beside one plain
+    """Arms per second in `act`, with NumPy arrays and with arrays on the device, beside one forward
     pass of the network."""
     model = load("armman")
     for size in _sizes(largest):
         state, features, _ = _people(model, size)
-        # The network is an argument, as it is in `act`: compiled in, its weights are slower.
-        passing = eqx.filter_jit(
+        # The network is an argument, as in `act`: weights compiled in as constants are slower.
+        forward = eqx.filter_jit(
             lambda p, s, f: jax.lax.map(
                 lambda arm: p.gain(arm[0], arm[1], jnp.float32(0.5)), (s, f), batch_size=1 << 16
             )
@@ -153,14 +155,14 @@ def decision_cases(largest: int) -> Iterator[Case]:
         on_device = jnp.asarray(state), jnp.asarray(features)
         flops = _network(64, 2, 16, 2)
         seen = _observation(*on_device)
-        deciding = eqx.filter_jit(lambda p, seen: p.choose_actions(p.judge(seen), seen))
+        decide = eqx.filter_jit(lambda p, seen: p.choose_actions(p.judge(seen), seen))
         yield Case(
             "act", f"one pass, {size:,} arms", "arms", size,
-            lambda p=passing, a=on_device: p(model.policy, *a), flops,
+            lambda f=forward, a=on_device: f(model.policy, *a), flops,
         )  # fmt: skip
         yield Case(
             "act", f"on the device, {size:,} arms", "arms", size,
-            lambda d=deciding, o=seen: d(model.policy, o), flops,
+            lambda d=decide, o=seen: d(model.policy, o), flops,
         )  # fmt: skip
         yield Case(
             "act", f"act, {size:,} arms", "arms", size,
@@ -169,7 +171,7 @@ def decision_cases(largest: int) -> Iterator[Case]:
 
 
 def plan_cases(largest: int) -> Iterator[Case]:
-    """People per second in a plan of a table with reasons, and of a folder without reasons."""
+    """People per second in a plan for a table with reasons, and for a folder without reasons."""
     model = load("armman")
     for size in _sizes(min(largest, 1_000_000)):
         state, features, names = _people(model, size)
@@ -183,12 +185,12 @@ def plan_cases(largest: int) -> Iterator[Case]:
         )  # fmt: skip
     for size in [size for size in _sizes(largest) if size >= 1_000_000]:
         yield Case(
-            "plan", f"a folder, {size:,} people", "people", size, lambda n=size: _of_folder(n)
+            "plan", f"a folder, {size:,} people", "people", size, lambda n=size: _plan_folder(n)
         )
 
 
 def whittle_cases() -> Iterator[Case]:
-    """Arms per second in Whittle indices, beside markovianbandit-pkg, which goes arm by arm."""
+    """Arms per second for Whittle indices, beside markovianbandit-pkg, which takes arm by arm."""
     rng = np.random.default_rng(0)
     for n_states, n_arms in ((2, 100_000), (3, 100_000), (10, 10_000), (50, 200), (150, 10)):
         table = rng.dirichlet(np.ones(n_states), (n_arms, n_states, 2)).astype(np.float32)
@@ -197,12 +199,12 @@ def whittle_cases() -> Iterator[Case]:
             "whittle", f"ours, {n_states} states", "arms", n_arms,
             lambda t=table, r=rewards: oracles.whittle_indices(t, r, discount=DISCOUNT),
         )  # fmt: skip
-        few = min(n_arms, REFERENCE_ARMS)
         if find_spec("markovianbandit") is None:
             continue
+        some = min(n_arms, REFERENCE_ARMS)
         yield Case(
-            "whittle", f"markovianbandit-pkg, {n_states} states", "arms", few,
-            lambda t=table[:few], r=rewards[:few]: _one_by_one(t, r),
+            "whittle", f"markovianbandit-pkg, {n_states} states", "arms", some,
+            lambda t=table[:some], r=rewards[:some]: _one_by_one(t, r),
         )  # fmt: skip
 
 
@@ -223,12 +225,12 @@ def _sizes(largest: int) -> list[int]:
 
 
 def _network(width: int, depth: int, inputs: int, outputs: int) -> float:
-    """Operations of one pass of one arm through a network."""
+    """Operations of one forward pass of a network for one arm."""
     return 2.0 * (inputs * width + (depth - 1) * width**2 + width * outputs)
 
 
 def _observation(state: jax.Array, features: jax.Array) -> Observation:
-    """All arms opted in, with a budget for a tenth of them."""
+    """An observation in which all arms are opted in and the budget pays for a tenth of them."""
     size = len(state)
     costs = jnp.tile(jnp.array([0.0, 1.0]), (size, 1))
     return Observation(
@@ -242,14 +244,14 @@ def _people(model: Model, size: int) -> tuple[np.ndarray, np.ndarray, tuple[str,
     return rng.integers(0, len(model.state_names), size), features, model.feature_names
 
 
-def _of_folder(size: int) -> float:
+def _plan_folder(size: int) -> float:
     with tempfile.TemporaryDirectory() as out:
-        people, plan = _folder(size), Path(out) / "plan"
+        people, plan = _people_folder(size), Path(out) / "plan"
         return plan_folder("armman", people, plan, size / 10, reasons=False).spent
 
 
 @functools.cache
-def _folder(size: int) -> Path:
+def _people_folder(size: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="prefermab-bench-"))
     atexit.register(shutil.rmtree, folder)
     for place, part in enumerate(people_tables(size)):
@@ -271,7 +273,7 @@ def _one_by_one(table: np.ndarray, rewards: np.ndarray) -> list[np.ndarray]:
     with contextlib.redirect_stdout(io.StringIO()):
         for transitions, reward in zip(table.astype(float), rewards.astype(float), strict=True):
             arm = markovianbandit.RestlessBandit(transitions, np.stack([reward, reward], axis=1))
-            # Its annotation says int, and its documentation a number below 1.
+            # The annotation of `discount` is int, but its documentation asks for a number below 1.
             found.append(arm.whittle_indices(discount=DISCOUNT))  # pyright: ignore[reportArgumentType]
     return found
 

@@ -1,4 +1,4 @@
-"""How a case is timed: the first run includes compiling, then several more runs."""
+"""Times a case: a first run, which includes compiling, then several more runs."""
 
 import dataclasses
 import time
@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 ENOUGH_SECONDS, MOST_REPEATS = 1.0, 7
-"""Seconds of repeats that are enough, if there are at least three of them; the most repeats."""
+"""Repeats stop after this many seconds, if there are at least three, or after this many repeats."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Something to time: `run` does `amount` units of work, about `flops` operations each."""
+    """A computation to time: `run` does `amount` units of work."""
 
     group: str
     name: str
@@ -39,7 +39,8 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Result of a case: `seconds` is the median of the repeats, `spread` their range over it."""
+    """Result of a case: `seconds` is the median of the repeats, `spread` is their range divided by
+    the median."""
 
     group: str
     name: str
@@ -53,16 +54,17 @@ class Measured:
     rate: float
     """Units of work per second."""
     of_limit: float | None
-    """Share of what the machine could do, by the slower of multiplying and moving data."""
+    """Share of the machine's limit: the least time for multiplying or for moving data, whichever is
+    longer, divided by `seconds`."""
 
 
 def time_case(case: Case, machine: Machine) -> Measured:
     """Runs a case once, then repeatedly, and times each run."""
     first = seconds_of(case.run)
-    took: list[float] = []
-    while len(took) < 3 or (sum(took) < ENOUGH_SECONDS and len(took) < MOST_REPEATS):
-        took.append(seconds_of(case.run))
-    median = float(np.median(took))
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < ENOUGH_SECONDS and len(times) < MOST_REPEATS):
+        times.append(seconds_of(case.run))
+    median = float(np.median(times))
     least = max((case.flops or 0.0) / machine.multiplications, (case.moved or 0.0) / machine.memory)
     return Measured(
         case.group,
@@ -71,22 +73,22 @@ def time_case(case: Case, machine: Machine) -> Measured:
         case.amount,
         first,
         median,
-        float((max(took) - min(took)) / median),
-        len(took),
+        float((max(times) - min(times)) / median),
+        len(times),
         case.amount / median,
         least * case.amount / median if least else None,
     )
 
 
 def seconds_of(run: Callable[[], object]) -> float:
-    """Seconds of a call, until its results are ready."""
+    """Seconds that a call takes until its results are ready."""
     begun = time.perf_counter()
     jax.block_until_ready(run())
     return time.perf_counter() - begun
 
 
 def machine(size: int = 2048, length: int = 1 << 26) -> Machine:
-    """Multiplies large matrices and copies a long array; takes the best of several times."""
+    """Times the product of large matrices and the copy of a long array; the best of five runs."""
     matrix = jnp.ones((size, size), jnp.float32)
     multiply = jax.jit(lambda a: a @ a)
     row = jnp.ones(length, jnp.float32)

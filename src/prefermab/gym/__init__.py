@@ -1,8 +1,8 @@
 """Gymnasium environments for every domain (extra `gym`); importing this module registers them.
 
-An episode is a trial: `reset(seed=s)` begins trial 0 of `pm.evaluate(..., seed=s)`, with its arms,
-starts, opt-ins and luck, and every later `reset()` the next one. World i of a vector environment
-is a single one reset with seed s + i.
+An episode is a trial: `reset(seed=s)` begins trial 0 of `pm.evaluate(..., seed=s)`, with the same
+arms, starting states, opt-ins and random draws. Every later `reset()` begins the next trial. World
+i of a vector environment equals a single environment that is reset with seed s + i.
 
 >>> import gymnasium
 >>> import prefermab.gym

@@ -1,4 +1,4 @@
-"""The Gymnasium environments: one world, or several in step."""
+"""The Gymnasium environments: one world, or several that run together."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,19 +25,19 @@ from prefermab.gym.episodes import (
 )
 from prefermab.opt_in import Streaming
 
-# Bounds must be finite to pass Gymnasium's checker; features and costs have none of their own.
+# Gymnasium's checker needs finite bounds; features and costs have no natural ones.
 _LARGEST = float(np.finfo(np.float32).max)
 
 
 class AllocationEnv(gymnasium.Env):
-    """One world: `rounds` rounds of one budget for `n_arms` arms, then the episode is truncated.
+    """One world with `n_arms` arms and a budget in each round; truncated after `rounds` rounds.
 
     Args:
         domain: A Domain, or the name of one.
-        n_arms: Number of arms; by default the paper's for the domain.
-        budget: Budget of a round; by default the paper's for the domain.
+        n_arms: Number of arms; by default as in the paper for this domain.
+        budget: Budget of a round; by default as in the paper for this domain.
         rounds: Number of rounds in an episode.
-        opt_in: Share of arms that are in, or a `Streaming` process.
+        opt_in: Share of arms that opt in, or a `Streaming` process.
         arms: Arms to play in every episode; by default each episode draws new ones.
         render_mode: Only None: there is nothing to render.
         settings: Settings of the domain, if it is given by name.
@@ -72,29 +72,29 @@ class AllocationEnv(gymnasium.Env):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[ObservationArrays, dict[str, Any]]:
-        """Begins an episode: the first trial of `seed`, or the next trial without one."""
+        """Begins an episode: the first trial of `seed`, or the next trial if there is no seed."""
         seed = as_seed(seed)
         super().reset(seed=seed)
         return _first(self._worlds.reset([seed], self.np_random)), {}
 
     def step(self, action: Any) -> tuple[ObservationArrays, float, bool, bool, dict[str, Any]]:
-        """Plays a round. `info` says which actions were `executed`, whether they differ from those
-        asked for (`projected`), what they cost (`spent`), and the `budget`."""
-        asked = as_actions(action, self._worlds.setup, ())
-        seen, reward, info = self._worlds.step(asked[None])
-        told = {
-            "projected": bool(info["projected"][0]),
-            "executed": info["executed"][0],
-            "spent": float(info["spent"][0]),
-            "budget": float(info["budget"][0]),
+        """Plays a round. `info` has the actions that were `executed`, whether they differ from
+        `action` (`projected`), what they cost (`spent`), and the `budget`."""
+        actions = as_actions(action, self._worlds.setup, ())
+        seen, reward, infos = self._worlds.step(actions[None])
+        info = {
+            "projected": bool(infos["projected"][0]),
+            "executed": infos["executed"][0],
+            "spent": float(infos["spent"][0]),
+            "budget": float(infos["budget"][0]),
         }
-        return _first(seen), float(reward[0]), False, self._worlds.over, told
+        return _first(seen), float(reward[0]), False, self._worlds.over, info
 
 
 class AllocationVectorEnv(VectorEnv):
-    """Many worlds at once, in one computation; the arguments are those of `AllocationEnv`.
+    """Many worlds in one computation; the arguments are those of `AllocationEnv`.
 
-    All worlds end together, and the step after that begins a new episode in each, whatever the
+    All worlds end together. The next step then begins a new episode in each world and ignores the
     actions (Gymnasium's next-step autoreset).
 
     >>> from prefermab.gym import AllocationVectorEnv
@@ -134,28 +134,31 @@ class AllocationVectorEnv(VectorEnv):
         seed: int | Sequence[int | None] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[ObservationArrays, dict[str, Any]]:
-        """Begins an episode in every world: with `seed`, `seed` + 1 and so on, or given seeds."""
+        """Begins an episode in every world, with the seeds `seed`, `seed` + 1 and so on, or with a
+        list of seeds."""
         if options and "reset_mask" in options:
             raise InputError("all worlds end together: they cannot be reset one by one.")
         if isinstance(seed, int | np.integer):
             seed = [int(seed) + i for i in range(self.num_envs)]
         seeds = [as_seed(one) for one in ([None] * self.num_envs if seed is None else seed)]
         if len(seeds) != self.num_envs:
-            raise InputError(f"seed must hold one for each of {self.num_envs} worlds.")
+            raise InputError(f"seed must have one number for each of {self.num_envs} worlds.")
         super().reset(seed=seeds[0])
         return self._worlds.reset(seeds, self.np_random), {}
 
     def step(
         self, actions: Any
     ) -> tuple[ObservationArrays, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Plays a round in every world; the infos are those of a single one, stacked."""
-        never = np.zeros(self.num_envs, bool)
+        """Plays a round in every world; the infos are those of a single world, stacked."""
+        terminated = np.zeros(self.num_envs, bool)
         if self._worlds.over:
-            return self.reset()[0], np.zeros(self.num_envs), never, never.copy(), {}
-        asked = as_actions(actions, self._worlds.setup, (self.num_envs,))
-        seen, reward, infos = self._worlds.step(asked)
-        told = {f"_{name}": np.ones(self.num_envs, bool) for name in infos}
-        return seen, reward, never, np.full(self.num_envs, self._worlds.over), {**infos, **told}
+            return self.reset()[0], np.zeros(self.num_envs), terminated, terminated.copy(), {}
+        checked = as_actions(actions, self._worlds.setup, (self.num_envs,))
+        seen, reward, infos = self._worlds.step(checked)
+        # Gymnasium marks the worlds that have an info: here all of them.
+        masks = {f"_{name}": np.ones(self.num_envs, bool) for name in infos}
+        truncated = np.full(self.num_envs, self._worlds.over)
+        return seen, reward, terminated, truncated, {**infos, **masks}
 
 
 def observation_space(setup: Setup) -> spaces.Space:
@@ -181,7 +184,7 @@ def observation_space(setup: Setup) -> spaces.Space:
 
 
 def action_space(setup: Setup) -> spaces.Space:
-    """An action for each arm; together they may cost more than the budget."""
+    """One action for each arm; together, actions may cost more than the budget."""
     return spaces.MultiDiscrete(np.full(setup.n_arms, setup.domain.n_actions))
 
 

@@ -1,9 +1,9 @@
-"""Trials that someone outside decides for, one round a call.
+"""Trials in which the caller chooses the actions, one round in each call.
 
 The rules are those of `rollout`. An episode shows as many arms as there are places. Where people
-come and go, a place shows whoever holds it, and a dummy while nobody does. A set of actions that
-costs too much is not refused: what does not fit is left out. Trial t of seed s is the one that
-`pm.evaluate(..., seed=s)` plays as its t-th, counted from 0.
+join and leave, a place shows the person who holds it, or an empty arm while nobody does. Actions
+that cost more than the budget are not an error: those that do not fit are not executed. Trial t of
+seed s is trial t of `pm.evaluate(..., seed=s)`, counted from 0.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ ObservationArrays = dict[str, np.ndarray]
 
 
 class Setup(eqx.Module):
-    """What all episodes have in common. New arms are drawn for each unless `arms` are given."""
+    """The settings that all episodes share. Each episode draws new arms unless `arms` are given."""
 
     domain: Domain
     budget: Float[Array, ""]
@@ -51,7 +51,7 @@ class Setup(eqx.Module):
 
 
 class Episode(eqx.Module):
-    """The state of an episode. `places` says who holds each place in each round, -1 for nobody."""
+    """The state of an episode. `places` has the person in each place and round, -1 for nobody."""
 
     world: World
     places: Int[Array, "*worlds round arm"]
@@ -61,7 +61,7 @@ class Episode(eqx.Module):
 
 
 class Outcome(eqx.Module):
-    """The outcome of a round: what is seen next, and which of the asked actions were executed."""
+    """The outcome of a round: the next observation, the reward, and the executed actions."""
 
     seen: Observation
     reward: Float[Array, "*worlds"]
@@ -73,7 +73,7 @@ class Outcome(eqx.Module):
 def project(
     actions: Actions, costs: Costs, budget: Float[Array, ""] | float, opt_in: OptIn
 ) -> Actions:
-    """The actions that fit the budget, taken in the order of the arms.
+    """The actions that fit the budget; arms are served in their order.
 
     An arm whose action no longer fits, or that is opted out, gets the passive action; cheaper
     actions of later arms are still executed. Actions that all fit are not changed.
@@ -85,53 +85,54 @@ def project(
     Array([2, 0, 1, 0], dtype=int32)
     """
     n_arms, n_actions = costs.shape
-    asked = actions[:, None] == jnp.arange(n_actions)
+    wanted = actions[:, None] == jnp.arange(n_actions)
     in_order = -jnp.arange(n_arms, dtype=costs.dtype)[:, None]
-    return greedy(jnp.where(asked, in_order, -jnp.inf), costs, budget, opt_in)
+    return greedy(jnp.where(wanted, in_order, -jnp.inf), costs, budget, opt_in)
 
 
 @eqx.filter_jit
 def begin_episodes(setup: Setup, keys: TrialKeys) -> tuple[Episode, Observation]:
-    """Begins an episode for each key, and returns what is seen first."""
+    """Begins an episode for each key; returns it with its first observation."""
 
     def one_world(key: Key) -> tuple[Episode, Observation]:
-        places, opt_in = _who_is_in(setup, opt_in_key(key))
+        places, opt_in = _participants(setup, opt_in_key(key))
         world = draw_world(key, setup.domain, opt_in, setup.arms)
         costs = jax.vmap(setup.domain.costs)(world.arms)
         episode = Episode(world, places, costs, world.start, jnp.zeros((), int))
-        return episode, _by_place(episode, _look(setup, episode))
+        return episode, _by_place(episode, _observe_people(setup, episode))
 
     return jax.vmap(one_world)(keys)
 
 
 @eqx.filter_jit
 def step_episodes(
-    setup: Setup, episodes: Episode, asked: Int[Array, "world arm"]
+    setup: Setup, episodes: Episode, actions: Int[Array, "world arm"]
 ) -> tuple[Episode, Outcome]:
-    """One round of every episode."""
+    """Plays one round of every episode. `actions` are by place."""
 
-    def one_world(episode: Episode, asked: Actions) -> tuple[Episode, Outcome]:
-        people = _look(setup, episode)
+    def one_world(episode: Episode, wanted: Actions) -> tuple[Episode, Outcome]:
+        people = _observe_people(setup, episode)
         seen = _by_place(episode, people)
-        executed = project(asked, seen.costs, seen.budget, seen.opt_in)
+        executed = project(wanted, seen.costs, seen.budget, seen.opt_in)
         holder = _holders(episode)
-        nobody = jnp.where(holder < 0, people.n_arms, holder)
-        actions = jnp.zeros(people.n_arms, executed.dtype).at[nobody].set(executed, mode="drop")
+        # An empty place gets an index that is out of range, which `drop` ignores.
+        person = jnp.where(holder < 0, people.n_arms, holder)
+        by_person = jnp.zeros(people.n_arms, executed.dtype).at[person].set(executed, mode="drop")
         luck = jax.random.split(episode.world.luck, setup.rounds)[episode.round]
-        state, each = Moves.of(setup.domain, episode.world.arms)(luck, people.state, actions)
+        state, each = Moves.of(setup.domain, episode.world.arms)(luck, people.state, by_person)
         reward = reward_of_opted_in(people.opt_in, each)
         after = Episode(episode.world, episode.places, episode.costs, state, episode.round + 1)
-        seen_next = _by_place(after, _look(setup, after))
+        seen_next = _by_place(after, _observe_people(setup, after))
         spent = cost_of(executed, seen.costs)
-        return after, Outcome(seen_next, reward, executed, spent, jnp.any(executed != asked))
+        return after, Outcome(seen_next, reward, executed, spent, jnp.any(executed != wanted))
 
-    return jax.vmap(one_world)(episodes, asked)
+    return jax.vmap(one_world)(episodes, actions)
 
 
-def _who_is_in(
+def _participants(
     setup: Setup, key: Key
 ) -> tuple[Int[Array, "round arm"], Bool[Array, "round person"]]:
-    """Who holds each place, and who of all people is in, in each round."""
+    """In each round, the person in each place, and for each person whether they are in."""
     n_arms, rounds = setup.n_arms, setup.rounds
     if isinstance(setup.opt_in, Streaming):
         places = setup.opt_in.occupants(key, n_arms, rounds)
@@ -141,8 +142,8 @@ def _who_is_in(
     return places, jnp.broadcast_to(share, (rounds, n_arms))
 
 
-def _look(setup: Setup, episode: Episode) -> Observation:
-    """What is seen of all people who ever come; after the last round nobody comes in."""
+def _observe_people(setup: Setup, episode: Episode) -> Observation:
+    """The observation of all people who ever join; after the last round nobody joins."""
     world, last = episode.world, setup.rounds - 1
     now = jnp.minimum(episode.round, last)
     arrives = joins(world.opt_in)[now] & (episode.round <= last)
@@ -152,11 +153,12 @@ def _look(setup: Setup, episode: Episode) -> Observation:
 
 
 def _holders(episode: Episode) -> Int[Array, "arm"]:
+    """The person in each place in the current round, -1 for nobody."""
     return episode.places[jnp.minimum(episode.round, episode.places.shape[0] - 1)]
 
 
 def _by_place(episode: Episode, people: Observation) -> Observation:
-    """The observation by place instead of by person, with free dummies in empty places."""
+    """The observation by place instead of by person; empty places have zeros and are opted out."""
     holder = _holders(episode)
     index, held = jnp.maximum(holder, 0), holder >= 0
     return Observation(
@@ -178,13 +180,13 @@ def make_setup(
     arms: Arms | None,
     **settings: Any,
 ) -> Setup:
-    """Checks the arguments of an environment."""
+    """Checks the arguments of an environment and returns them as a `Setup`."""
     if isinstance(domain, str):
         domain = domains.get(domain, **settings)
     elif not isinstance(domain, Domain):
         raise InputError(f"domain must be a Domain such as Armman(), or a name, not {domain!r}.")
     elif settings:
-        raise InputError(f"{next(iter(settings))} is no argument where a Domain is given.")
+        raise InputError(f"{next(iter(settings))} is only allowed if the domain is given by name.")
     check_once(domain)
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     money = number(domain.usual_budget if budget is None else budget, "budget")
@@ -201,7 +203,7 @@ def make_setup(
 
 
 class Worlds:
-    """Worlds that run in step: their seeds, the current trial of each, and its state."""
+    """Worlds that run together: the seed, the current trial and the state of each."""
 
     def __init__(self, setup: Setup, size: int):
         self.setup, self.size = setup, size
@@ -216,8 +218,8 @@ class Worlds:
         return self.round >= self.setup.rounds
 
     def reset(self, seeds: Sequence[int | None], spare: np.random.Generator) -> ObservationArrays:
-        """Begins the first trial of each seed, or the next trial where the seed is None; a world
-        that never had a seed gets a random one."""
+        """Begins the first trial of each seed, or the next trial where the seed is None. A world
+        without an earlier seed gets a random one."""
         for i, seed in enumerate(seeds):
             if seed is None and self.seeds[i] is not None:
                 self.trials[i] += 1
@@ -230,14 +232,14 @@ class Worlds:
         return _as_numpy(seen)
 
     def step(
-        self, asked: np.ndarray
+        self, actions: np.ndarray
     ) -> tuple[ObservationArrays, np.ndarray, dict[str, np.ndarray]]:
-        """What is seen next, the rewards, and which of the asked actions were executed."""
+        """Plays a round; returns the next observation, the rewards and the infos."""
         if self.episodes is None:
             raise InputError("an environment must be reset before its first step.")
         if self.over:
             raise InputError(f"the episode ended after {self.round} rounds: reset it first.")
-        self.episodes, outcome = step_episodes(self.setup, self.episodes, jnp.asarray(asked))
+        self.episodes, outcome = step_episodes(self.setup, self.episodes, jnp.asarray(actions))
         self.round += 1
         info = {
             "projected": np.array(outcome.projected),
@@ -249,7 +251,7 @@ class Worlds:
 
 
 def as_seed(seed: int | None) -> int | None:
-    """Checks that a seed fits into 32 bits, as JAX needs it."""
+    """Checks that a seed fits into 32 bits, which JAX requires."""
     if seed is None:
         return None
     if count(seed, "seed", at_least=0) >= 2**32:
@@ -276,8 +278,8 @@ def _keys(seeds: jax.Array, trials: jax.Array) -> TrialKeys:
 
 
 def _as_numpy(seen: Observation) -> ObservationArrays:
-    """Copies as NumPy arrays. An unknown feature, or one of an opted-out arm, is 0 and not
-    `known`."""
+    """An observation as NumPy arrays. Features that are unknown, or of an opted-out arm, are 0, and
+    `known` is 0 for them."""
     features, opt_in = np.array(seen.features), np.array(seen.opt_in)
     whole = jnp.issubdtype(seen.state.dtype, jnp.integer)
     return {
