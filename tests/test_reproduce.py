@@ -189,7 +189,7 @@ def test_results_outlive_the_run_and_follow_what_determines_them(tmp_path):
     assert not store.has(tasks.Play.of("none", Setting("synthetic", 4, 2), Scale(2, 10)))
     assert not store.has(tasks.Play.of("none", Setting("synthetic", 4, 1), Scale(2, 11)))
     store.path(task).write_bytes(b"cut short")
-    with pytest.raises(errors.InputError, match="run again"):
+    with pytest.raises(errors.InputError, match="run the command again"):
         store.get(task)
     assert not store.has(task)
 

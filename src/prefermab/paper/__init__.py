@@ -1,1 +1,1 @@
-"""The paper's tables and figures: published figures as data, and the code that computes ours."""
+"""The paper's tables and figures: published values as data, and the code that computes ours."""

@@ -1,10 +1,11 @@
-"""Every published cell beside ours: baselines, models and the topline, and the noise of both.
+"""Compares every published cell with ours: baselines, models and the topline, with their errors.
 
-The published 50 trials share about 130 test arms, so that the printed standard deviation over √50
-is too small an error. No Action and Random learn nothing: by how much theirs differ from ours tells
-how much larger the true error is. One factor for each domain multiplies the printed error such that
-the differences of its baselines have the spread that their errors say. A factor also takes in what
-we may have read differently from the authors, such as how arms are drawn.
+The 50 published trials share about 130 test arms, so the printed standard deviation over √50
+underestimates the error. No Action and Random learn nothing, so the differences between their
+published and our rewards show how much larger the true error is. For each domain the printed error
+is multiplied by one factor, chosen so that these differences are as large as the errors say. A
+factor also includes differences between our reading of the paper and the authors' code, such as how
+arms are drawn.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ LARGEST_FACTOR = 100.0
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """A published mean beside ours; `printed` is the published error if trials were independent."""
+    """A published mean and ours; `printed` is the published error if trials were independent."""
 
     published: float
     printed: float
@@ -39,8 +40,8 @@ class Pair:
         return gap / error if error else math.inf * gap if gap else 0.0
 
     def mark(self, factor: float, bound: float = math.inf) -> str:
-        """better, same (within two standard errors), worse, or beyond: worse than a published
-        figure above the bound, which no policy can reach."""
+        """`better`, `same` (within two standard errors), `worse`, or `beyond`: worse, but the
+        published figure is above the bound, which no policy can reach."""
         z = self.z(factor)
         if abs(z) <= 2:
             return "same"
@@ -49,8 +50,8 @@ class Pair:
 
 @dataclasses.dataclass(frozen=True)
 class NoiseFit:
-    """The factor of a domain, the number of baseline cells behind it, and how many of them are
-    within two standard errors with it and without."""
+    """The factor of a domain, the number of baseline cells to which it is fitted, and how many of
+    them are within two standard errors with the factor and without it."""
 
     factor: float = 1.0
     cells: int = 0
@@ -60,7 +61,7 @@ class NoiseFit:
 
 @dataclasses.dataclass(frozen=True)
 class Noise:
-    """The factors by domain: for rewards, and for what is earned over No Action."""
+    """The factors by domain: for rewards (`level`), and for rewards over No Action (`lift`)."""
 
     level: Mapping[str, NoiseFit] = dataclasses.field(default_factory=dict)
     lift: Mapping[str, NoiseFit] = dataclasses.field(default_factory=dict)
@@ -75,8 +76,9 @@ class Noise:
 
 
 def fit_factor(pairs: Sequence[Pair]) -> NoiseFit:
-    """The factor at which the mean square of the differences, in standard errors, is one; never
-    below one, for 50 trials cannot be more precise than independent ones.
+    """The factor at which the mean square of the differences, in standard errors, is one.
+
+    It is never below one, because 50 trials cannot be more precise than independent trials.
 
     >>> from prefermab.paper.cells import Pair, fit_factor
     >>> round(fit_factor([Pair(1.0, 0.1, 1.3, 0.0), Pair(1.0, 0.1, 0.7, 0.0)]).factor, 3)
@@ -93,7 +95,7 @@ def fit_factor(pairs: Sequence[Pair]) -> NoiseFit:
 
 
 def count_within(pairs: Iterable[Pair], factor: float) -> int:
-    """How many differences are within two standard errors."""
+    """Number of differences that are within two standard errors."""
     return int(sum(abs(pair.z(factor)) <= 2 for pair in pairs))
 
 
@@ -103,7 +105,7 @@ EPOCHS_SHOWN = ("best", "last")
 
 @dataclasses.dataclass(frozen=True)
 class Lift:
-    """What is earned over No Action, published and here, and how the two compare."""
+    """The reward over No Action, published and ours, and the mark that compares them."""
 
     pair: Pair
     mark: str
@@ -132,15 +134,15 @@ class CellComparison:
 
     @property
     def reaches(self) -> bool:
-        """Whether ours is at least the published figure or, where that is above the bound, 99 % of
-        what the informed policy earns."""
+        """Whether our reward is at least the published one. If that is above the bound, whether
+        ours is at least 99 % of the informed policy's reward."""
         if self.above_bound:
             return self.of_informed >= 0.99
         return self.ours.value >= self.published.corrected
 
 
 def compare_cells(table: Table, results: Results, noise: Noise) -> list[CellComparison]:
-    """Every published cell of a table, for every recipe and every epoch of DDLPO shown."""
+    """Every published cell of a table, for every recipe and every shown epoch of DDLPO."""
     found = []
     for section, row, i in _published(table):
         setting, published = row.settings[i], row.published[i]
@@ -159,20 +161,20 @@ def compare_cells(table: Table, results: Results, noise: Noise) -> list[CellComp
 
 
 def rewards_of(row: Row, setting: Setting, results: Results) -> dict[str, np.ndarray]:
-    """Who plays in a row, and what they earn: (seed, trial)."""
+    """The rewards (seed, trial) of each recipe, baseline or epoch of DDLPO in a row."""
     if row.policy == "ddlpo":
-        both = {}
+        found = {}
         for at in topline_settings(setting):
-            seen = "with features" if at.features else "without features"
+            name = "with features" if at.features else "without features"
             rewards = results.topline(at)
-            both |= {f"{seen}, {epoch} epoch": rewards[epoch] for epoch in EPOCHS_SHOWN}
-        return both
+            found |= {f"{name}, {epoch} epoch": rewards[epoch] for epoch in EPOCHS_SHOWN}
+        return found
     who = results.recipes if row.policy == "prefermab" else (row.policy,)
     return {name: results.rewards(name, setting) for name in who}
 
 
 def pair_of(published: Figure, ours: Mean) -> Pair:
-    """The two means with their errors."""
+    """The published mean and ours, with their errors."""
     return Pair(published.corrected, published.stderr, ours.value, ours.stderr)
 
 
@@ -184,20 +186,20 @@ def lift_of(
     rewards: np.ndarray,
     noise: Noise,
 ) -> Lift | None:
-    """The lift over No Action in the same column; ours on the same trials."""
-    idle = next((row for row in section.rows if row.policy == "none"), None)
-    theirs = None if idle is None else idle.published[column]
-    if idle is None or theirs is None:
+    """The reward over No Action in the same column; ours on the same trials."""
+    no_action = next((row for row in section.rows if row.policy == "none"), None)
+    baseline = None if no_action is None else no_action.published[column]
+    if no_action is None or baseline is None:
         return None
-    setting = idle.settings[column]
+    setting = no_action.settings[column]
     ours = Mean.of(rewards - results.rewards("none", setting))
-    gain = published.corrected - theirs.corrected
-    pair = Pair(gain, math.hypot(published.stderr, theirs.stderr), ours.value, ours.stderr)
+    gain = published.corrected - baseline.corrected
+    pair = Pair(gain, math.hypot(published.stderr, baseline.stderr), ours.value, ours.stderr)
     return Lift(pair, pair.mark(noise.of_lift(setting.domain)))
 
 
 def fit_noise(tables: Sequence[Table], results: Results) -> Noise:
-    """The factors from all baseline cells of these tables, each setting once."""
+    """The factors fitted to all baseline cells of these tables; a repeated setting counts once."""
     level: dict[tuple[object, ...], tuple[str, Pair]] = {}
     lift: dict[tuple[object, ...], tuple[str, Pair]] = {}
     for table in tables:
@@ -223,7 +225,7 @@ def _by_domain(found: Iterable[tuple[str, Pair]]):
 def _bounded(
     cell: CellComparison, setting: Setting, results: Results, factor: float
 ) -> CellComparison:
-    """The cell of a model with its shares of the bound and of the informed policy."""
+    """The cell; for a model, with its shares of the bound and of the informed policy."""
     if cell.policy != "prefermab":
         return cell
     bound, informed = results.bound(setting), results.informed(setting)
@@ -238,7 +240,7 @@ def _bounded(
 
 
 def _published(table: Table) -> Iterator[tuple[Section, Row, int]]:
-    """Every cell that has a published figure: its section, row and column."""
+    """The section, row and column of every cell that has a published figure."""
     for section in table.sections:
         for row in section.rows:
             for i, figure in enumerate(row.published):

@@ -1,7 +1,7 @@
-"""The paper's claims, each as a number with a 95 % interval over training seeds.
+"""The paper's claims, each tested by a number with a 95 % interval over training seeds.
 
-A claim holds if the whole interval is on its side of the line, fails if all of it is on the other
-side, and is open in between.
+A claim holds if the whole interval is on its side of a line. It fails if the whole interval is on
+the other side, and is open if the interval contains the line.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ HOLDS, FAILS, OPEN = "holds", "does not hold", "open"
 
 @dataclasses.dataclass(frozen=True)
 class Trend:
-    """A claim, what was measured for it, and what that says."""
+    """A claim, what was measured to test it, the result, and the verdict."""
 
     claim: str
     measured: str
@@ -37,8 +37,10 @@ def trend(
     below: bool = False,
     of: Callable[[np.ndarray], float] | None = None,
 ) -> Trend:
-    """A claim that `values`, one a seed, lie above a line (or below it) on average: a t interval,
-    or, for another statistic `of` them, a bootstrap over seeds.
+    """Tests the claim that the mean of `values`, one for each seed, is above a line (or below it).
+
+    The interval is a t interval. For another statistic `of` the values, it is a bootstrap over
+    seeds.
 
     >>> import numpy as np
     >>> from prefermab.paper.claims import trend
@@ -66,11 +68,11 @@ def t_interval(values: np.ndarray) -> tuple[float, float]:
 
 
 def bootstrap(values: np.ndarray, of: Callable[[np.ndarray], float]) -> tuple[float, float]:
-    """95 % interval of a statistic of rows, by drawing rows again 2,000 times."""
+    """95 % interval of a statistic of rows, from 2,000 samples of rows with replacement."""
     rng = np.random.default_rng(0)
     picks = rng.integers(0, len(values), (2000, len(values)))
     drawn = np.array([of(values[pick]) for pick in picks])
-    # Taken from among the values: one may be infinite, and then there is nothing between two.
+    # The nearest value, not an interpolation: a value may be infinite.
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
     return float(low), float(high)
 
@@ -101,15 +103,15 @@ def samples_to_reach(goal: float, samples: np.ndarray, rewards: np.ndarray) -> f
 
 
 SETTLED_EPOCHS = 10
-"""The price at the end of training is the mean over so many last epochs."""
+"""The price at the end of training is the mean over this many last epochs."""
 
 POINTS_FOR_POWER = 3
-"""A power of the number of arms is fitted through at least so many gaps above noise."""
+"""A power of the number of arms is fitted only if at least this many gaps are above noise."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Gaps:
-    """How far below Whittle the models of a recipe stay, at each number of arms."""
+    """How far the models of a recipe are below Whittle, at each number of arms."""
 
     recipe: str
     sizes: np.ndarray
@@ -120,32 +122,32 @@ class Gaps:
 
     @property
     def above_noise(self) -> np.ndarray:
-        """The sizes whose mean gap is more than two standard errors."""
+        """For each size, whether the mean gap is more than two standard errors."""
         return self.by_seed.mean(axis=0) > 2 * self.stderr
 
     def power(self) -> tuple[float, float, float] | None:
-        """The power of the number of arms by which the gap falls, with a bootstrap interval over
-        seeds; None where too few gaps are above noise for a line."""
+        """The power of the number of arms with which the gap falls, and its bootstrap interval over
+        seeds. None if too few gaps are above noise."""
         kept = self.above_noise
         if kept.sum() < POINTS_FOR_POWER:
             return None
         sizes, gaps = self.sizes[kept], self.by_seed[:, kept]
-        drawn = lambda rows: slope(sizes, rows.mean(axis=0))  # noqa: E731
-        low, high = bootstrap(gaps, drawn)
-        return drawn(gaps), low, high
+        fit = lambda rows: slope(sizes, rows.mean(axis=0))  # noqa: E731
+        low, high = bootstrap(gaps, fit)
+        return fit(gaps), low, high
 
 
 def slope(sizes: np.ndarray, gaps: np.ndarray) -> float:
-    """The power of size by which gaps fall: a straight line through their logarithms."""
-    there = gaps > 0
-    if there.sum() < 2:
+    """The power of size with which gaps fall: the slope of a line through their logarithms."""
+    positive = gaps > 0
+    if positive.sum() < 2:
         return np.nan
-    return float(np.polyfit(np.log(sizes[there]), np.log(gaps[there]), 1)[0])
+    return float(np.polyfit(np.log(sizes[positive]), np.log(gaps[positive]), 1)[0])
 
 
 def gaps_of(results: Results, section: Section) -> list[Gaps]:
-    """The gaps against the arms of an instance, of recipes that train on instances of N arms; or
-    against the number of different arms, of all."""
+    """The gaps of each recipe. Where the section varies the number of arms of an instance, only of
+    recipes that train on such instances; where it varies the number of different arms, of all."""
     settings = section.rows[0].settings
     by_n = section_by_n(section)
     sizes = np.array([float(at.n_arms if by_n else at.unique_arms or 0) for at in settings])
@@ -181,8 +183,8 @@ def larger_n(results: Results, table: Table) -> list[Trend]:
 
 
 def price_trends(results: Results) -> list[Trend]:
-    """Proposition 3: training brings the price to the best one; a tenth of the distance at the
-    start may be left."""
+    """Proposition 3: training moves the price to the best one; at most a tenth of the distance at
+    the start is left."""
     found = []
     for title, setting in results.where():
         best = float(results.best_prices(setting).mean())

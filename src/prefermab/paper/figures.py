@@ -20,7 +20,8 @@ COLOURS = {
 
 
 def draw_samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
-    """Samples of each arm until DDLPO's best reward: environment, then who, one value a seed."""
+    """Samples of each arm until DDLPO's best reward is reached, by environment, then by recipe or
+    DDLPO, with one value for each seed."""
     figure = plots.blank(7.5, 1.2 + 0.9 * len(needed))
     panel = figure.subplots()
     who = list(next(iter(needed.values())))
@@ -47,7 +48,8 @@ def draw_samples_needed(needed: Mapping[str, Mapping[str, np.ndarray]]) -> str:
 
 
 def draw_tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    """Share of DDLPO's final reward against samples of each arm: who, (samples, (seed, point))."""
+    """Share of DDLPO's final reward by samples of each arm. `curves` has, for each recipe or DDLPO,
+    the samples (point) and the shares (seed, point)."""
     figure = plots.blank(7.5, 3.4)
     panel = figure.subplots()
     for name, (samples, shares) in curves.items():
@@ -67,8 +69,8 @@ def draw_tuning_curves(curves: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> s
 
 
 def draw_gaps(gaps: Sequence[Gaps], counted: str) -> str:
-    """Gap to Whittle against the number of arms, beside 1/√arms; a gap that is not above noise is
-    drawn hollow."""
+    """Gap to Whittle by the number of arms, beside 1/√arms. Gaps that are not above noise are
+    hollow points."""
     figure = plots.blank(6.5, 3.6)
     panel = figure.subplots()
     for it in gaps:
@@ -92,7 +94,8 @@ def draw_gaps(gaps: Sequence[Gaps], counted: str) -> str:
 
 
 def draw_prices(traces: Mapping[str, Mapping[str, np.ndarray]], best: Mapping[str, float]) -> str:
-    """The price in each epoch of training, beside the best: where, recipe, (seed, epoch)."""
+    """The price in each epoch of training, beside the best price. `traces` has the prices (seed,
+    epoch) for each setting and recipe."""
     figure = plots.blank(3.2 * len(traces), 3.0)
     panels = figure.subplots(1, len(traces), squeeze=False)[0]
     for panel, (where, each) in zip(panels, traces.items(), strict=True):
@@ -111,7 +114,7 @@ def draw_prices(traces: Mapping[str, Mapping[str, np.ndarray]], best: Mapping[st
 
 
 def draw_state_shaping() -> str:
-    """The paper's example: a reward that is flat above half, seen with some noise."""
+    """The paper's example: a reward that is constant for states above 0.5, observed with noise."""
     rng = np.random.default_rng(0)
     states = rng.random(300)
     rewards = np.minimum(2 * states, 1.0) + rng.normal(0, 0.03, 300)
@@ -121,7 +124,7 @@ def draw_state_shaping() -> str:
 
 
 def draw_overview() -> str:
-    """How PreFeRMAB trains: the parts of Algorithm 1 and what passes between them."""
+    """How PreFeRMAB trains: the parts of Algorithm 1 and the data that pass between them."""
     boxes = {
         "requests": (0, 2, "requests to join or leave", "who is in, newcomers' features"),
         "shaping": (1, 2, "StateShaping", "raw state to abstract state"),

@@ -1,5 +1,5 @@
 """The parts of the report: each table with our figures under the published ones, each figure, and
-the grids in them: figures, claims, samples, gaps."""
+their grids of rewards, claims, samples and gaps."""
 
 import math
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ VERDICT_MARKS = {HOLDS: "better", FAILS: "worse"}
 
 
 def report_table(part: str, results: Results) -> Table | None:
-    """The table behind a part of the report, in its small version for a quick report."""
+    """The table of a part of the report, if it has one; the small version for a quick report."""
     table = published_tables().get(part)
     return quick_table(table) if table is not None and results.scale.quick else table
 
@@ -64,7 +64,7 @@ def part_blocks(
 
 
 def gap_blocks(part: str, results: Results, table: Table) -> list[Block]:
-    """Gaps to Whittle against the number of arms, as a picture and in figures."""
+    """Gaps to Whittle by the number of arms, as a picture and as a grid."""
     gaps = gaps_of(results, table.sections[0])
     if not gaps:
         return []
@@ -96,25 +96,25 @@ def price_blocks(results: Results, trends: list[Trend]) -> list[Block]:
 
 
 def summary_sentence(judged: list[CellComparison], trends: list[Trend]) -> str:
-    """What a table shows, in a sentence or two."""
-    told, models = [], [cell for cell in judged if cell.policy == "prefermab"]
+    """What a table shows, in one or two sentences."""
+    clauses, models = [], [cell for cell in judged if cell.policy == "prefermab"]
     for recipe in dict.fromkeys(cell.who for cell in models):
         own = [cell for cell in models if cell.who == recipe]
         fine = sum(cell.mark in ("better", "same") for cell in own)
         beyond = sum(cell.mark == "beyond" for cell in own)
         low, high = min(c.of_bound for c in own), max(c.of_bound for c in own)
         level = "all" if fine == len(own) else f"{fine} of"
-        told.append(
+        clauses.append(
             f"`{recipe}` is level with the published figures or better in {level} {len(own)} cells"
             + (f" ({beyond} are below a figure above the bound)" if beyond else "")
             + f" and earns {low:.1%} to {high:.1%} of the bound"
         )
-    said = "; ".join(told) + "." if told else ""
+    text = "; ".join(clauses) + "." if clauses else ""
     verdicts = [trend.verdict for trend in trends]
     if verdicts:
         held = sum(verdict == HOLDS for verdict in verdicts)
-        said += f" Of {len(verdicts)} claims tested here {held} hold."
-    return said.strip()
+        text += f" Of {len(verdicts)} claims tested here {held} hold."
+    return text.strip()
 
 
 def hyperparameter_blocks(results: Results) -> list[Block]:
@@ -123,8 +123,8 @@ def hyperparameter_blocks(results: Results) -> list[Block]:
     rows = []
     for entry in published_hyperparameters()["settings"]:
         ours = [getattr(BY_NAME[name](), entry["field"]) for name in recipes]
-        marks = ["same" if own == entry["published"] else "worse" for own in ours]
-        cells = [Cell(f"{own:g}", mark) for own, mark in zip(ours, marks, strict=True)]
+        marks = ["same" if value == entry["published"] else "worse" for value in ours]
+        cells = [Cell(f"{value:g}", mark) for value, mark in zip(ours, marks, strict=True)]
         rows.append([Cell(entry["title"]), Cell(f"{entry['published']:g}"), *cells])
     return [
         Heading("Table 8: hyperparameters", name="table8"),
@@ -171,7 +171,7 @@ def _pictured(part: str, title: str, svg: str, caption: str) -> list[Block]:
 
 
 def claim_grid(trends: Sequence[tuple[str, Trend]]) -> Grid:
-    """Each claim once, with how often it held, was open and failed."""
+    """Each claim once, with the number of tests in which it holds, is open and fails."""
     rows = []
     for claim in dict.fromkeys(trend.claim for _, trend in trends):
         own = [(part, trend) for part, trend in trends if trend.claim == claim]
@@ -206,7 +206,7 @@ def grid(table: Table, results: Results, noise: Noise) -> Grid:
 
 
 def row_cells(section: Section, row: Row, results: Results, noise: Noise) -> list[list[Cell]]:
-    """The published figures of a row, then ours with what they earn over No Action."""
+    """The published figures of a row, then ours, with the rewards over No Action."""
     rows = []
     if any(row.published):
         rows.append(
@@ -239,21 +239,21 @@ def lift_rows(
     results: Results,
     noise: Noise,
 ) -> list[list[Cell]]:
-    """What is earned over No Action, published and here."""
+    """The rewards over No Action, published and ours."""
     cells = []
     for i, (figure, own) in enumerate(zip(row.published, rewards, strict=True)):
         lift = None
         if figure is not None and own is not None:
             lift = lift_of(results, section, i, figure, own, noise)
         pair = None if lift is None else lift.pair
-        said = f"{pair.ours:+.3f} (published {pair.published:+.2f})" if pair else ""
-        cells.append(Cell(said, lift.mark if lift else ""))
+        text = f"{pair.ours:+.3f} (published {pair.published:+.2f})" if pair else ""
+        cells.append(Cell(text, lift.mark if lift else ""))
     named = f"`{who}`" if row.policy == "prefermab" else row.title
     return [[Cell(f"{named}, over No Action"), *cells]] if any(c.text for c in cells) else []
 
 
 def reference_cells(section: Section, results: Results) -> list[list[Cell]]:
-    """Two rows to compare with: the policy that knows the dynamics, and the bound."""
+    """Two rows for comparison: the policy that knows the dynamics, and the bound."""
     models = [row for row in section.rows if row.policy == "prefermab"]
     if not models:
         return []
@@ -270,7 +270,7 @@ def reference_cells(section: Section, results: Results) -> list[list[Cell]]:
 def our_cells(
     row: Row, rewards: Sequence[np.ndarray | None], bounded: Results | None, noise: Noise
 ) -> list[Cell]:
-    """Our means, marked where something was published; `bounded` knows the bounds of models."""
+    """Our means, marked where there is a published figure; `bounded` has the bounds for models."""
     cells = []
     for setting, own, figure in zip(row.settings, rewards, row.published, strict=True):
         if own is None:
@@ -285,7 +285,7 @@ def our_cells(
 
 
 def published_cell(figure: Figure | None) -> Cell:
-    """A published figure as printed, and corrected where that differs."""
+    """A published figure as printed, and the corrected one if it differs."""
     if figure is None:
         return Cell("n/a")
     printed = f"{figure.mean:.2f} ± {figure.sd:.2f}"
@@ -299,7 +299,7 @@ def mean_text(mean: Mean) -> str:
 
 
 def reached_grid(needed: dict[str, dict[str, np.ndarray]]) -> Grid:
-    """The samples needed, for each seed."""
+    """The number of samples needed, for each seed."""
     rows = []
     for where, each in needed.items():
         rows.append([Cell(where)])
@@ -311,7 +311,7 @@ def reached_grid(needed: dict[str, dict[str, np.ndarray]]) -> Grid:
 
 
 def noise_grid(noise: Noise) -> Grid:
-    """The factors of published errors, and how baselines come out with them."""
+    """The factors of published errors, and how many baseline cells agree with and without them."""
     rows = []
     for what, fits in (("reward", noise.level), ("over No Action", noise.lift)):
         for domain, fit in fits.items():
@@ -326,7 +326,8 @@ def fit_texts(fit: NoiseFit) -> tuple[str, ...]:
 
 
 def gap_grid(gaps: Sequence[Gaps]) -> Grid:
-    """Gaps to Whittle at each number of arms, and the power by which they fall where it shows."""
+    """Gaps to Whittle at each number of arms, and the power with which they fall, if it can be
+    fitted."""
     rows = []
     for it in gaps:
         pairs = zip(it.by_seed.mean(axis=0), it.stderr, it.above_noise, strict=True)

@@ -1,4 +1,4 @@
-"""The report: published figures beside ours, the paper's claims, and the same as data."""
+"""The report: published figures beside ours, the paper's claims, and both as data."""
 
 import dataclasses
 import math
@@ -52,7 +52,7 @@ def tasks_of(parts: Sequence[str], results: Results) -> list[Task]:
 
 @dataclasses.dataclass(frozen=True)
 class PaperFindings:
-    """Every cell compared with the published one, the claims of each part, the noise of published
+    """All comparisons with published cells, the tested claims of each part, the noise of published
     figures, and the samples that fine-tuning needs."""
 
     judged: list[CellComparison]
@@ -67,7 +67,7 @@ class PaperFindings:
 
 
 def collect_findings(parts: Sequence[str], results: Results) -> PaperFindings:
-    """Reads the results that these parts need."""
+    """Reads the results that these parts need and compares them with the published ones."""
     shown = [table for part in parts if (table := report_table(part, results)) is not None]
     noise = fit_noise(shown, results)
     judged = [cell for table in shown for cell in compare_cells(table, results, noise)]
@@ -165,26 +165,26 @@ def summary_blocks(
 
 
 def shortfalls(recipe: str, cells: list[CellComparison]) -> list[Block]:
-    """Where a recipe earns less than was published, or less than ours are meant to."""
-    said: list[Block] = []
+    """The cells in which a recipe earns less than published, or less than our target for it."""
+    blocks: list[Block] = []
     below = [cell for cell in cells if cell.mark == "worse"]
     if below:
         listed = "; ".join(f"[{c.table.name}](#{c.table.name}) {c.where}" for c in below)
-        said.append(Text(f"Worse than published, `{recipe}`: {listed}."))
+        blocks.append(Text(f"Worse than published, `{recipe}`: {listed}."))
     if recipe not in PAPER_RECIPES and cells:
         short = [cell for cell in cells if not cell.reaches]
-        said.append(
+        blocks.append(
             Text(
                 f"`{recipe}` is to earn the published figure everywhere, or 99 % of "
                 "the informed policy where that figure is above the bound. "
                 + (shortfall_sentence(short) if short else "It does.")
             )
         )
-    return said
+    return blocks
 
 
 def shortfall_sentence(cells: list[CellComparison]) -> str:
-    """The cells in which a recipe earns less than it is meant to."""
+    """A sentence that lists the cells in which a recipe earns less than its target."""
     listed = "; ".join(
         f"[{c.table.name}](#{c.table.name}) {c.where} ({c.ours.value:.3f} ± {c.ours.stderr:.3f} of "
         f"{c.published.corrected:.3f}, {c.of_informed:.1%} of the informed policy)"
@@ -194,7 +194,7 @@ def shortfall_sentence(cells: list[CellComparison]) -> str:
 
 
 def summary_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
-    """How often a recipe is better, within noise and worse."""
+    """Numbers of cells in which a recipe is better, within noise and worse."""
     own = [cell for cell in models if cell.who == recipe]
     counts = [sum(cell.mark == mark for cell in own) for mark in MARK_LABELS]
     shares = [cell.of_bound for cell in own]
@@ -203,7 +203,7 @@ def summary_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
 
 
 def lift_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
-    """The same by what is earned over No Action, and how often that is less than published."""
+    """The same numbers for the reward over No Action, and how often it is less than published."""
     own = [cell.lift for cell in models if cell.who == recipe and cell.lift is not None]
     counts = [sum(lift.mark == mark for lift in own) for mark in LIFT_MARK_LABELS]
     below = sum(lift.pair.ours < lift.pair.published for lift in own)
@@ -211,31 +211,31 @@ def lift_row(recipe: str, models: list[CellComparison]) -> list[Cell]:
 
 
 def above_bound_blocks(models: list[CellComparison]) -> list[Block]:
-    """The published cells that no policy can reach in expectation, whatever ours earn there."""
+    """The published cells that no policy can reach in expectation."""
     cells = {(cell.table.name, cell.where): cell for cell in models}
     above = [f"[{t}](#{t}) {where}" for (t, where), cell in cells.items() if cell.above_bound]
     if not above:
         return []
-    said = (
+    text = (
         f"Published cells above the bound, which no policy can reach in expectation: {len(above)}"
     )
-    return [Text(f"{said} of {len(cells)} ({'; '.join(above)}).")]
+    return [Text(f"{text} of {len(cells)} ({'; '.join(above)}).")]
 
 
 def topline_blocks(judged: list[CellComparison]) -> list[Block]:
-    """How often our topline, as the paper has it, is below the published one."""
+    """How often our topline is below the published one; both are without features."""
     own = [c for c in judged if c.policy == "ddlpo" and c.who == "without features, best epoch"]
     if not own:
         return []
     below = [cell for cell in own if cell.ours.value < cell.published.corrected]
     worse = sum(cell.mark == "worse" for cell in below)
-    said = f"DDLPO without features, best epoch, is below the published figure in {len(below)} of "
-    said += f"{len(own)} cells, beyond noise in {worse}. It has arms of its own for each seed."
-    return [Text(said)]
+    text = f"DDLPO without features, best epoch, is below the published figure in {len(below)} of "
+    text += f"{len(own)} cells, beyond noise in {worse}. It has arms of its own for each seed."
+    return [Text(text)]
 
 
 def method_blocks(results: Results, command: str) -> list[Block]:
-    """What is needed to compute the same report again."""
+    """How to compute the same report again."""
     exceptions = "; ".join(f"{name}: {values}" for name, values in PAPER_EXCEPTIONS.items())
     return [
         Heading("How it was made", 3, "made"),
@@ -256,7 +256,7 @@ def method_blocks(results: Results, command: str) -> list[Block]:
 
 
 def findings_as_data(findings: PaperFindings) -> dict[str, Any]:
-    """Every cell and every claim, the noise of published figures and the samples of fine-tuning."""
+    """The findings as JSON data: cells, claims, noise and samples of fine-tuning."""
     return {
         "cells": [cell_as_data(cell) for cell in findings.judged],
         "claims": [
@@ -278,7 +278,7 @@ def findings_as_data(findings: PaperFindings) -> dict[str, Any]:
 
 
 def cell_as_data(cell: CellComparison) -> dict[str, Any]:
-    """One cell; None where a field does not apply. `recipe` is who plays, baselines included."""
+    """One cell. A field that does not apply is None; `recipe` may also be a baseline."""
     plain = {
         "table": cell.table.name,
         "cell": cell.where,
@@ -315,5 +315,5 @@ def _fits(what: str, fits: Mapping[str, NoiseFit]) -> list[dict[str, Any]]:
 
 
 def _known(value: Any) -> Any:
-    """None for what is not a finite number, which JSON does not have."""
+    """The value, or None for a number that is not finite, which JSON cannot represent."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

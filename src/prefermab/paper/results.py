@@ -1,5 +1,5 @@
-"""The results that were computed: means, standard errors, shares of the bound, and how they compare
-with what was published."""
+"""The computed results: rewards, means with standard errors, and shares of the bound; and the tasks
+that tables and figures need."""
 
 import dataclasses
 
@@ -15,10 +15,10 @@ WHERE_TUNED = (
     ("ARMMAN, N = 25, B = 7", Setting("armman", 25, 7)),
     ("SIS, N = 20, B = 16, S = 50", Setting("sis", 20, 16, train=(("population", 50),))),
 )
-"""Where fine-tuning is compared with DDLPO from scratch."""
+"""Settings in which fine-tuning is compared with DDLPO from scratch."""
 
 LEARN_BY_SAMPLES = (*PAPER_RECIPES, "sweep")
-"""Recipes that fine-tune from samples; `exact` computes from known dynamics instead."""
+"""Recipes that fine-tune from samples; `exact` uses the known dynamics instead."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Mean:
 
     @classmethod
     def of(cls, rewards: np.ndarray) -> "Mean":
-        """Of rewards (seed, trial): the variances over seeds and over trials are added."""
+        """The mean of rewards (seed, trial). Its error adds the variances over seeds and trials."""
         error = sum(_spread(rewards.mean(axis=axis)) ** 2 for axis in (0, 1))
         return cls(float(rewards.mean()), float(np.sqrt(error)))
 
@@ -49,7 +49,7 @@ class Results:
     recipes: tuple[str, ...]
 
     def rewards(self, policy: str, setting: Setting) -> np.ndarray:
-        """(seed, trial) of a policy or recipe."""
+        """Rewards (seed, trial) of a policy or recipe."""
         return self.store.get(Play.of(policy, setting, self.scale))["reward"]
 
     def bound(self, setting: Setting) -> np.ndarray:
@@ -57,36 +57,36 @@ class Results:
         return self.store.get(Bounds.of(setting, self.scale))["bound"]
 
     def informed(self, setting: Setting) -> np.ndarray:
-        """What the policy that knows the dynamics earns in the first trials."""
+        """Rewards in the first trials of the policy that knows the dynamics."""
         return self.store.get(Bounds.of(setting, self.scale))["informed"]
 
     def share(self, recipe: str, setting: Setting, of: np.ndarray) -> float:
-        """What a recipe earns as a share of a bound or policy, on the trials that both have."""
+        """The reward of a recipe as a share of `of`, a bound or rewards, on the trials of `of`."""
         return float(self.rewards(recipe, setting)[:, : of.size].mean() / of.mean())
 
     def topline(self, setting: Setting) -> dict[str, np.ndarray]:
-        """`best` and `last`, (seed, trial)."""
+        """Rewards (seed, trial) of the topline's `best` and `last` epoch."""
         return self.store.get(TrainTopline.of(setting, self.scale))
 
     def zero_shot(self, recipe: str, setting: Setting) -> np.ndarray:
-        """(seed, trial) of a recipe on the topline's arms."""
+        """Rewards (seed, trial) of a recipe on the topline's arms."""
         return self.store.get(self.zero_shot_task(recipe, setting))["reward"]
 
     def zero_shot_task(self, recipe: str, setting: Setting) -> ZeroShot:
         """The task of a recipe on the topline's arms."""
-        there = TrainTopline.of(setting, self.scale).setting
-        return ZeroShot(recipe, dataclasses.replace(there, features=True), self.scale)
+        topline = TrainTopline.of(setting, self.scale).setting
+        return ZeroShot(recipe, dataclasses.replace(topline, features=True), self.scale)
 
     def curve(self, recipe: str | None, setting: Setting) -> dict[str, np.ndarray]:
         """`samples` (point) and `reward` (seed, point); for DDLPO also `random` (seed)."""
         return self.store.get(Curves.of(recipe, setting, self.scale))
 
     def prices(self, recipe: str, setting: Setting) -> np.ndarray:
-        """(seed, epoch) of the price in training."""
+        """The price in training: (seed, epoch)."""
         return self.store.get(Train.of(recipe, setting, self.scale))["price"]
 
     def best_prices(self, setting: Setting) -> np.ndarray:
-        """The best price of each of some draws of arms."""
+        """The best price for each draw of arms."""
         return self.store.get(BestPrice.of(setting, self.scale))["price"]
 
     def tasks_of(self, table: Table) -> list[Task]:
@@ -118,7 +118,7 @@ class Results:
         return found
 
     def where(self) -> list[tuple[str, Setting]]:
-        """The settings of fine-tuning, one small one for a quick report."""
+        """Titles and settings of fine-tuning; a single small one for a quick report."""
         if not self.scale.quick:
             return list(WHERE_TUNED)
         title, setting = WHERE_TUNED[0]
@@ -139,20 +139,20 @@ class Results:
 
 
 def both_toplines(setting: Setting) -> tuple[Setting, Setting]:
-    """A setting for DDLPO without features, as in the paper, and with them."""
-    without, seen = (dataclasses.replace(setting, features=sees) for sees in (False, True))
-    return without, seen
+    """A setting for DDLPO without features, as in the paper, and one with features."""
+    without, with_features = (dataclasses.replace(setting, features=on) for on in (False, True))
+    return without, with_features
 
 
 def topline_settings(setting: Setting) -> tuple[Setting, ...]:
-    """What is shown for a cell of the topline: without features and with them. With identity
-    features (table 12) each has a row of its own."""
+    """The settings for a cell of the topline: without and with features. With identity features
+    (table 12), these are different rows already."""
     return (setting,) if setting.map == "identity" else both_toplines(setting)
 
 
 def quick_table(table: Table) -> Table:
-    """A small version: one section, few columns, arms and states. What other tables show as well
-    is left out: a second reward, masks in between, the topline of other domains."""
+    """A small version of a table: one section, few columns, arms and states. It leaves out what
+    other tables also show: a second reward, masks in between, the topline of other domains."""
     section = table.sections[0]
     ends = (0,) if table.name == "table5" else (0, len(table.columns) - 1)
     rows = tuple(
@@ -171,7 +171,7 @@ def quick_table(table: Table) -> Table:
 
 
 def quick_setting(setting: Setting) -> Setting:
-    """The same with six arms, ten people in an epidemic, and a coarse grid."""
+    """The setting with six arms, ten people in an epidemic, and a coarse grid."""
     options = dict(setting.train)
     if setting.domain == "sis":
         options["population"] = 10

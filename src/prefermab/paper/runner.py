@@ -1,8 +1,8 @@
-"""Runs the tasks behind the report, each once, here or on a Ray cluster.
+"""Runs the tasks of the report, each once, on this machine or on a Ray cluster.
 
-A task is named by everything that determines its result: what it is, how thorough, the code and
-the versions it runs on. A result that is there is not computed again, so a run that was
-interrupted goes on where it stopped, and tables that need the same model share it.
+A result is stored under a name made from everything that determines it: the task, its scale, the
+code, and the versions of libraries. A stored result is not computed again. So an interrupted run
+continues where it stopped, and tables that need the same model share it.
 """
 
 import abc
@@ -43,34 +43,35 @@ PAPER_RECIPES = ("paper", "paper-literal")
 """Recipes that are trained for the number of arms and the settings of a table."""
 
 TASKS_PER_PROCESS = 8
-"""A process of a cluster is replaced after these: compiled code fills up its memory maps."""
+"""Number of tasks after which a process of a cluster is replaced: compiled code uses up its memory
+maps."""
 
 NO_RESULT_DEPENDS_ON = (
     "bench", "cli", "engines.py", "gym", "pages.py", "paper", "plots.py", "programme",
     "service",
 )  # fmt: skip
-"""Files and folders of the package that no result depends on."""
+"""Files and folders of the package on which no result depends."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How thorough: training seeds, trials, and whether everything is made small to save time."""
+    """The size of the computations: training seeds, trials, and whether all is small (`quick`)."""
 
     seeds: int = 8
     trials: int = 1000
     quick: bool = False
 
     def trials_of(self, setting: Setting) -> int:
-        """A fifth on epidemics, whose trials take long and differ less."""
+        """Number of trials; a fifth for epidemics, whose trials take long and vary less."""
         return max(2, self.trials // 5) if setting.epidemic else self.trials
 
     def bounded_trials_of(self, setting: Setting) -> int:
-        """How many of the trials get a bound: all where states are few."""
+        """Number of trials for which the bound is computed: all if there are few states."""
         share = {"whittle": 1, "lagrangian": 5}[setting.knows]
         return max(2, self.trials_of(setting) // share)
 
     def hyperparameters(self, recipe: str, setting: Setting) -> dict[str, Any]:
-        """The hyperparameters in which a training differs from its recipe's defaults."""
+        """The hyperparameters of a training that differ from its recipe's defaults."""
         own: dict[str, Any] = {}
         if recipe in PAPER_RECIPES:
             own = {"shaping": setting.shaping, **PAPER_EXCEPTIONS.get(setting.domain, {})}
@@ -87,7 +88,7 @@ QUICK_HYPERPARAMETERS: dict[str, dict[str, Any]] = {
 
 
 class Task(abc.ABC):
-    """A computation with a result; a subclass is a frozen dataclass of what determines it."""
+    """A computation with a result; the fields of a subclass determine the result."""
 
     setting: Setting
     scale: Scale
@@ -101,15 +102,15 @@ class Task(abc.ABC):
     @property
     @abc.abstractmethod
     def title(self) -> str:
-        """What it does, in a few words."""
+        """A short description for progress and messages."""
 
     @property
     @abc.abstractmethod
     def cost(self) -> float:
-        """About how long it takes, compared with other tasks."""
+        """Approximate duration, compared with other tasks."""
 
     def needs(self) -> tuple["Task", ...]:
-        """The tasks whose results it reads."""
+        """The tasks whose results this task reads."""
         return ()
 
     @abc.abstractmethod
@@ -118,29 +119,31 @@ class Task(abc.ABC):
 
 
 class Store:
-    """Results on disk, a file each, written whole or not at all."""
+    """Results on disk: one file each, written atomically."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def path(self, task: Task) -> Path:
-        """Where a task's result is kept."""
+        """The file of a task's result."""
         return self.folder / f"{type(task).__name__.lower()}-{_name(task)}.safetensors"
 
     def has(self, task: Task) -> bool:
-        """Whether the result is there."""
+        """Whether the result is stored."""
         return self.path(task).exists()
 
     def get(self, task: Task) -> TaskResult:
-        """A result that is there; a file that cannot be read is deleted."""
+        """A stored result. A file that cannot be read is deleted, and an error is raised."""
         try:
             return load_file(self.path(task))
         except (OSError, SafetensorError):
             self.path(task).unlink(missing_ok=True)
-            raise InputError(f"{task.title}: its result is gone, run again.") from None
+            raise InputError(
+                f"{task.title}: its result is missing or damaged: run the command again."
+            ) from None
 
     def put(self, task: Task, result: TaskResult) -> None:
-        """Keeps a result."""
+        """Stores a result."""
         plain = {name: np.ascontiguousarray(array) for name, array in result.items()}
         write_atomically(self.path(task), lambda draft: draft.write_bytes(pack(plain)))
 
@@ -152,10 +155,10 @@ def run_all(
     progress: Progress | None,
     hire: "Callable[[Store, int], Worker] | None" = None,
 ) -> None:
-    """Runs every task and what it needs, several at once; results that are there are kept.
+    """Runs all tasks and the tasks they need, several at once, unless their results are stored.
 
-    Each worker is a process of its own: computations that JAX runs side by side in one process can
-    wait for each other forever. A worker stays with tasks that share compiled code.
+    Each worker is a separate process, because computations that JAX runs side by side in one
+    process can wait for each other forever. A worker prefers tasks that share its compiled code.
     """
     graph = task_graph(tasks)
     missing = {task: None for task in graph if not store.has(task)}
@@ -187,7 +190,7 @@ def run_all(
 
 
 def task_graph(tasks: Iterable[Task]) -> dict[Task, tuple[Task, ...]]:
-    """All tasks and what they need, each with its own needs."""
+    """All tasks and the tasks they need, each with the tasks that it needs directly."""
     found: dict[Task, tuple[Task, ...]] = {}
     for task in tasks:
         found |= {**task_graph(task.needs()), task: task.needs()}
@@ -195,7 +198,7 @@ def task_graph(tasks: Iterable[Task]) -> dict[Task, tuple[Task, ...]]:
 
 
 class Worker:
-    """A process that runs one task after the other, on so many threads."""
+    """A process with `threads` threads that runs one task after the other."""
 
     def __init__(self, store: Store, threads: int):
         self.store, self.threads = store, threads
@@ -203,16 +206,17 @@ class Worker:
         self.pool = self._hire()
 
     def take(self, ready: list[Task], others: list[Any]) -> Task:
-        """Begins a task: one like the last if there is one, else one unlike the others'."""
-        like = [task for task in ready if task.group == self.group]
-        unlike = [task for task in ready if task.group not in others]
-        self.task = task = (like or unlike or ready)[0]
+        """Begins a task: if possible one of the same group as the last one, otherwise one of a
+        group that no other worker has."""
+        same_group = [task for task in ready if task.group == self.group]
+        free_group = [task for task in ready if task.group not in others]
+        self.task = task = (same_group or free_group or ready)[0]
         self.group = task.group
         self.future = self._begin(task)
         return task
 
     def collect(self) -> Task | None:
-        """The task if it has ended."""
+        """The task, if it has ended."""
         ended, future = self.task, self.future
         if ended is None or future is None or not future.done():
             return None
@@ -221,7 +225,7 @@ class Worker:
         return ended
 
     def stop(self) -> None:
-        """Ends the process, whatever it is doing."""
+        """Ends the process, even in the middle of a task."""
         self.lifeline.close()
         self.pool.shutdown(wait=True, cancel_futures=True)
 
@@ -233,8 +237,8 @@ class Worker:
             to_replace = future.result()
         except BrokenProcessPool:
             raise InputError(
-                f"{task.title}: its process was ended from outside, perhaps for want of memory; "
-                "what is done is kept, run again to go on."
+                f"{task.title}: its process was killed, perhaps because memory ran out; finished "
+                "results are kept: run the command again to continue."
             ) from None
         if to_replace:
             self.stop()
@@ -248,15 +252,15 @@ class Worker:
 
 
 class RayWorker(Worker):
-    """A core of a Ray cluster, whose machines share the folder of results. A task whose machine is
-    lost is run again on another."""
+    """A core of a Ray cluster whose machines share the folder of results. If a machine is lost, its
+    task runs again on another."""
 
     def __init__(self, engine: Ray, store: Store, threads: int):
         self.engine, self.reference = engine, None
         super().__init__(Store(store.folder.absolute()), threads)
 
     def stop(self) -> None:
-        """Gives up the task that is under way."""
+        """Cancels the task that is running."""
         if self.task is not None and self.reference is not None:
             self.engine.ray.cancel(self.reference, force=True)
 
@@ -273,27 +277,30 @@ class RayWorker(Worker):
 
 
 def _set_up_worker(threads: int, lifeline: Any) -> None:
-    """Ctrl-C reaches every process at a terminal; workers leave it to the main one. A worker ends
-    when the main process closes the other end of `lifeline` or ends itself. It has so many threads:
-    workers that each use the whole machine slow each other down."""
+    """Prepares a worker process.
+
+    The worker ignores Ctrl-C, which reaches every process at a terminal, and leaves it to the main
+    process. It ends when the main process ends or closes the other end of `lifeline`. Its number of
+    threads is limited, because workers that each use the whole machine slow each other down.
+    """
     os.environ["PJRT_NPROC"] = str(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=lambda: (lifeline.poll(None), os._exit(1)), daemon=True).start()
 
 
 def run_task(task: Task, store: Store) -> bool:
-    """Runs a task, and returns True if the process should be replaced."""
+    """Runs a task and stores its result; returns True if the process should be replaced."""
     use_compilation_cache()
     try:
         store.put(task, task.work(store))
     except InputError as error:
-        # Only words travel between processes, not the models that an error may carry.
+        # Only the message is sent to the other process, not the models that an error may contain.
         raise InputError(f"{task.title}: {error}") from None
     return has_many_maps()
 
 
 def has_many_maps() -> bool:
-    """Whether compiled code has used up half of the memory maps that Linux allows a process."""
+    """Whether compiled code uses half of the memory maps that Linux allows a process."""
     try:
         with Path("/proc/self/maps").open() as maps:
             return sum(1 for _ in maps) > 30_000
@@ -310,7 +317,7 @@ def _name(task: Task) -> str:
 
 @cache
 def _source() -> str:
-    """A checksum of the code that results depend on, whatever its comments and docstrings say."""
+    """A checksum of the code on which results depend, without comments and docstrings."""
     root, digest = Path(prefermab.__file__).parent, hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         if file.relative_to(root).parts[0] not in NO_RESULT_DEPENDS_ON:

@@ -1,7 +1,7 @@
-"""The paper's tables, read from the files in `published`: the figures, and the setting of each.
+"""The paper's tables, read from the files in `published`: the figures and their settings.
 
-The setting of a cell combines those of its section, column and row; the row's entries replace the
-column's, and the column's the section's.
+The setting of a cell combines the entries of its section, column and row. The row's entries replace
+the column's, and the column's replace the section's.
 """
 
 import dataclasses
@@ -27,12 +27,12 @@ PUBLISHED_TRIALS = 50
 """Number of trials behind every published mean and standard deviation."""
 
 PAPER_EXCEPTIONS: dict[str, dict[str, Any]] = {"continuous-synthetic": {"price_decay": 0.95}}
-"""Where the paper departs from its own table of hyperparameters, by domain."""
+"""Hyperparameters for which the paper departs from its own table, by domain."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """Where a policy is trained and where it is tested."""
+    """The domain and settings on which a policy is trained and tested."""
 
     domain: str
     n_arms: int
@@ -41,13 +41,13 @@ class Setting:
     train: tuple[tuple[str, Any], ...] = ()
     """Settings of the domain to train on, by name."""
     test: tuple[tuple[str, Any], ...] = ()
-    """The settings in which the test domain differs."""
+    """Settings of the test domain that differ from the training domain."""
     map: str = "linear"
     own_maps: bool = False
     """Whether every training seed has a projection matrix of its own."""
     masked: tuple[int, ...] = ()
     unique_arms: int | None = None
-    """Train on this many different arms only."""
+    """Number of different arms to train on; unlimited if None."""
     shaping: str = "none"
     epochs: int | None = None
     freeze: int | None = None
@@ -55,34 +55,34 @@ class Setting:
     """Whether the topline sees features."""
 
     def __post_init__(self) -> None:
-        # Equal settings must also read alike: results are kept under how they read.
+        # Equal settings must have the same repr, because results are stored under it.
         object.__setattr__(self, "budget", float(self.budget))
         object.__setattr__(self, "opt_in", float(self.opt_in))
 
     def trained_on(self, seed: int = 0) -> Domain:
-        """The domain that a training seed trains on, all its arms."""
+        """The training domain of a seed, with all its arms."""
         return self._domain(dict(self.train), seed)
 
     def tried_on(self, seed: int = 0) -> Domain:
-        """The domain of the test arms, as that seed sees them."""
+        """The test domain of a seed, with the features that its model sees."""
         return self._domain({**dict(self.train), **dict(self.test)}, seed)
 
     def _domain(self, options: dict[str, Any], seed: int) -> Domain:
         given = FeatureMap(self.map, seed if self.own_maps else 0, self.masked)
         made = domains.get(self.domain, **options, feature_map=given)
-        # Numbers as arrays: domains that differ in them alone then share compiled code.
+        # With arrays instead of numbers, domains that differ only in numbers share compiled code.
         made = jax.tree.map(lambda x: jnp.float32(x) if isinstance(x, float) else x, made)
         as_arrays = ArrayMap(given, len(made.parameter_names))
         return eqx.tree_at(lambda it: it.feature_map, made, as_arrays)
 
     @property
     def knows(self) -> str:
-        """The best policy here that knows the true dynamics."""
+        """The name of the best policy here that knows the true dynamics."""
         return "whittle" if self.domain in ("synthetic", "armman") else "lagrangian"
 
     @property
     def epidemic(self) -> bool:
-        """Whether the domain is an epidemic, whose trials take long and differ less."""
+        """Whether the domain is an epidemic, whose trials take long and vary less."""
         return "sis" in self.domain
 
 
@@ -113,8 +113,8 @@ class Figure:
     mean: float
     sd: float
     inflation: float = 1.0
-    """Factor that corrects the printed mean, which was divided by floor(x·N) although round(x·N)
-    arms were in."""
+    """Factor that corrects the printed mean. It was divided by floor(x·N) arms, but round(x·N) arms
+    were in."""
 
     @property
     def corrected(self) -> float:
@@ -123,7 +123,7 @@ class Figure:
 
     @property
     def stderr(self) -> float:
-        """Of the 50 trials, as if they were independent."""
+        """Standard error of the mean, as if the 50 trials were independent."""
         return self.sd * self.inflation / math.sqrt(PUBLISHED_TRIALS)
 
 
@@ -159,8 +159,8 @@ class Table:
 
 @cache
 def published_tables() -> dict[str, Table]:
-    """All tables of results, in the paper's order, then what Proposition 1 asks for: by the arms
-    of an instance, and by the number of different arms.
+    """All tables of results in the paper's order, then those for Proposition 1: by the arms of an
+    instance (`prop1`), and by the number of different arms (`pools`).
 
     >>> from prefermab.paper.tables import published_tables
     >>> table = published_tables()["table13"]
@@ -174,7 +174,7 @@ def published_tables() -> dict[str, Table]:
 
 @cache
 def published_hyperparameters() -> dict[str, Any]:
-    """The paper's table of hyperparameters, with the name of our field for each.
+    """The paper's table of hyperparameters, each with the name of our field.
 
     >>> from prefermab.paper.tables import published_hyperparameters
     >>> len(published_hyperparameters()["settings"])
@@ -185,7 +185,7 @@ def published_hyperparameters() -> dict[str, Any]:
 
 
 def selected_parts(names: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
-    """The named parts of the report, or all."""
+    """The named parts of the report in their order, or all parts."""
     for name in names:
         if name not in known:
             raise unknown("table or figure", name, known)
@@ -222,12 +222,12 @@ def _setting(*parts: dict[str, Any]) -> Setting:
             value = part[name]
             if isinstance(value, dict):
                 value = {**dict(merged.get(name, ())), **value}
-                value = tuple((key, _fixed(item)) for key, item in value.items())
-            merged[name] = _fixed(value)
+                value = tuple((key, _hashable(item)) for key, item in value.items())
+            merged[name] = _hashable(value)
     return Setting(**merged)
 
 
-def _fixed(value: Any) -> Any:
+def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -1,4 +1,4 @@
-"""The tasks behind the report: trainings, plays, bounds, and the best price (Prop. 3)."""
+"""The tasks of the report: trainings, rewards of policies, bounds, and the best price (Prop. 3)."""
 
 import dataclasses
 from typing import Any
@@ -33,8 +33,8 @@ LARGEST_POOL = 567
 
 
 class ArmPool(domains.Tabular):
-    """Draws only from the first `size` of the given arms, each once before any is drawn again. The
-    others fill up the table, so that pools of any size share compiled code."""
+    """Draws only from the first `size` of the given arms. Each is drawn once before any is drawn
+    again. The other arms fill the table, so that pools of every size share compiled code."""
 
     size: Int[Array, ""]
 
@@ -47,18 +47,18 @@ class ArmPool(domains.Tabular):
 
     def draw_arms(self, key: Key, n_arms: int) -> Arms:
         key_order, key_more = jax.random.split(key)
-        there = jnp.arange(self.table.shape[0])
-        luck = jax.random.uniform(key_order, there.shape)
-        order = jnp.argsort(jnp.where(there < self.size, luck, 2.0))
+        rows = jnp.arange(self.table.shape[0])
+        luck = jax.random.uniform(key_order, rows.shape)
+        order = jnp.argsort(jnp.where(rows < self.size, luck, 2.0))
         place = jnp.arange(n_arms)
-        once = order[jnp.minimum(place, there.size - 1)]
+        once = order[jnp.minimum(place, rows.size - 1)]
         again = jax.random.randint(key_more, (n_arms,), 0, self.size)
         return jnp.where(place < self.size, once, again)
 
 
 @dataclasses.dataclass(frozen=True)
 class Train(Task):
-    """Trains models with one recipe, one for each seed."""
+    """Trains one model for each seed with one recipe."""
 
     recipe: str
     setting: Setting
@@ -66,7 +66,7 @@ class Train(Task):
 
     @classmethod
     def of(cls, recipe: str, setting: Setting, scale: Scale) -> "Train":
-        """The training that a setting needs, without what does not matter to it."""
+        """The training for a setting; fields that do not affect training get their defaults."""
         scale = dataclasses.replace(scale, trials=0)
         own = dataclasses.replace(setting, opt_in=1.0, test=(), features=True)
         if recipe not in PAPER_RECIPES:
@@ -88,7 +88,7 @@ class Train(Task):
         return 15 + self.scale.seeds * each.get(self.recipe, 3 + states / 50)
 
     def work(self, store: Store) -> TaskResult:
-        """Trains and saves the models; the result only says that they are there."""
+        """Trains and saves the models; the result has only the seeds, prices and spending."""
         hyper = self.scale.hyperparameters(self.recipe, self.setting)
         hyper |= {"n_arms": self.setting.n_arms, "budget": self.setting.budget}
         seeds, keep = range(self.scale.seeds), True
@@ -103,14 +103,14 @@ class Train(Task):
                 for seed, world in zip(seeds, worlds, strict=True)
             ]
         for model in models:
-            # The domain holds arrays in place of numbers, which a model's file does not keep.
-            nameless = dataclasses.replace(model, domain=None, history=None)
-            nameless.save(self._folder(store) / f"seed-{model.config.seed}")
-        return {"seeds": np.array(seeds), **followed(models)}
+            # This domain has arrays instead of numbers, which a model file cannot store.
+            without_domain = dataclasses.replace(model, domain=None, history=None)
+            without_domain.save(self._folder(store) / f"seed-{model.config.seed}")
+        return {"seeds": np.array(seeds), **training_curves(models)}
 
     def _own_world(self, seed: int) -> Domain:
-        """What one seed trains on, where that differs between seeds: most of the variance is in
-        which arms and which projection they are."""
+        """The domain of one seed, where seeds differ in their arms or projection. Most of the
+        variance between seeds comes from these."""
         domain = self.setting.trained_on(seed)
         pool = self.setting.unique_arms
         return domain if pool is None else arm_pool(domain, pool, seed)
@@ -125,7 +125,7 @@ class Train(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Play(Task):
-    """What a policy, or the models of a recipe, earn in every trial: (seed, trial)."""
+    """The reward of a policy, or of the models of a recipe, in every trial: (seed, trial)."""
 
     policy: str
     setting: Setting
@@ -133,7 +133,7 @@ class Play(Task):
 
     @classmethod
     def of(cls, policy: str, setting: Setting, scale: Scale) -> "Play":
-        """A policy that is not trained does not depend on the settings of training."""
+        """The task of a policy or recipe. Fields that do not affect it get their defaults."""
         if policy in policies.BY_NAME:
             setting, scale = untrained(setting), dataclasses.replace(scale, seeds=1)
         elif policy not in PAPER_RECIPES:
@@ -165,14 +165,14 @@ class Play(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Bounds(Task):
-    """The bound of the first trials, and what the best policy that knows the dynamics earns."""
+    """The bound of the first trials, and the reward of the best policy that knows the dynamics."""
 
     setting: Setting
     scale: Scale
 
     @classmethod
     def of(cls, setting: Setting, scale: Scale) -> "Bounds":
-        """Only the test domain matters."""
+        """The task of a setting; only the test domain matters."""
         return cls(untrained(setting), dataclasses.replace(scale, seeds=1))
 
     @property
@@ -195,8 +195,8 @@ class Bounds(Task):
         return {"bound": limits, "informed": informed}
 
 
-def followed(models: list[Model]) -> TaskResult:
-    """The price and the spending of every epoch of training, (seed, epoch), where there is one."""
+def training_curves(models: list[Model]) -> TaskResult:
+    """Price and spending in each epoch of training, (seed, epoch), if the recipe has them."""
     history = [model.history for model in models if model.history is not None]
     return {
         name: np.stack([one[name].to_numpy() for one in history])
@@ -206,7 +206,7 @@ def followed(models: list[Model]) -> TaskResult:
 
 
 def untrained(setting: Setting) -> Setting:
-    """The part of a setting that matters to a policy without features or training."""
+    """The part of a setting that matters to a policy that has no features and no training."""
     options = {**dict(setting.train), **dict(setting.test)}
     return Setting(
         setting.domain, setting.n_arms, setting.budget, setting.opt_in, tuple(options.items())
@@ -214,7 +214,7 @@ def untrained(setting: Setting) -> Setting:
 
 
 def arm_pool(domain: Domain, size: int, seed: int) -> ArmPool:
-    """`size` arms of a domain to train on."""
+    """A pool of `size` arms of a domain, to train on."""
     arms = domain.draw_arms(jax.random.key(POOL_SEED + seed), max(size, LARGEST_POOL))
     return ArmPool(
         size,
@@ -229,7 +229,7 @@ def arm_pool(domain: Domain, size: int, seed: int) -> ArmPool:
 
 
 def policies_named(policy: str, setting: Setting, scale: Scale, store: Store) -> list[Policy]:
-    """The policy of that name, or the models of the recipe of that name."""
+    """The policy with that name, or the policies of the models of the recipe with that name."""
     if policy in policies.BY_NAME:
         return [policies.BY_NAME[policy]()]
     return [model.policy for model in Train.of(policy, setting, scale).models(store)]
@@ -238,8 +238,8 @@ def policies_named(policy: str, setting: Setting, scale: Scale, store: Store) ->
 def rewards_in_trials(
     policy: Policy, setting: Setting, scale: Scale, arms: Arms | None = None, seed: int = 0
 ) -> np.ndarray:
-    """Reward per opted-in arm in every trial of a setting, on new arms or on `arms`, as the models
-    of a training seed see them."""
+    """Reward per opted-in arm in every trial of a setting. Arms are new, or `arms`; their features
+    are those that models of the training seed `seed` see."""
     domain, trials = setting.tried_on(seed), scale.trials_of(setting)
     keys = trial_keys(EVALUATION_SEED, trials)
     batches = trial_batches(domain, setting.n_arms, setting.opt_in, keys, arms=arms)
@@ -247,20 +247,23 @@ def rewards_in_trials(
 
 
 INSTANCES = 32
-THIRDS = 25
+"""Draws of arms for which the best price is computed."""
+
+SEARCH_STEPS = 25
+"""Steps of the search for the best price; each cuts a third of the interval."""
 
 
 @dataclasses.dataclass(frozen=True)
 class BestPrice(Task):
-    """The price at which the relaxation is tightest, for each of some draws of arms with as many
-    in as in training: (instance)."""
+    """The price at which the relaxation is tightest, for several draws of arms: (instance,). The
+    share of opted-in arms is that of training."""
 
     setting: Setting
     scale: Scale
 
     @classmethod
     def of(cls, setting: Setting, scale: Scale) -> "BestPrice":
-        """Only the domain, the arms and the budget matter."""
+        """The task of a setting; only the domain, number of arms and budget matter."""
         plain = dataclasses.replace(untrained(setting), opt_in=Paper.opt_in)
         return cls(plain, dataclasses.replace(scale, seeds=1, trials=0))
 
@@ -274,27 +277,28 @@ class BestPrice(Task):
 
     def work(self, store: Store) -> TaskResult:
         domain = self.setting.tried_on()
-        inside = opted_in_count(self.setting.opt_in, self.setting.n_arms)
+        n_opted_in = opted_in_count(self.setting.opt_in, self.setting.n_arms)
         keys = jax.random.split(
             jax.random.key(EVALUATION_SEED), 4 if self.scale.quick else INSTANCES
         )
         budget = jnp.float32(self.setting.budget)
-        return {"price": np.array([best_price(domain, inside, budget, key) for key in keys])}
+        return {"price": np.array([best_price(domain, n_opted_in, budget, key) for key in keys])}
 
 
 @eqx.filter_jit
 def best_price(
     domain: Domain, n_arms: int, budget: Float[Array, ""], key: Array
 ) -> Float[Array, ""]:
-    """The price that minimises the dual of some new arms from a uniform start, by thirds; the
-    reward of a decision is that of the next state, as in training."""
+    """The price that minimises the dual for some new arms whose states are equally likely at the
+    start; found by ternary search. The reward of a decision is that of the next state, as in
+    training."""
     discount, arms = Paper.discount, domain.draw_arms(key, n_arms)
     moves, costs = jax.vmap(domain.transitions)(arms), jax.vmap(domain.costs)(arms)
     rewards = jax.vmap(domain.rewards)(arms) / discount
 
     def dual(price: Float[Array, ""]) -> Float[Array, ""]:
-        worth = value_iteration(moves, rewards, costs, price, discount).max(axis=2)
-        return price * budget / (1 - discount) + worth.mean(axis=1).sum()
+        values = value_iteration(moves, rewards, costs, price, discount).max(axis=2)
+        return price * budget / (1 - discount) + values.mean(axis=1).sum()
 
     def narrow(_, ends):
         low, high = ends
@@ -302,7 +306,7 @@ def best_price(
         falls = dual(left) > dual(right)
         return jnp.where(falls, left, low), jnp.where(falls, high, right)
 
-    dearest = (rewards.max() - rewards.min()) / (1 - discount)
-    dearest = dearest / jnp.where(costs > 0, costs, jnp.inf).min()
-    low, high = jax.lax.fori_loop(0, THIRDS, narrow, (jnp.zeros_like(dearest), dearest))
+    highest = (rewards.max() - rewards.min()) / (1 - discount)
+    highest = highest / jnp.where(costs > 0, costs, jnp.inf).min()
+    low, high = jax.lax.fori_loop(0, SEARCH_STEPS, narrow, (jnp.zeros_like(highest), highest))
     return (low + high) / 2

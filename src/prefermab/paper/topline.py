@@ -25,19 +25,19 @@ from prefermab.topline import ddlpo
 ARMS_SEED = 1000
 CURVE_TRIALS = 200
 TUNED_SAMPLES = 1000
-"""Samples of each arm that fine-tuning goes to, at least: more than 12.5 % of DDLPO's."""
+"""Fine-tuning uses at least this many samples of each arm: more than 12.5 % of DDLPO's samples."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainTopline(Task):
-    """DDLPO on a set of arms for each seed: what its best and its last epoch earn there."""
+    """DDLPO on a set of arms for each seed: the rewards of its best and its last epoch there."""
 
     setting: Setting
     scale: Scale
 
     @classmethod
     def of(cls, setting: Setting, scale: Scale) -> "TrainTopline":
-        """The topline is trained and tried on the same arms, everyone in."""
+        """The task of a setting. The topline is tested on its training arms, all opted in."""
         plain = dataclasses.replace(untrained(setting), opt_in=1.0)
         return cls(dataclasses.replace(plain, map=setting.map, features=setting.features), scale)
 
@@ -64,7 +64,7 @@ class TrainTopline(Task):
 
 @dataclasses.dataclass(frozen=True)
 class ZeroShot(Task):
-    """What a recipe's models earn on the arms that the topline was trained on: (seed, trial)."""
+    """The rewards of a recipe's models on the arms of the topline's training: (seed, trial)."""
 
     recipe: str
     setting: Setting
@@ -95,9 +95,11 @@ class ZeroShot(Task):
 
 @dataclasses.dataclass(frozen=True)
 class Curves(Task):
-    """Reward against samples of each arm, on the same arms and trials: fine-tuning a recipe's
-    models (`recipe`), or DDLPO from scratch (None). (seed, point), the first without samples; for
-    DDLPO also what Random earns there (seed)."""
+    """Reward by the number of samples of each arm, on the same arms and trials: (seed, point).
+
+    `recipe` is the recipe whose models are fine-tuned, or None for DDLPO from scratch. The first
+    point has no samples. For DDLPO the result also has the reward of Random: (seed,).
+    """
 
     recipe: str | None
     setting: Setting
@@ -105,7 +107,7 @@ class Curves(Task):
 
     @classmethod
     def of(cls, recipe: str | None, setting: Setting, scale: Scale) -> "Curves":
-        """Whether DDLPO sees features does not matter to a model."""
+        """The task of a recipe or DDLPO. `setting.features` matters to DDLPO only."""
         if recipe is not None:
             setting = dataclasses.replace(setting, features=True)
         return cls(recipe, setting, scale)
@@ -121,7 +123,7 @@ class Curves(Task):
 
     @property
     def trials(self) -> int:
-        """Trials of each point."""
+        """Number of trials for each point."""
         return min(CURVE_TRIALS, self.scale.trials)
 
     def needs(self) -> "tuple[Train, ...]":
@@ -135,7 +137,7 @@ class Curves(Task):
         return {**joined, "samples": joined["samples"][0]}
 
     def tuned(self, model: Model, seed: int) -> TaskResult:
-        """Fine-tuning a model on a seed's arms."""
+        """The curve of a model that is fine-tuned on a seed's arms."""
         domain = self.setting.tried_on()
         arms = topline_arms(domain, self.setting, seed)
         each = Tuning.rounds * max(1, model.config.samples_per_round(domain))
@@ -148,27 +150,26 @@ class Curves(Task):
         return curve_from(start, history)
 
     def from_scratch(self, seed: int) -> TaskResult:
-        """DDLPO on a seed's arms, from before its training on."""
+        """The curve of DDLPO on a seed's arms, beginning before its training."""
         domain, setting = self.setting.tried_on(), self.setting
-        arms, sees = topline_arms(domain, setting, seed), setting.features
-        hyper = self.scale.hyperparameters("paper", setting)
-        own = ddlpo(
-            domain, arms, budget=setting.budget, with_features=sees, trials=self.trials, seed=seed,
-            **hyper,
+        arms = topline_arms(domain, setting, seed)
+        topline = ddlpo(
+            domain, arms, budget=setting.budget, with_features=setting.features,
+            trials=self.trials, seed=seed, **self.scale.hyperparameters("paper", setting),
         )  # fmt: skip
         random = self.earned(policies.Random(), domain, arms, seed)
-        curve = curve_from(self.earned(own.start, domain, arms, seed), own.history)
+        curve = curve_from(self.earned(topline.start, domain, arms, seed), topline.history)
         return {**curve, "random": np.array(random)}
 
     def earned(self, policy: Policy, domain: Domain, arms: Arms, seed: int) -> float:
-        """Mean reward on the trials on which fine-tuning and DDLPO draw their curves."""
+        """Mean reward on the trials that the curves of fine-tuning and DDLPO use."""
         tests = everyone_in(seed + CURVE_SEED, self.trials, self.setting.n_arms, arms)
         played = play_trials(policy, domain, tests, jnp.float32(self.setting.budget))
         return float(reward_per_arm(played).mean())
 
 
 def curve_from(start: float, history: pl.DataFrame) -> TaskResult:
-    """Samples and rewards along the way, after the reward without any."""
+    """Samples and rewards: first the reward without samples, then those of the history."""
     return {
         "samples": np.concatenate([[0], history["samples_per_arm"].to_numpy()]),
         "reward": np.concatenate([[start], history["mean"].to_numpy()]),

@@ -21,7 +21,7 @@ from prefermab.paper.tables import Section, Setting, Table
 
 def trends_of(results: Results, table: Table) -> list[Trend]:
     """The paper's claims that a table tests."""
-    return [found for ask in ASKED.get(table.name, ()) for found in ask(results, table)]
+    return [found for test in CLAIM_TESTS.get(table.name, ()) for found in test(results, table)]
 
 
 def unique_arms(results: Results, table: Table) -> list[Trend]:
@@ -41,7 +41,8 @@ def unique_arms(results: Results, table: Table) -> list[Trend]:
 
 
 def robust_to_shift(results: Results, table: Table) -> list[Trend]:
-    """Under distribution shift a model earns more than Random and 95 % of the informed policy."""
+    """Under distribution shift, a model earns more than Random and at least 95 % of the informed
+    policy."""
     found = []
     for section, recipe in _each(results, table):
         settings = _model_settings(section)
@@ -61,7 +62,7 @@ def beats_baselines(results: Results, table: Table) -> list[Trend]:
 
 
 def shaping_helps(results: Results, table: Table) -> list[Trend]:
-    """StateShaping raises the reward of recipe `paper`, and of the paper to the letter."""
+    """StateShaping raises the reward of the recipes `paper` and `paper-literal`."""
     without, shaped = (row for row in table.sections[0].rows if row.policy == "prefermab")
     found = []
     for column, plain, better in zip(table.columns, without.settings, shaped.settings, strict=True):
@@ -73,7 +74,8 @@ def shaping_helps(results: Results, table: Table) -> list[Trend]:
 
 
 def near_topline(results: Results, table: Table) -> list[Trend]:
-    """Zero-shot, a model earns at least 95 % of what DDLPO's best epoch does on its own arms."""
+    """Zero-shot, a model earns at least 95 % of the reward of DDLPO's best epoch on DDLPO's own
+    arms."""
     found = []
     for section, recipe in _each(results, table):
         for at in _topline_settings(section):
@@ -88,7 +90,7 @@ def near_topline(results: Results, table: Table) -> list[Trend]:
 
 
 def more_with_budget(results: Results, table: Table) -> list[Trend]:
-    """With the same number of arms a larger budget earns more."""
+    """With the same number of arms, a larger budget gives a larger reward."""
     found, settings = [], [_model_settings(section) for section in table.sections]
     pairs = [
         (more, less)
@@ -112,7 +114,7 @@ def more_with_budget(results: Results, table: Table) -> list[Trend]:
 
 
 def any_opt_in(results: Results, table: Table) -> list[Trend]:
-    """At opt-in rates far from the one in training a model keeps its share of the informed."""
+    """At opt-in rates far from that of training, a model keeps its share of the informed policy."""
     found = []
     for section in table.sections:
         settings = next(row for row in section.rows if row.policy == "prefermab").settings
@@ -124,7 +126,7 @@ def any_opt_in(results: Results, table: Table) -> list[Trend]:
 
 
 def features_of_topline(results: Results, table: Table) -> list[Trend]:
-    """Features do not raise what DDLPO earns."""
+    """Features do not raise the reward of DDLPO."""
     rows = {row.settings[0].features: row for row in table.sections[0].rows}
     found = []
     for i, column in enumerate(table.columns):
@@ -146,7 +148,7 @@ def _model_settings(section: Section) -> tuple[Setting, ...]:
 
 
 def _topline_settings(section: Section) -> list[Setting]:
-    """Where a topline was published, once."""
+    """The first setting for which a topline was published, as a list; empty if there is none."""
     found = [
         at
         for row in section.rows
@@ -158,7 +160,7 @@ def _topline_settings(section: Section) -> list[Setting]:
 
 
 def _over_random(results: Results, section: Section, recipe: str, where: str) -> Trend:
-    """What a recipe earns over the better of the baselines, in the column where it is least."""
+    """The reward of a recipe over the better baseline, in the column where it is least."""
     gains = []
     for at in _model_settings(section):
         best = max(results.rewards(name, at).mean() for name in ("none", "random"))
@@ -188,7 +190,7 @@ def _short(title: str) -> str:
     return f"{title.removeprefix('PreFeRMAB, ')}: " if title != "PreFeRMAB" else ""
 
 
-ASKED: dict[str, tuple[Callable[[Results, Table], list[Trend]], ...]] = {
+CLAIM_TESTS: dict[str, tuple[Callable[[Results, Table], list[Trend]], ...]] = {
     "table1": (unique_arms,),
     "table2": (robust_to_shift,),
     "table3": (robust_to_shift,),
@@ -213,11 +215,12 @@ CLAIMED_SHARES = (
     ("Fine-tuning needs at most 12.5 % of DDLPO's samples", 0.125),
     ("Training from scratch is at least 3 times dearer than fine-tuning", 1 / 3),
 )
-"""Claims about the samples of fine-tuning, and the share of DDLPO's that each allows."""
+"""Claims about the samples of fine-tuning, and the share of DDLPO's samples that each allows."""
 
 
 def samples_needed(results: Results) -> dict[str, dict[str, np.ndarray]]:
-    """Samples of each arm until DDLPO's best reward is reached: where, then who, one a seed."""
+    """Samples of each arm until DDLPO's best reward is reached: by setting, then by recipe or
+    DDLPO, with one value for each seed."""
     found: dict[str, dict[str, np.ndarray]] = {}
     for title, setting in results.where():
         for at in both_toplines(setting):
@@ -230,7 +233,7 @@ def samples_needed(results: Results) -> dict[str, dict[str, np.ndarray]]:
 
 
 def tuning_trends(results: Results) -> list[Trend]:
-    """What the paper says of fine-tuning, and of DDLPO before it is trained."""
+    """The paper's claims about fine-tuning, and about DDLPO before it is trained."""
     found = []
     for title, needed in samples_needed(results).items():
         for recipe in [name for name in needed if name != "DDLPO"]:
@@ -244,8 +247,10 @@ def tuning_trends(results: Results) -> list[Trend]:
 
 
 def share_trend(claim: str, what: str, pairs: np.ndarray, line: float, tried: float) -> Trend:
-    """A claim that the first of each pair is at most so large a share of the second. Where the
-    samples tried were fewer than the claim allows, not to have reached the goal does not refute it.
+    """Tests the claim that the first of each pair is at most the share `line` of the second.
+
+    `tried` is the largest number of samples that was tried. If it is less than the claim allows, a
+    goal that was not reached does not refute the claim.
 
     >>> import numpy as np
     >>> from prefermab.paper.verdicts import share_trend
@@ -261,8 +266,8 @@ def share_trend(claim: str, what: str, pairs: np.ndarray, line: float, tried: fl
 
 
 def untrained_trends(results: Results) -> list[Trend]:
-    """Before training, DDLPO earns a little more than Random: above it, and by less than a tenth of
-    what its training gains over Random."""
+    """Before training, DDLPO earns a little more than Random: the difference is above 0, and less
+    than a tenth of what training gains over Random."""
     found = []
     for title, setting in results.where():
         for at in both_toplines(setting):
@@ -304,9 +309,9 @@ def topline_name(setting: Setting) -> str:
 
 
 def share_of_samples(pairs: np.ndarray) -> float:
-    """Ours as a share of theirs, by interquartile means."""
-    ours, theirs = interquartile_mean(pairs[:, 0]), interquartile_mean(pairs[:, 1])
-    return ours / theirs if theirs > 0 else np.inf
+    """The first of each pair as a share of the second, by interquartile means."""
+    first, second = interquartile_mean(pairs[:, 0]), interquartile_mean(pairs[:, 1])
+    return first / second if second > 0 else np.inf
 
 
 def reach(goals: np.ndarray, curve: dict[str, np.ndarray]) -> np.ndarray:
