@@ -13,7 +13,7 @@ import prefermab as pm
 
 
 class Machines(pm.domains.FiniteDomain):
-    """A machine falls one step with its own probability; its reward is its share of full output."""
+    """A machine gets one state worse with its own probability; the reward is its output, 0 to 1."""
 
     name = "machines"
     state_names: ClassVar = ("broken", "worn", "new")
@@ -33,10 +33,10 @@ class Machines(pm.domains.FiniteDomain):
         return state / 2
 
     def row(self, arm, cell, action):
-        """Probabilities of the next state: an inspection halves the wear, an overhaul repairs."""
+        """Probabilities of the next state. An inspection halves the wear; an overhaul repairs."""
         wear, repair = arm
-        falls = jnp.where(action == 1, wear / 2, wear)
-        kept = jnp.zeros(3).at[jnp.maximum(cell - 1, 0)].add(falls).at[cell].add(1 - falls)
+        worse = jnp.where(action == 1, wear / 2, wear)
+        kept = jnp.zeros(3).at[jnp.maximum(cell - 1, 0)].add(worse).at[cell].add(1 - worse)
         repaired = jnp.zeros(3).at[2].add(repair).at[cell].add(1 - repair)
         return jnp.where(action == 2, repaired, kept)
 

@@ -1,7 +1,7 @@
-"""A policy of one's own: call the persuadable, whoever has waited longest first.
+"""Two policies of your own: both call persuadable mothers first.
 
-Run it with `python examples/own_policy.py`. A policy that needs no memory can be a plain function
-of the observation; this one remembers when each arm was last served, so it is a small class.
+Run it with `python examples/own_policy.py`. A policy without memory can be a plain function of the
+observation. A policy that remembers when each arm was last called is a small class.
 """
 
 import jax.numpy as jnp
@@ -10,13 +10,13 @@ import prefermab as pm
 
 
 def persuadable_first(seen):
-    """A function is a policy: action scores (arm, action) spent on greedily."""
+    """A policy as a function: scores (arm, action), on which the budget is spent greedily."""
     scores = jnp.stack([jnp.zeros(seen.n_arms), seen.state == 1], axis=1)
     return pm.budget.greedy(scores, seen.costs, seen.budget, seen.opt_in)
 
 
 class LongestWait(pm.policies.Policy):
-    """Calls persuadable mothers, the one that has waited longest first."""
+    """Calls persuadable mothers, first the one who has waited longest."""
 
     def memory(self, n_arms):
         """The number of rounds since each arm was last called."""

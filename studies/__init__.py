@@ -4,5 +4,5 @@ import jax
 
 
 def machine() -> str:
-    """Where something is measured, to be kept beside it."""
+    """The version of JAX and the device of a measurement; stored with its result."""
     return f"JAX {jax.__version__} on {jax.devices()[0].device_kind}"

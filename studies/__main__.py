@@ -1,4 +1,4 @@
-"""Studies beyond the paper: each trains, measures and writes a page to docs/results.
+"""Studies beyond the paper: each trains models, measures them and writes a page to docs/results.
 
 `make results` runs all of them, `python -m studies sizes` one.
 """
@@ -244,19 +244,19 @@ def speed() -> str:
 
 
 def trials_of(setting: Setting) -> int:
-    """Number of trials: enough to tell policies apart, fewer where trials take long."""
+    """Number of trials: enough to distinguish policies, but fewer where trials take long."""
     return 200 if setting.epidemic else 100 if setting.n_arms >= 1000 else 1000
 
 
 def earned_in(policy: policies.Policy, setting: Setting, rate: float) -> np.ndarray:
-    """What a policy earns in every trial."""
+    """The reward of a policy in every trial."""
     domain, trials = setting.tried_on(), trials_of(setting)
     batches = trial_batches(domain, setting.n_arms, rate, trial_keys(EVALUATION_SEED, trials))
     return trial_rewards(policy, domain, batches, jnp.float32(setting.budget), trials)
 
 
 def informed_in(setting: Setting, rate: float) -> np.ndarray:
-    """What the policy that knows the dynamics earns in every trial."""
+    """The reward in every trial of the policy that knows the dynamics."""
     knows = policies.BY_NAME[setting.knows]()
     if setting.knows == "whittle":
         return earned_in(knows, setting, rate)
@@ -267,7 +267,7 @@ def informed_in(setting: Setting, rate: float) -> np.ndarray:
 
 
 def by_recipe(frame: pl.DataFrame) -> list[str]:
-    """The recipes' means, their difference, and the two policies that know more."""
+    """The means of both recipes, their difference, and the means of `bayes` and `whittle`."""
     mean = dict(zip(frame["policy"], frame["mean"], strict=True))
     own = {
         recipe: np.array([m for name, m in sorted(mean.items()) if name.startswith(recipe)])
@@ -284,8 +284,8 @@ def by_recipe(frame: pl.DataFrame) -> list[str]:
 
 def setting_name(setting: Setting) -> str:
     """A setting in a few words."""
-    told = "".join(f" {value}" for _, value in setting.train)
-    return f"{setting.domain}{told} ({setting.n_arms}, {setting.budget:g})"
+    options = "".join(f" {value}" for _, value in setting.train)
+    return f"{setting.domain}{options} ({setting.n_arms}, {setting.budget:g})"
 
 
 STUDIES: dict[str, Callable[[], str]] = {

@@ -1,9 +1,9 @@
-"""Parity with the public code of Collapsing Bandits (Mate et al. 2020), which is not shipped here.
+"""Parity with the public code of Collapsing Bandits (Mate et al. 2020), which is not included here.
 
-Patients with two states are seen only when they are called: `Unseen` with `seen="acted"`. Their
-Threshold Whittle and our index of the chain are compared on their simulated patients, in their
-simulator, with their seeds; and small cases with the best policy there is. Run it with the folder
-of their repository (github.com/AdityaMate/collapsing_bandits):
+Patients have two states, which are seen only on a call: `Unseen` with `seen="acted"`. The study
+compares Threshold Whittle, from that code, with our index of the chain: on patients that the code
+simulates, in its simulator and with its seeds. In small cases it also computes the best policy. Run
+it with the folder of the repository (github.com/AdityaMate/collapsing_bandits):
 
     python -m studies.collapsing FOLDER
 """
@@ -29,34 +29,35 @@ from prefermab.files import use_compilation_cache, write_atomically
 from prefermab.pages import table_as_markdown
 
 PATIENTS, CALLS, DAYS, TRIALS = 50, 5, 180, 30
-"""The example of their README, with more trials."""
-SHOWN, TOLD_APART, DISCOUNT = 12, 60, 1 - 1e-6
-"""Days since a call whose indices are compared; days that our chain tells apart; and the discount
-where they are compared, near 1 because their index is that of the mean reward. Programmes that end
-are played with 1 - 1/days."""
+"""The example in the README of that repository, with more trials."""
+SHOWN, DISTINCT_DAYS, DISCOUNT = 12, 60, 1 - 1e-6
+"""Days since a call for which indices are compared; days that our chain distinguishes; and the
+discount of the comparison, near 1 because their index is for the mean reward. Simulations with an
+end use the discount 1 - 1/days."""
 SMALL, HORIZON = ((2, 1), (3, 1), (3, 2)), 10
-"""Patients and calls of cases that are small enough for the best policy, and their days."""
+"""Patients and calls of cases small enough to compute the best policy, and number of days."""
 NOT_NEEDED = ("mdptoolbox", "numba", "matplotlib", "matplotlib.pyplot", "matplotlib.lines", "tqdm")
 
 
 def load(folder: str) -> Any:
-    """Their simulator as a module. What it only needs for pictures and other policies is replaced;
-    it makes folders where it is imported, so that is done in one that is thrown away."""
+    """Their simulator as a module. Packages that it needs only for figures and other policies are
+    replaced by mocks. It creates folders when it is imported, so it is imported in a temporary
+    folder."""
     sys.path.insert(0, str(Path(folder, "code").resolve()))
     sys.modules |= {name: mock.MagicMock() for name in NOT_NEEDED}
-    sys.modules["tqdm"] = stand_in = ModuleType("tqdm")
-    stand_in.__dict__["tqdm"] = iter
-    back = Path.cwd()
+    sys.modules["tqdm"] = replacement = ModuleType("tqdm")
+    replacement.__dict__["tqdm"] = iter
+    start = Path.cwd()
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
         try:
             return importlib.import_module("adherence_simulation")
         finally:
-            os.chdir(back)
+            os.chdir(start)
 
 
 def tables(patients: np.ndarray, rounds: int) -> tuple[pm.domains.Unseen, np.ndarray, np.ndarray]:
-    """The chain of what is known of patients (patient, action, state, next state): the domain,
+    """The chain of what is known about patients (patient, action, state, next state): the domain,
     transitions and rewards, in double precision."""
     with jax.enable_x64(True):
         domain = pm.domains.Unseen(pm.domains.Synthetic(), rounds=rounds)
@@ -67,29 +68,29 @@ def tables(patients: np.ndarray, rounds: int) -> tuple[pm.domains.Unseen, np.nda
 
 
 def places(domain: pm.domains.Unseen, days: int) -> np.ndarray:
-    """The places (state seen, days since) of patients who were called then."""
+    """The chain's states for patients who were called: (state seen, days since the call)."""
     state, since = np.indices((2, days))
     ones = np.ones(2 * days, int)
     return domain.sightings.place(state.ravel(), 1 + since.ravel(), ones).reshape(2, days)
 
 
 def our_indices(patients: np.ndarray, days: int, discount: float) -> np.ndarray:
-    """(patient, state last seen, days since): indices of the chain."""
-    domain, transitions, rewards = tables(patients, TOLD_APART)
-    # After a call nothing else can be reached than other days since a call.
-    here = places(domain, TOLD_APART).ravel()
+    """Our indices of the chain: (patient, state last seen, days since)."""
+    domain, transitions, rewards = tables(patients, DISTINCT_DAYS)
+    # After a call, the chain only reaches states with another number of days since a call.
+    here = places(domain, DISTINCT_DAYS).ravel()
     known = transitions[:, here][..., here], rewards[:, here]
-    own = pm.oracles.whittle_indices(*known, discount=discount).reshape(-1, 2, TOLD_APART)
-    return np.pad(own, ((0, 0), (0, 0), (0, days - TOLD_APART)), mode="edge")
+    own = pm.oracles.whittle_indices(*known, discount=discount).reshape(-1, 2, DISTINCT_DAYS)
+    return np.pad(own, ((0, 0), (0, 0), (0, days - DISTINCT_DAYS)), mode="edge")
 
 
 def their_indices(code: Any, patients: np.ndarray) -> np.ndarray:
-    """The same by their Threshold Whittle."""
+    """The indices of their Threshold Whittle, in the same order."""
     return np.array([code.whittleIndex(one, L=DAYS)[::-1] for one in patients])
 
 
 def drawn(code: Any, kind: str, seed: int, size: int) -> np.ndarray:
-    """Patients as their code draws them for a seed."""
+    """Patients that their code draws for a seed."""
     np.random.seed(seed)  # noqa: NPY002
     if kind == "simulated":
         return code.generateTmatrixBadf(size, responsive_patient_fraction=0.6)
@@ -99,7 +100,7 @@ def drawn(code: Any, kind: str, seed: int, size: int) -> np.ndarray:
 
 
 def days_adherent(code: Any, patients: np.ndarray, policy: int, seed: int, indices=None) -> float:
-    """Mean days in the good state in their simulator; policy 0 calls nobody, 5 by indices."""
+    """Mean days in the good state in their simulator; policy 0 calls nobody, 5 uses indices."""
     own = code.whittleIndex
     if indices is not None:
         each = iter(indices)
@@ -174,8 +175,8 @@ def optimum(transitions: np.ndarray, rewards: np.ndarray, start: int, calls: int
 
 
 def small_case(code: Any, kind: str, seed: int, n_arms: int, calls: int) -> list[float]:
-    """Of some patients who start adherent and seen: the best policy, our index, theirs, and our
-    bound."""
+    """Rewards for patients who start adherent and seen: of the best policy, of our index and of
+    theirs; and our bound."""
     patients = drawn(code, kind, seed, n_arms)
     domain, transitions, rewards = tables(patients, HORIZON)
     best, by_indices = optimum(transitions, rewards, 1, calls, HORIZON)
@@ -190,7 +191,7 @@ def small_case(code: Any, kind: str, seed: int, n_arms: int, calls: int) -> list
 
 
 def page(code: Any) -> str:
-    """What was found, as a page."""
+    """Runs the comparisons and returns the page."""
     kinds = ("simulated", "full_random", "reverse threshold")
     about, earned, small = [], [], []
     for kind in kinds:
@@ -212,7 +213,8 @@ def page(code: Any) -> str:
         f"({TRIALS} seeds, {PATIENTS} patients each): its `simulated` and `full_random` ones, and "
         "those of its `uniform` data for whom reverse threshold policies are best. Its Threshold "
         f"Whittle is for the mean reward; our index of the chain has discount 1 - 1e-6 and "
-        f"{TOLD_APART} days that are told apart. Compared are both chains' first {SHOWN} days.\n\n"
+        f"{DISTINCT_DAYS} days that are told apart. Compared are both chains' first {SHOWN} "
+        "days.\n\n"
         + table_as_markdown(["patients", "", "number", "equal to 1e-4", "furthest apart"], about)
         + "\n\nThe condition is its own `isThresholdOptimal` at its discount of 0.5. Its index "
         "assumes that nobody is worth less after waiting longer; where it does not rise, "

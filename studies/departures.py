@@ -1,9 +1,9 @@
-"""What each departure of recipe `paper` from the paper is worth, and table 5 of the paper.
+"""The effect of each departure of recipe `paper` from the paper, and table 5 of the paper.
 
-Measuring and writing are apart, so that another machine can measure:
-`python -m studies.departures PART ... --out FOLDER` trains and measures the cases of a part and
-writes FOLDER/PART.json after each; cases that the file holds are left out, so that the same command
-goes on where it was stopped. `python -m studies departures` writes the page from studies/data.
+Measuring and writing the page are separate commands, so that another machine can measure.
+`python -m studies.departures PART ... --out FOLDER` trains and measures the cases of a part. It
+writes FOLDER/PART.json after each case and skips cases that are in this file, so the same command
+continues after an interruption. `python -m studies departures` writes the page from studies/data.
 """
 
 import argparse
@@ -37,19 +37,19 @@ RATES = (0.8, 1.0)
 SWITCHED: dict[str, dict[str, Any]] = {
     "synthetic": {}, "armman": {}, "sis": {"population": 50}, "continuous-synthetic": {},
 }  # fmt: skip
-"""Domains on which single switches are measured, with their settings."""
+"""Domains on which single switches are measured, with the settings of each domain."""
 
 LITERAL_ARMS: dict[str, dict[str, Any]] = {
     "armman": {"motivated": (0.25, 0.75), "draws": "uniform"},
     "sis": {"draws": "uniform"},
 }
-"""How the paper prints that arms are drawn, where we follow the released code."""
+"""How arms are drawn according to the printed paper, where ours follow the released code."""
 
 UNIFORM = FeatureMap("linear", entries="uniform")
 IDENTITY = FeatureMap("identity")
 PASSES = (20, 100, 336)
 LENGTHS = {30: 6, 100: 20}
-"""Epochs of training, and how many of them the price is frozen."""
+"""Epochs of training: the number of last epochs in which the price is frozen."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Case:
 
 @dataclasses.dataclass(frozen=True)
 class Effort:
-    """How thorough: training seeds, trials (a fifth on epidemics), what makes trainings small, and
-    the seconds after which no further case is begun."""
+    """The size of the measurements: training seeds, trials (a fifth for epidemics), whether
+    trainings are tiny (`small`), and the seconds after which no further case begins."""
 
     seeds: int = 8
     trials: int = 1000
@@ -77,7 +77,8 @@ SMALL = {"epochs": 4, "rounds": 5, "passes": 2, "freeze": 1}
 
 
 def switch_cases(name: str) -> Iterator[Case]:
-    """Recipe `paper` on a domain, each switch by itself the paper's way, and all of them."""
+    """Recipe `paper` on a domain: as it is, with each single switch set as in the paper, and with
+    all switches set as in the paper."""
     own = tuple(PAPER_EXCEPTIONS.get(name, {}).items())
     here = domains.get(name, **SWITCHED[name])
     yield Case("ours", here, settings=own)
@@ -89,7 +90,7 @@ def switch_cases(name: str) -> Iterator[Case]:
 
 
 def drawn_cases(name: str, own: tuple[tuple[str, Any], ...]) -> Iterator[Case]:
-    """Arms and projections drawn as the paper prints or the released code does."""
+    """Cases that draw arms and projections as in the printed paper or the released code."""
     plain, drawn = SWITCHED[name], LITERAL_ARMS.get(name, {})
     yield Case("entries=uniform", domains.get(name, **plain, feature_map=UNIFORM), settings=own)
     for setting, value in drawn.items():
@@ -100,8 +101,8 @@ def drawn_cases(name: str, own: tuple[tuple[str, Any], ...]) -> Iterator[Case]:
 
 
 def table5_cases(reward: str, epochs: int) -> Iterator[Case]:
-    """StateShaping or none, with few and many steps of the optimiser, and the paper to the letter.
-    A step for each arm is what the released code does."""
+    """Each StateShaping and none, with few and many optimiser steps, and with `paper-literal`. The
+    released code makes one step for each arm."""
     domain = domains.ContinuousSynthetic(reward, feature_map=IDENTITY)
     length = (("price_decay", 0.95), ("epochs", epochs), ("freeze", LENGTHS[epochs]))
     for shaping in ("isotonic", "knn", "none"):
@@ -130,7 +131,7 @@ def cases_of(part: str) -> list[Case]:
 
 
 def measure_part(part: str, folder: Path, effort: Effort, begun: float) -> None:
-    """Measures the cases that the part's file does not hold yet, and writes it after each."""
+    """Measures the cases that are not in the part's file yet; writes the file after each case."""
     file = folder / f"{part}.json"
     found = json.loads(file.read_text()) if file.exists() else []
     done = {entry["case"] for entry in found}
@@ -138,30 +139,30 @@ def measure_part(part: str, folder: Path, effort: Effort, begun: float) -> None:
         if case.name in done:
             continue
         if time.perf_counter() - begun > effort.seconds:
-            print(f"{part}: stopped before '{case.name}'; the same command goes on", flush=True)
+            print(f"{part}: stopped before '{case.name}'; the same command continues", flush=True)
             return
         found.append(measure(case, effort))
         text = json.dumps(found, indent=1)
         write_atomically(file, lambda draft, text=text: draft.write_text(text))
-        print(part, told(found[-1]), flush=True)
+        print(part, case_summary(found[-1]), flush=True)
 
 
 def measure(case: Case, effort: Effort) -> dict[str, Any]:
-    """What the models of a case earn, seed by seed, and No Action beside them."""
+    """The rewards of a case's models, seed by seed, and of No Action."""
     begun = time.perf_counter()
     settings: dict[str, Any] = dict(case.settings) | (SMALL if effort.small else {})
     models = pretrain_seeds(
         case.domain, range(effort.seeds), case.recipe, keep_collapsed=True, **settings
     )
     trained = time.perf_counter() - begun
-    reward, idle = {}, {}
+    reward, no_action = {}, {}
     for rate in RATES:
         players = [policies.NoAction(), *(model.policy for model in models)]
         none, *each = (earned(player, case.domain, rate, effort) for player in players)
-        reward[f"{rate:g}"], idle[f"{rate:g}"] = each, none
+        reward[f"{rate:g}"], no_action[f"{rate:g}"] = each, none
     return {
         "case": case.name, "recipe": case.recipe, "settings": dict(case.settings),
-        "reward": reward, "none": idle, "collapsed": [collapsed(model) for model in models],
+        "reward": reward, "none": no_action, "collapsed": [collapsed(model) for model in models],
         "price": [model.history["price"][-1] for model in models if model.history is not None],
         "effort": {"seeds": effort.seeds, "trials": effort.trials, "small": effort.small},
         "package": prefermab.__version__, "backend": jax.default_backend(),
@@ -178,14 +179,14 @@ def earned(policy: policies.Policy, domain: Domain, rate: float, effort: Effort)
 
 
 def collapsed(model: Model) -> bool:
-    """Whether its policy gives everyone the same action."""
+    """Whether the model's policy gives all arms the same action."""
     assert model.history is not None
     rows = {name: model.history[name].to_numpy() for name in model.history.columns}
     return model.config.collapsed(rows, model.budget) is not None
 
 
-def told(entry: dict[str, Any]) -> str:
-    """A case in one line."""
+def case_summary(entry: dict[str, Any]) -> str:
+    """The result of a case in one line."""
     each = np.array(entry["reward"]["1"])
     return f"{entry['case']}: {each.mean():.3f} (worst {each.min():.3f}), {entry['seconds']} s"
 
@@ -197,11 +198,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Measures what departures from the paper are worth.",
     )  # fmt: skip
     parser.add_argument("parts", nargs="*", metavar="PART", help="which parts (default: all)")
-    parser.add_argument("--out", type=Path, default=DATA, help=f"folder of the data ({DATA})")
+    parser.add_argument(
+        "--out", type=Path, default=DATA, help=f"folder of the data (default: {DATA})"
+    )
     parser.add_argument("--seeds", type=int, default=Effort.seeds)
     parser.add_argument("--trials", type=int, default=Effort.trials)
-    parser.add_argument("--small", action="store_true", help="tiny trainings, to see that it works")
-    parser.add_argument("--seconds", type=float, default=Effort.seconds, help="begin no case later")
+    parser.add_argument("--small", action="store_true", help="tiny trainings, as a quick test")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=Effort.seconds,
+        help="begin no new case after this many seconds",
+    )
     given = parser.parse_args(arguments)
     for part in given.parts:
         if part not in PARTS:

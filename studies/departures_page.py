@@ -1,6 +1,6 @@
-"""The page about departures from the paper, from the data that `studies.departures` measured.
+"""The page about departures from the paper, written from the data of `studies.departures`.
 
-`python -m studies.departures_page` puts the effects into the table of docs/decisions.md.
+`python -m studies.departures_page` writes the effects into the table of docs/decisions.md.
 """
 
 import json
@@ -59,17 +59,17 @@ def published() -> str:
     """The figures of the paper's table 5."""
     table = published_tables()["table5"]
     rows = [row for row in table.sections[0].rows if row.policy == "prefermab"]
-    told = []
+    sentences = []
     for place, column in enumerate(table.columns):
         each = [(row.settings[place].shaping != "none", row.published[place]) for row in rows]
         figures = [(shaped, figure.mean) for shaped, figure in each if figure is not None]
         plain, shaped = (f"{mean:.2f}" for _, mean in sorted(figures))
-        told.append(f"{column} {shaped} with StateShaping and {plain} without")
-    return "; ".join(told)
+        sentences.append(f"{column} {shaped} with StateShaping and {plain} without")
+    return "; ".join(sentences)
 
 
 def read_part(folder: Path, part: str) -> list[Entry]:
-    """The cases that were measured of a part."""
+    """The measured cases of a part."""
     file = folder / f"{part}.json"
     return json.loads(file.read_text()) if file.exists() else []
 
@@ -85,7 +85,7 @@ def mean_and_error(values: np.ndarray, sign: str = "") -> str:
 
 
 def effects(switched: dict[str, list[Entry]]) -> str:
-    """A row for each switch, a column for each domain."""
+    """The table of effects: a row for each switch, a column for each domain."""
     names = list(dict.fromkeys(e["case"] for entries in switched.values() for e in entries))
     rows = []
     for name in names:
@@ -101,7 +101,7 @@ def effects(switched: dict[str, list[Entry]]) -> str:
 
 
 def cases(entries: Sequence[Entry]) -> str:
-    """All that was measured on one domain."""
+    """The table of all cases on one domain."""
     rows = [
         [
             f"`{entry['case']}`",
@@ -119,20 +119,20 @@ def cases(entries: Sequence[Entry]) -> str:
 
 
 def grid(entries: Sequence[Entry]) -> str:
-    """Kinds of shaping against numbers of steps."""
+    """The table of rewards by kind of shaping and number of steps."""
     by_name = {entry["case"]: np.array(entry["reward"]["1"]) for entry in entries}
     ways = [*(f"{n} passes" for n in PASSES), "20 passes arm by arm", "literal"]
     rows = []
     for shaping in ("isotonic", "knn", "none"):
         each = [by_name.get(f"{shaping}, {way}") for way in ways]
-        told = ["" if x is None else f"{mean_and_error(x)} ({x.min():.2f})" for x in each]
-        rows.append([shaping, *told])
+        texts = ["" if x is None else f"{mean_and_error(x)} ({x.min():.2f})" for x in each]
+        rows.append([shaping, *texts])
     return table_as_markdown(["shaping", *ways], rows)
 
 
 def as_rows(folder: Path = DATA) -> list[Entry]:
-    """A flat row for each case: its reward, what it loses against recipe `paper` on the same domain
-    and, in table 5, what shaping gains beside the same training without it."""
+    """A flat row for each case: its reward, its loss against recipe `paper` on the same domain and,
+    for table 5, the gain of shaping over the same training without it."""
     rows = []
     for part in PARTS:
         by_name = {entry["case"]: entry for entry in read_part(folder, part)}
@@ -157,9 +157,11 @@ def _error(values: np.ndarray) -> float:
 
 
 def with_effects(text: str, folder: Path = DATA) -> str:
-    """The table of departures with its last column as the data have it: for each switch the change
-    of the lift on each domain, in bold beyond two standard errors. Rows without a switch that was
-    measured stay as they are."""
+    """The text of docs/decisions.md with a new last column in its table of departures.
+
+    The column has, for each switch, the change of the lift on each domain; it is bold beyond two
+    standard errors. Rows without a measured switch are not changed.
+    """
     switched = [read_part(folder, f"switches-{name}") for name in SWITCHED]
     names = dict.fromkeys(entry["case"] for entries in switched for entry in entries)
     begin, end = text.index(HEAD), text.index("\n\n", text.index(HEAD))
@@ -168,22 +170,22 @@ def with_effects(text: str, folder: Path = DATA) -> str:
         *cells, switch, _ = line.strip("|").split("|")
         own = [name for name in names if re.search(rf"\b{name.partition('=')[0]}\b", switch)]
         if place > 1 and own:
-            told = "; ".join(_effect(name, switched) for name in own)
-            lines[place] = "|".join(["", *cells, switch, f" {told} ", ""])
+            changes = "; ".join(_effect(name, switched) for name in own)
+            lines[place] = "|".join(["", *cells, switch, f" {changes} ", ""])
     return text[:begin] + "\n".join(lines) + text[end:]
 
 
 def _effect(name: str, switched: Sequence[Sequence[Entry]]) -> str:
-    told = []
+    texts = []
     for entries in switched:
         by_name = {entry["case"]: entry for entry in entries}
         if name not in by_name:
-            told.append("–")
+            texts.append("–")
             continue
         change = lift(by_name[name]) - lift(by_name["ours"])
         clear = abs(change.mean()) > 2 * _error(change)
-        told.append(f"**{change.mean():+.2f}**" if clear else f"{change.mean():+.2f}")
-    return ", ".join(told)
+        texts.append(f"**{change.mean():+.2f}**" if clear else f"{change.mean():+.2f}")
+    return ", ".join(texts)
 
 
 if __name__ == "__main__":

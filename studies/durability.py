@@ -1,4 +1,4 @@
-"""Programmes that are killed, fought over, and cut off from their server: is anything lost?"""
+"""Checks that a programme loses nothing when its process or server is killed, or many use it."""
 
 import json
 import os
@@ -22,11 +22,11 @@ def durability() -> str:
     killed, crowds = [], []
     with tempfile.TemporaryDirectory() as folder, running() as server:
         for name, place in (("SQLite", folder), ("PostgreSQL", server.address)):
-            told = _run("kill", place, KILLS, SEED)
-            killed.append([name, "the process", *_kills(told)])
+            counts = _run("kill", place, KILLS, SEED)
+            killed.append([name, "the process", *_kills(counts)])
             crowds.append([name, *_crowd(_run("crowd", place, PROCESSES, SECONDS))])
-    told = _run("outage", "own", OUTAGES, SEED)
-    killed.append(["PostgreSQL", "the server", *_kills(told)])
+    counts = _run("outage", "own", OUTAGES, SEED)
+    killed.append(["PostgreSQL", "the server", *_kills(counts)])
     head = ["database", "killed", "times", "calls confirmed", "lost", "under way", "of them kept"]
     many = ["database", "changes confirmed", "lost", "reads", "refused", "busy", "other errors",
             "rounds", "plans valid in a round"]  # fmt: skip
@@ -46,7 +46,7 @@ def durability() -> str:
 
 
 def _run(*arguments: object) -> dict[str, Any]:
-    """Runs a test program of `tests/programmes.py`; it fails where something is lost."""
+    """Runs a test program of `tests/programmes.py`, which fails if something is lost."""
     command = [sys.executable, str(TESTS / "programmes.py"), *map(str, arguments)]
     limited = {**os.environ, "POLARS_MAX_THREADS": "1"}
     ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=limited)
@@ -54,12 +54,13 @@ def _run(*arguments: object) -> dict[str, Any]:
     return json.loads(ran.stdout)
 
 
-def _kills(told: dict[str, int]) -> list[str]:
+def _kills(counts: dict[str, int]) -> list[str]:
     names = ("kills", "confirmed", "lost", "under_way", "of_them_held")
-    return [f"{told.get(name, 0):,}" for name in names]
+    return [f"{counts.get(name, 0):,}" for name in names]
 
 
-def _crowd(told: dict[str, int]) -> list[str]:
-    done = sum(told.get(what, 0) for what in ("join", "leave", "observe", "plan", "record"))
-    rest = [told.get(what, 0) for what in ("look", "refused", "busy", "error")]
-    return [f"{number:,}" for number in (done, 0, *rest, told["rounds"])] + ["1"]
+def _crowd(counts: dict[str, int]) -> list[str]:
+    changes = sum(counts.get(what, 0) for what in ("join", "leave", "observe", "plan", "record"))
+    rest = [counts.get(what, 0) for what in ("look", "refused", "busy", "error")]
+    # Nothing lost and one valid plan in each round: otherwise the program fails.
+    return [f"{number:,}" for number in (changes, 0, *rest, counts["rounds"])] + ["1"]

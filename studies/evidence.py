@@ -1,7 +1,8 @@
-"""How often the intervals of trials and off-policy estimates hold, on made-up worlds whose truth is
-known; whether power is as promised; whether lots fall as their probabilities say.
+"""Tests trials, off-policy estimates and lots in made-up worlds whose truth is known.
 
-`python -m studies.evidence Power Lots` measures these sections of the page only.
+It measures how often intervals contain the truth, whether the power of a trial is as computed, and
+whether the lots of a plan have the stated probabilities. `python -m studies.evidence Power Lots`
+measures only these sections of the page.
 """
 
 import dataclasses
@@ -37,7 +38,7 @@ from studies.off_policy import REPEATS, SEED, armman, coverage, learned, lots, o
 PAGE = Path("docs/results/evidence.md")
 
 OTHERS = 2000
-"""Trials that the truth is computed from."""
+"""Number of other trials from which the truth is computed."""
 
 TRIALS = (
     ("individual", Design("individual", 10), TrialProgramme(0.1, "none"), 400, 0),
@@ -55,7 +56,7 @@ TRIALS = (
     ),
     ("stepped wedge, 12", Design("stepped wedge", 20, 4, 2), TrialProgramme(0.1, "none"), 360, 12),
 )
-"""Name, design, what is tried, people and clusters."""
+"""Name, design, programme, number of people and number of clusters of each trial."""
 
 POWER = (
     (Design("individual", 10), 0.05),
@@ -64,7 +65,7 @@ POWER = (
     (Design("switchback", 40, 4, 2), 0.03),
     (Design("stepped wedge", 20, 4, 2), 0.07),
 )
-"""Designs, and the gain per person and round that is to be shown."""
+"""Designs, and the gain per person and round that the trial has to show."""
 
 
 def evidence() -> str:
@@ -113,8 +114,8 @@ def trials() -> str:
 
 
 def _pairs_and_groups(pool: Pool) -> list[list[str]]:
-    """Clusters in pairs alike in the model's index, and the effect in a group: those with a high
-    index. The truth is the mean over the other trials, as above."""
+    """Rows for clusters in pairs with similar indices, and for the effect in a group of people with
+    high indices. The truth is the mean over the other trials, as above."""
     worth, tried, people = (pool.index * pool.start).sum(axis=1), TrialProgramme(0.1, "none"), 400
     rng, high = np.random.default_rng([SEED, 50]), worth > np.median(worth)
     clusters, persons = Design("cluster", 10), Design("individual", 10)
@@ -187,7 +188,7 @@ def power_of_others() -> str:
     )  # fmt: skip
     for place, (name, own, tried, design, gain) in enumerate(cases):
         pool = draw_pool(load(own), seed=SEED + place, programme=tried)
-        # The same people for all steps: they take longest to draw where there are many states.
+        # The pool is drawn once for all steps, because drawing takes long if there are many states.
         found = needed_for_pool(pool, design, tried, gain=gain, trials=REPEATS, seed=SEED + place)
         rng = np.random.default_rng([SEED, 200 + place])
         others = simulate_effects(pool, design, tried, found.people, 0, OTHERS, rng)
@@ -227,8 +228,8 @@ def balance_and_rules() -> str:
         ways = list(dict.fromkeys(way for one in found for way in one if way != "subgroup"))
         for way in ways:
             each = [one[way] for one in found if way in one]
-            told = way if len(each) == len(found) else f"{way} ({len(each):,} trials)"
-            rows.append([name, told, *coverage(each, truth)])
+            title = way if len(each) == len(found) else f"{way} ({len(each):,} trials)"
+            rows.append([name, title, *coverage(each, truth)])
             print(*rows[-1], flush=True)
     head = ["trial", "estimator", "truth", "mean", "spread", "mean error", "holds"]
     return (
@@ -245,7 +246,7 @@ def balance_and_rules() -> str:
 def _balanced_effects(
     pool: Pool, design: Design, programme: TrialProgramme, rng: np.random.Generator
 ) -> list[dict[str, Interval]]:
-    """Effects in balanced trials, and `not taken off`: the difference without the columns."""
+    """Effects in balanced trials; also the difference that is not adjusted for the columns."""
     outlook, state, found = np.zeros(pool.size), pool.start, []
     for _ in range(design.rounds):
         state = np.einsum("ps,pst->pt", state, pool.chances[:, :, 0])
@@ -297,7 +298,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 
 def renew(names: Sequence[str]) -> None:
-    """Measures some sections anew, in the page as it is; new ones go where they belong."""
+    """Measures some sections again and replaces them in the page, or adds them in their order."""
     first, *old = PAGE.read_text().split("\n## ")
     last = old[-1].rpartition("\nWritten by ")
     old[-1] = last[0]

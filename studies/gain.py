@@ -1,7 +1,7 @@
 """How often a gain that `learn` claims is true, on made-up logs whose truth is known.
 
-A log takes seconds, and there are many: what is done is kept in studies/data/gain.jsonl, and the
-same command goes on where it was stopped.
+There are many logs, and each takes seconds. Results are stored in studies/data/gain.jsonl, so the
+same command continues after an interruption.
 """
 
 import dataclasses
@@ -38,17 +38,17 @@ from prefermab.programme.logs.verdict import decide, default_rounds, shuffle_act
 from prefermab.programme.logs.warnings import log_warnings
 
 LOGS, WITHOUT_EFFECT, SHUFFLED, FIRST_SEED = 200, 300, 20, 20_000
-"""Logs of a scenario, of one in which there is nothing to gain (the interval should not be too wide
-there either), and of a shape whose actions are shuffled."""
+"""Number of logs: of a scenario, of a scenario without anything to gain (where the interval should
+not be too wide either), and of a shape whose actions are shuffled; then the first seed."""
 
 DATA = Path("studies/data/gain.jsonl")
 
 PEOPLE, WEEKS, CALLED, BEFORE = 200, 20, 0.1, 8
-"""Size of a log, the share called in a week, and weeks simulated before it, so that it starts in a
-steady state."""
+"""People and weeks of a log, the share of people called in a week, and the weeks simulated before
+the log, so that it starts in a steady state."""
 
 ROUNDS = 9
-"""Rounds that gains are counted over."""
+"""Number of rounds over which gains are summed."""
 
 PICTURE = Path("docs/results/figures/gain.svg")
 REWARDS = {"engaged": 1, "drifting": 0.5, "silent": 0}
@@ -56,10 +56,13 @@ REWARDS = {"engaged": 1, "drifting": 0.5, "silent": 0}
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """How a log is made: what calls do (`lift`, in log-odds), how much people differ beyond their
-    features (`apart`), how likely a call is in each state, how much a hidden trait of people makes
-    calls likelier (in log-odds) and moves their state, and whether what a call does is `bent`: it
-    helps at middle ages only, which no line through the features can follow."""
+    """How a log is simulated.
+
+    `lift` is the effect of a call and `apart` the difference between people beyond their features,
+    both in log-odds. `by_state` is the probability of a call in each state. `hidden` is how much a
+    hidden trait of people makes calls likelier (in log-odds) and changes their state. With `bent`,
+    a call helps only at middle ages, which a linear function of the features cannot represent.
+    """
 
     name: str
     lift: float = 1.03
@@ -81,8 +84,8 @@ SCENARIOS = (
 
 
 def simulate_scenario(scenario: Scenario, seed: int) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
-    """A log, the true chances (person, state, action, next state), and the true chances (person,
-    state, action) of being called."""
+    """A log, the true probabilities of transitions (person, state, action, next state), and the
+    true probabilities of actions (person, state, action)."""
     number = SCENARIOS.index(scenario) if scenario in SCENARIOS else len(SCENARIOS)
     rng = np.random.default_rng([number, seed])
     age, own = rng.uniform(17, 43, PEOPLE), rng.random(PEOPLE) < 0.6
@@ -116,7 +119,8 @@ def simulate_scenario(scenario: Scenario, seed: int) -> tuple[pl.DataFrame, np.n
 
 
 def _moves(base: np.ndarray) -> np.ndarray:
-    """(person, state, next state): one better by these log-odds, else one worse or as it was."""
+    """Probabilities (person, state, next state): one state better with these log-odds, otherwise
+    one state worse or the same state."""
     better = 1 / (1 + np.exp(-base))
     places = np.eye(3)
     up, down = places[[0, 0, 1]], places[[1, 2, 2]]
@@ -125,15 +129,15 @@ def _moves(base: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class LogOutcome:
-    """What `learn` says about one log, and the truth: the gain of the rule that the whole log
-    teaches."""
+    """The result of `learn` for one log, and the truth: the gain of the rule learned from the whole
+    log."""
 
     truth: float
     estimate: float
     low: float
     high: float
     naive: float
-    """What the same fit predicts for its own rule."""
+    """The gain that the same fit predicts for its own rule."""
     verdict: str
 
     @property
@@ -143,7 +147,7 @@ class LogOutcome:
 
 
 def try_log(which: int, seed: int) -> LogOutcome:
-    """One log of a scenario."""
+    """The outcome for one log of a scenario."""
     frame, chances, called = simulate_scenario(SCENARIOS[which], seed)
     log = read_log(frame, passive="none", rewards=REWARDS)
     units = Units.from_transitions(log, log.transitions)
@@ -166,7 +170,7 @@ def try_log(which: int, seed: int) -> LogOutcome:
 
 
 def shuffled_log(name: str, seed: int) -> str:
-    """The verdict on a log whose actions were shuffled."""
+    """The verdict for a log whose actions were shuffled."""
     log = SHAPES[name](seed)
     mixed = dataclasses.replace(log, transitions=shuffle_actions(log.transitions, seed))
     fit = fit_log(mixed, GAIN_DRAWS, seed)
@@ -180,8 +184,8 @@ def clinic(seed: int) -> Log:
 
 
 def walks(seed: int) -> Log:
-    """A log of the shape of a trial of messages that suggest a walk: 37 people, five moments a day
-    for six weeks, a message at six of ten moments at which one can be sent."""
+    """A log like that of a trial of messages that suggest a walk: 37 people, five moments a day for
+    six weeks. At moments when a message can be sent, one is sent with probability 0.6."""
     rng = np.random.default_rng(seed)
     people, moments = 37, 210
     active, weather = rng.normal(size=people), rng.random((moments, people)) < 0.3
@@ -224,19 +228,19 @@ def gain(workers: int | None = None) -> str:
         ProcessPoolExecutor(workers or os.cpu_count(), get_context("spawn")) as pool,
         DATA.open("a") as file,
     ):
-        asked = {pool.submit(measured, *key): key for key in (*logs, *mixed) if key not in known}
+        jobs = {pool.submit(measured, *key): key for key in (*logs, *mixed) if key not in known}
         try:
-            for number, done in enumerate(as_completed(asked), 1):
-                file.write(json.dumps([asked[done], done.result()]) + "\n")
+            for number, done in enumerate(as_completed(jobs), 1):
+                file.write(json.dumps([jobs[done], done.result()]) + "\n")
                 file.flush()
-                print(f"{number} of {len(asked)} logs", end="\r", flush=True)
+                print(f"{number} of {len(jobs)} logs", end="\r", flush=True)
         finally:
             pool.shutdown(cancel_futures=True)
     return page()
 
 
 def measured(which: int | str, seed: int) -> Any:
-    """The outcome for a log of a scenario, or the verdict on a shuffled log of a shape."""
+    """The outcome for a log of a scenario, or the verdict for a shuffled log of a shape."""
     if isinstance(which, str):
         return shuffled_log(which, seed)
     found = dataclasses.asdict(try_log(which, seed))
@@ -244,7 +248,7 @@ def measured(which: int | str, seed: int) -> Any:
 
 
 def read_data() -> list[tuple[list[int | str], Any]]:
-    """What was measured so far: (scenario or shape, seed), and the outcome or the verdict."""
+    """The measurements so far: (scenario or shape, seed), and the outcome or the verdict."""
     return [json.loads(line) for line in DATA.read_text().splitlines()] if DATA.exists() else []
 
 
@@ -267,7 +271,7 @@ HEAD = [
 
 
 def page() -> str:
-    """The tables and the picture of what was measured so far."""
+    """The tables and the picture of the measurements so far."""
     data = sorted(read_data(), key=lambda line: line[0][1])
     found = [
         [LogOutcome(**own) for (which, _), own in data if which == at]

@@ -1,7 +1,7 @@
-"""The study `left`: models told how many rounds are left, beside policies that know the dynamics.
+"""The study `left`: models that know the rounds left, beside policies that know the dynamics.
 
-Trainings and trials take long, so what is done is kept in studies/data/left, and the same command
-goes on where it was stopped: first a few seeds of every domain, then more of each.
+Trainings and trials take long. Results are stored in studies/data/left, so the same command
+continues after an interruption: first a few seeds of every domain, then more of each.
 `python -m studies.left armman` measures one domain only.
 """
 
@@ -28,7 +28,7 @@ DATA = Path("studies/data/left")
 RATES = (0.8, 0.85, 0.9, 0.95, 1.0)
 LONGEST = 12
 SEEDS, TOGETHER = range(100, 116), 4
-"""Training seeds, which no setting was chosen on, and how many are trained at once."""
+"""Training seeds, on which no setting was chosen, and how many are trained at once."""
 
 SIZES: dict[str, tuple[Setting, ...]] = {
     "armman": tuple(Setting("armman", n, b) for n, b in ((25, 7), (25, 5), (50, 10))),
@@ -48,14 +48,14 @@ TRIALS = 1000
 
 
 def measure(names: Iterable[str]) -> None:
-    """Measures what is missing of some domains."""
+    """Measures some domains, unless that was done before."""
     for at in range(0, len(SEEDS), TOGETHER):
         for name in names:
             measure_seeds(name, list(SEEDS)[at : at + TOGETHER])
 
 
 def measure_seeds(name: str, seeds: list[int]) -> None:
-    """Measures models of these seeds on a domain, unless that was done before."""
+    """Trains models with these seeds on a domain and measures them, unless that was done before."""
     file = DATA / f"{name}.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if done.get("trials") != TRIALS:
@@ -84,7 +84,7 @@ def measure_seeds(name: str, seeds: list[int]) -> None:
 
 
 def measured(done: dict[str, Any]) -> int:
-    """How many seeds were measured, from the first on."""
+    """Number of seeds that were measured, from the first on."""
     groups = [next(iter(done[key].values())) for key in done if key.isdigit()]
     return sum(len(group["left"]) for group in groups)
 
@@ -97,8 +97,8 @@ def worlds(setting: Setting, rate: float):
 
 @functools.cache
 def informed(setting: Setting, rate: float) -> tuple[np.ndarray, dict[str, Any]]:
-    """What the better of the policies that know the dynamics earns in every trial, and what each of
-    them earns on average."""
+    """The rewards in every trial of the better of the policies that know the dynamics, and the mean
+    reward of each of them."""
     (domain, batches), budget = worlds(setting, rate), jnp.float32(setting.budget)
     _, prices = trial_bounds(domain, batches, budget, TRIALS)
     known: dict[str, policies.Policy] = {"lagrangian": policies.Lagrangian()}
@@ -114,10 +114,10 @@ def informed(setting: Setting, rate: float) -> tuple[np.ndarray, dict[str, Any]]
 
 
 def played(models, kind: str | None, setting: Setting, rate: float) -> np.ndarray:
-    """What the models earn in every trial, (seed, trial)."""
+    """The rewards of the models in every trial: (seed, trial)."""
     (domain, batches), budget = worlds(setting, rate), jnp.float32(setting.budget)
-    told = [model.with_rounds_left(kind) for model in models]
-    return np.stack([trial_rewards(m.policy, domain, batches, budget, TRIALS) for m in told])
+    policies_played = [model.with_rounds_left(kind).policy for model in models]
+    return np.stack([trial_rewards(p, domain, batches, budget, TRIALS) for p in policies_played])
 
 
 def left() -> str:
@@ -127,7 +127,7 @@ def left() -> str:
 
 
 def page() -> str:
-    """What has been measured so far."""
+    """The page of the measurements so far."""
     rows, seeds, places = [], {}, set[str]()
     for name in SIZES:
         file = DATA / f"{name}.json"
@@ -154,7 +154,7 @@ def page() -> str:
 
 
 def rows_of(name: str, done: dict[str, Any]) -> list[list[str]]:
-    """The rows of a domain."""
+    """The rows of the table for a domain."""
     groups = [value for key, value in done.items() if key.isdigit()]
     rows = []
     for cell, known in done["informed"].items():

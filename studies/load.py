@@ -1,11 +1,11 @@
-"""How a served programme holds under load: users who read and record while a plan is made.
+"""A served programme under load: users read and record while plans are made.
 
-    python -m studies.load                          the page docs/results/service.md
-    python -m studies.load --people 5000 --seconds 15 --print      a smaller one, printed only
+    python -m studies.load                          writes docs/results/service.md
+    python -m studies.load --people 5000 --seconds 15 --print      a smaller run, printed only
 
-Server and users are on this machine (127.0.0.1 only) and share its processors. Everybody is signed
-in as a field worker: they open their list, then the record, then say what was done with one person,
-and think for a while in between. Afterwards every confirmed mark must be in the database.
+Server and users run on this machine (127.0.0.1 only) and share its processors. The users are signed
+in as field workers. Each opens the list, then the record, then marks what was done with one person,
+with pauses in between. Afterwards every confirmed mark must be in the database.
 """
 
 import argparse
@@ -48,7 +48,7 @@ class Load:
     people: int = 100_000
     users: int = 50
     seconds: float = 40.0
-    """Of each of the two parts: quiet, and with a plan."""
+    """Duration of each of the two parts: quiet, and with plans."""
     think: float = 3.0
     """Mean seconds between two requests of a user."""
     workers: int = 2
@@ -56,14 +56,14 @@ class Load:
 
 @dataclasses.dataclass
 class Seen:
-    """What users saw: kind of request, part, milliseconds and status; and what was confirmed."""
+    """Kind, part, milliseconds and status of each request; and the confirmed marks."""
 
     requests: list[tuple[str, str, float, int]] = dataclasses.field(default_factory=list)
     marked: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def prepare(place: str, size: Load) -> list[str]:
-    """A programme whose first round is planned, and its field workers."""
+    """Creates a programme whose first round is planned; returns the names of its field workers."""
     use_compilation_cache()
     model, rng = load("armman"), np.random.default_rng(7)
     names = [f"Worker {number:02}" for number in range(size.users)]
@@ -93,7 +93,7 @@ def prepare(place: str, size: Load) -> list[str]:
 
 @contextlib.contextmanager
 def served(place: str, size: Load) -> Iterator[str]:
-    """A server on a free port; its address."""
+    """Runs a server on a free port; yields its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -114,7 +114,7 @@ def served(place: str, size: Load) -> Iterator[str]:
 
 
 async def use(client: httpx.AsyncClient, mine: list[int], seen: Seen, part: Any, rest: Any) -> None:
-    """One user: the list, the record, a mark; and again."""
+    """One user: opens the list, opens the record, makes a mark, and repeats this until the end."""
     turn = 0
     while part[0] != "end":
         who = mine[turn % len(mine)]
@@ -137,7 +137,8 @@ async def use(client: httpx.AsyncClient, mine: list[int], seen: Seen, part: Any,
 
 
 async def run(address: str, names: list[str], chosen: dict[str, list[int]], size: Load) -> Any:
-    """Both parts: all users at once, first alone, then while plans are made all the time."""
+    """Runs both parts with all users at once: first alone, then while plans are made one after the
+    other."""
     lots, seen, part = random.Random(5), Seen(), ["warm-up"]
     limits = httpx.Limits(max_connections=2)
     async with contextlib.AsyncExitStack() as stack:
@@ -162,8 +163,8 @@ async def run(address: str, names: list[str], chosen: dict[str, list[int]], size
         part[0] = "with a plan"
         begun, plans = time.perf_counter(), 0
         while time.perf_counter() - begun < size.seconds:
-            asked = {"budget": size.people // 8 - plans, "again": True, "why": "study"}
-            answer = await clients[-1].post("/api/v1/plans", json=asked, headers=SAME)
+            body = {"budget": size.people // 8 - plans, "again": True, "why": "study"}
+            answer = await clients[-1].post("/api/v1/plans", json=body, headers=SAME)
             job = answer.json()
             while answer.status_code == 202 and job["status"] in ("waiting", "running"):
                 await asyncio.sleep(0.2)

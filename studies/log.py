@@ -1,4 +1,4 @@
-"""How much log is needed: models learned from simulated logs, and one that was given the truth."""
+"""How large a log must be: models learned from logs, beside one given the true dynamics."""
 
 from pathlib import Path
 
@@ -58,8 +58,8 @@ def log() -> str:
 def one_log(
     domain: FiniteDomain, people: int, seed: int, n_arms: int, budget: float
 ) -> tuple[float, int, float]:
-    """What a model learned from one log earns in truth, how many transitions under an action it
-    saw, and the share of the population's true chances that lie within their intervals."""
+    """For one log: the true reward of the model learned from it, the number of transitions under an
+    action, and the share of the population's true probabilities that are within their intervals."""
     arms = domain.draw_arms(jax.random.key(1000 + seed), people)
     rewards = domain.rewards(jax.tree.map(lambda x: x[0], arms))
     frame = simulate_log(domain, people, rounds=26, share=0.05, seed=seed, arms=arms)
@@ -75,7 +75,7 @@ def one_log(
 
 
 def earned(domain, policy, n_arms: int, budget: float) -> float:
-    """Mean reward per arm in the same thousand trials for everyone."""
+    """Mean reward per arm in 1,000 trials, the same for all policies."""
     frame = evaluate(
         domain,
         {"it": policy},
@@ -89,7 +89,7 @@ def earned(domain, policy, n_arms: int, budget: float) -> float:
 
 
 def covered(known: Log, fit: Fit, truth: np.ndarray) -> float:
-    """Share of the true chances, those that are not 0, within their 90 % intervals."""
+    """Share of the true probabilities, except those that are 0, within their 90 % intervals."""
     found = estimate_effects(known, fit).transitions
     low, high = (found[end].to_numpy().reshape(known.shape) for end in ("low", "high"))
     return float(((truth >= low) & (truth <= high))[truth > 0].mean())

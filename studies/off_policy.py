@@ -1,5 +1,5 @@
-"""How often off-policy estimates hold, those that `learn` prints among them, and whether lots fall
-as their probabilities say."""
+"""How often off-policy intervals contain the truth, also those that `learn` prints, and whether the
+lots of a plan have the stated probabilities."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,14 @@ from prefermab.programme.logs.reading import Log, LogTransitions, read_log
 from prefermab.programme.planning.lots import draw_lots
 
 REPEATS, LEARNED, SEED, DRAWS = 1000, 3000, 2026, 100_000
-"""Repetitions, those of what `learn` prints, the seed, and draws of lots."""
+"""Repetitions; repetitions for the result of `learn`; the seed; and draws of lots."""
 
 STAY = np.array([[[0.7, 0.3], [0.3, 0.7]], [[0.3, 0.7], [0.2, 0.8]]])
-"""(state, action, next state) of the logs: bad and good; a call helps those in bad most."""
+"""Transitions (state, action, next state) of the logs. The states are bad and good; a call helps
+most in bad."""
 
 OLDER = np.array([[[0.7, 0.3], [0.6, 0.4]], [[0.3, 0.7], [0.2, 0.8]]])
-"""The same for older people, whom a call helps less in bad."""
+"""The transitions of older people, whom a call in bad helps less."""
 
 WORLDS = np.stack([OLDER, STAY])
 
@@ -34,7 +35,7 @@ REWARDS = {"bad": 0.0, "good": 1.0}
 
 
 def armman() -> Pool:
-    """People of the model that ships."""
+    """A pool of people for the shipped model `armman`."""
     return draw_pool(load("armman"), seed=SEED)
 
 
@@ -55,7 +56,8 @@ def coverage(found: Sequence[Interval], truth: float) -> list[str]:
 def simulate_log(
     seed: int, people: int = 200, rounds: int = 12, differ: bool = False
 ) -> pl.DataFrame:
-    """A log in which lots decide, by the state; where people differ, by the feature `young`."""
+    """A log in which people are called at random, with probabilities by state. With `differ`, the
+    effect of a call depends on the feature `young`."""
     rng = np.random.default_rng([SEED, seed])
     state, rows = rng.integers(0, 2, people), []
     young = np.arange(people) % 2 if differ else np.ones(people, int)
@@ -94,7 +96,7 @@ def _off_policy() -> str:
 
 
 def _policy_value(choice: tuple[int, ...], rounds: int) -> np.ndarray:
-    """(state,): what a policy that goes by the state earns in so many rounds."""
+    """The exact value (state,) over `rounds` rounds of a policy that chooses by state."""
     moves, value = STAY[np.arange(2), list(choice)], np.zeros(2)
     for _ in range(rounds):
         value = moves @ (np.array([0.0, 1.0]) + value)
@@ -168,7 +170,8 @@ def learned() -> str:
 def rule_value(
     log: Log, moves: LogTransitions, target: np.ndarray, differ: bool, rounds: int = 12
 ) -> tuple[float, float]:
-    """What a rule and what the log's lots earn in a round, in the states that logs are in."""
+    """The exact values in one round of a rule and of the log's random calls, averaged over the
+    states in such logs."""
     place = np.array([("bad", "good").index(name) for name in log.labels.states])[moves.state]
     young = np.ones(len(place), int)
     if differ:
@@ -187,7 +190,7 @@ def rule_value(
 
 
 def _off_policy_lots(pool: Pool, people: int = 300, budget: int = 45) -> str:
-    """One round of plans with lots, dealt as a plan deals them: the model's own value."""
+    """The value of the model's own list, estimated from one round of plans with lots."""
     rng, found, truths = np.random.default_rng([SEED, 7]), {}, []
     for seed in range(REPEATS):
         who = rng.integers(0, pool.size, people)
@@ -228,11 +231,11 @@ def lots() -> str:
         chance = draw_lots(actions, cells, 3, explore, 0).probabilities
         seen, inside = halves.mean(axis=0), (chance > 0) & (chance < 1)
         error = np.sqrt(chance * (1 - chance) / DRAWS)[inside]
-        left = (halves - chance)[:, inside]
+        differences = (halves - chance)[:, inside]
         same = np.allclose(seen[~inside], chance[~inside], atol=1e-9)
         rows.append([f"{explore:.0%}", f"{np.abs(seen - chance).max():.5f}",
                      f"{(np.abs(seen - chance)[inside] / error).max():.2f}",
-                     f"{np.corrcoef(*left).min():+.2f}", "yes" if same else "no",
+                     f"{np.corrcoef(*differences).min():+.2f}", "yes" if same else "no",
                      f"{costs[actions].sum():g}", f"{(chance * costs).sum():.6f}"])  # fmt: skip
         print(*rows[-1], flush=True)
     head = ["by lot", "largest difference", "in standard errors", "halves correlate",

@@ -1,4 +1,4 @@
-"""The Open Bandit data: the random policy valued from the log of Thompson sampling.
+"""The Open Bandit data: the random policy's value, estimated from the log of Thompson sampling.
 
     python -m studies.open_bandit FOLDER
 
@@ -20,14 +20,14 @@ CAMPAIGNS = ("men", "women")
 
 
 def random_policy(log: pl.DataFrame, items: int) -> OffPolicy:
-    """What showing each of so many items with the same probability would earn, in clicks a row."""
+    """The value, in clicks for each row, of showing one of `items` items with equal probability."""
     target = np.full(log.height, 1 / items)
     chance = log["propensity_score"].to_numpy()
     return off_policy_rows(log["click"].to_numpy(), chance, target)
 
 
 def on_policy(log: pl.DataFrame) -> Interval:
-    """Clicks a row where items were really shown at random."""
+    """The measured clicks for each row when items were really shown at random."""
     clicks = log["click"].to_numpy().astype(float)
     return from_influence(float(clicks.mean()), clicks - clicks.mean())
 

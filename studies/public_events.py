@@ -1,4 +1,4 @@
-"""Public files of events, from the raw file to a report, with the counts checked independently.
+"""Public files of events, from the raw file to a report. The counts are checked by a plain loop.
 
     python -m studies.public_events chicago Food_Inspections.csv --out runs/chicago
     python -m studies.public_events heartsteps HeartStepsV1/data_files --out runs/heartsteps
@@ -29,7 +29,7 @@ MAPS = Path(__file__).parents[1] / "examples" / "maps"
 
 
 class Count(NamedTuple):
-    """What a plain loop over a file finds."""
+    """The counts that a plain loop over a file finds."""
 
     used: int
     rows: int
@@ -37,7 +37,7 @@ class Count(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A public file: where its events are, how they are counted by hand, and what states earn."""
+    """A public file: the file of its events, the loop that counts them, and rewards of states."""
 
     events: str
     by_hand: Callable[[Path], Count]
@@ -45,7 +45,7 @@ class Source(NamedTuple):
 
 
 def records(file: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file, by the standard library."""
+    """The rows of a CSV file, read by the standard library."""
     with file.open(encoding="utf-8", errors="replace", newline="") as opened:
         yield from csv.DictReader(opened)
 
@@ -70,7 +70,7 @@ def count_chicago(file: Path) -> Count:
 
 
 def count_heartsteps(folder: Path) -> Count:
-    """Moments by person, with one more row after each person's last."""
+    """Moments by person, with an additional row after the last moment of each person."""
     sent = {"TRUE": "suggestion", "FALSE": "none", "True": "suggestion", "False": "none"}
     moments: dict[str, set[int]] = defaultdict(set)
     actions: Counter[str] = Counter()
@@ -88,7 +88,7 @@ def count_heartsteps(folder: Path) -> Count:
 
 
 def count_wells(file: Path) -> Count:
-    """Visits to wells, of which each has its name in one of four columns, by fortnight."""
+    """Visits to wells by fortnight; the name of a well is in one of four columns."""
     place = "Main_group/location_details/"
     names = [place + n for n in ("sw_bk_well_no", "bk_dw_no", "well_no_sw_bardiya",
                                  "well_no_dw_bardiya")]  # fmt: skip
@@ -106,7 +106,7 @@ def count_wells(file: Path) -> Count:
 
 
 def count_appointments(folder: Path) -> Count:
-    """Appointments of patients by half-year, from each one's first to their last."""
+    """Appointments of patients by half-year, from the first to the last of each patient."""
     visits: dict[str, list[int]] = defaultdict(list)
     for row in records(folder / "data.csv"):
         if row["redcap_repeat_instrument"] == "appointment":
@@ -127,11 +127,11 @@ SOURCES = {
 
 
 def make_log(name: str, place: Path) -> tuple[pm.tables.EventLog, Count]:
-    """The log by the map, and the count by hand; raises if they differ."""
+    """The log made by the map, and the counts of the plain loop; raises an error if they differ."""
     source = SOURCES[name]
     counted = source.by_hand(place)
     with tempfile.TemporaryDirectory() as folder:
-        # Tables that a map names stand beside it.
+        # The tables that a map names must be in the folder of the map.
         for table in place.glob("*.csv") if place.is_dir() else ():
             shutil.copy(table, folder)
         shutil.copy(MAPS / f"{name}.toml", folder)

@@ -1,7 +1,7 @@
 """Checks docs/reading.md and the README's table against the data of the report.
 
-Under each paragraph, table and list of the page stands a comment that says where its figures come
-from, one to a line:
+Each paragraph, table and list of the page is followed by a comment that gives the source of its
+figures, one in each line:
 
     <!-- figures
     98.9 % = percent min estimate in claims: claim~Zero-shot; measured~`paper`
@@ -10,16 +10,16 @@ from, one to a line:
     until samples: 5,550 8,025
     -->
 
-A line names the figure as it is printed, how it is worked out (`min`, `max`, `mean`, `sum` or
-`only` of a field, `count`, or `verdict`; `percent` before it multiplies by 100, `minus` by -1), a
-list of docs/paper/cells.json or `departures` (studies/data), and conditions: `=` equal, `~`
-contains, `>` more than another field; `|` between values is "or".
+A line has the figure as it is printed; how it is computed (`min`, `max`, `mean`, `sum` or `only` of
+a field, `count`, or `verdict`; `percent` before it multiplies by 100, `minus` by -1); a list of
+docs/paper/cells.json, or `departures` (studies/data); and conditions: `=` equals, `~` contains, `>`
+is more than another field, and `|` between values means "or".
 `given` has numbers that are settings, not results. `until X` has figures that wait for X, a list of
-the data or a file; once X is there they have to be read from it. Every number of a paragraph must
-stand in its comment.
+the data or a file; once X exists, they have to be read from it. Every number of a paragraph must be
+in its comment.
 
-`python -m studies.reading` says what does not agree, and with `--write` puts in the new figures;
-what the sentences say is for a person to read again.
+`python -m studies.reading` prints what does not agree. With `--write` it replaces the figures; a
+person has to read the sentences again.
 """
 
 import argparse
@@ -47,10 +47,10 @@ README_ROWS = {
     ),
     "Continuous SIS, 20 arms, budget 16": ("table6", "Continuous SIS, N = 20, B = 16, 100 %"),
 }  # fmt: skip
-"""Rows of the README's table: the table and cell of the report that each shows."""
+"""The table and the cell of the report for each row of the README's table."""
 
 SETS_OF_ARMS = 8
-"""On which DDLPO is trained, one for each seed of the report."""
+"""Number of sets of arms on which DDLPO is trained: one for each seed of the report."""
 
 COMMENT = re.compile(
     r"(?P<text>(?:^(?!<!--|#).+\n)+)\n?<!-- figures\n(?P<lines>[\s\S]*?)-->", re.MULTILINE
@@ -62,7 +62,7 @@ CODE = re.compile(r"`[^`]*`|\]\([^)]*\)")
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A figure as printed, and how it is worked out."""
+    """A figure as printed, and how it is computed."""
 
     printed: str
     how: str
@@ -70,7 +70,7 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """A paragraph with its figures, the numbers that are settings, and those that wait."""
+    """A paragraph with its figures, the numbers that are settings, and those that wait for data."""
 
     text: str
     lines: tuple[Line, ...]
@@ -109,7 +109,7 @@ def _numbers(text: str) -> list[str]:
 
 
 def problems(page: str, data: dict[str, Any], root: Path = Path()) -> Iterator[str]:
-    """What does not agree between the page and the data, a sentence each."""
+    """Disagreements between the page and the data, one sentence each."""
     yield from (f"no figures are named for: {text[:70]!r}" for text in bare_paragraphs(page))
     for note in read_notes(page):
         named = {number for line in note.lines for number in NUMBER.findall(line.printed)}
@@ -129,8 +129,8 @@ def problems(page: str, data: dict[str, Any], root: Path = Path()) -> Iterator[s
 
 
 def load_data(root: Path = Path()) -> dict[str, Any]:
-    """The report's data, and what departures from the paper are worth. Cells of DDLPO also say how
-    far they are below the published figure, and how far one set of arms is from another."""
+    """The report's data and the effects of departures from the paper. Cells of DDLPO also have the
+    distance below the published figure (`below`) and the spread between sets of arms (`spread`)."""
     data = json.loads((root / DATA).read_text())
     for cell in data["cells"]:
         if cell["policy"] == "ddlpo":
@@ -162,7 +162,7 @@ def worked_out(how: str, data: dict[str, Any]) -> float | str:
 
 
 def printed_like(printed: str, value: float | str) -> str:
-    """A value with as many digits as a printed figure has, and the same words around it."""
+    """A value with as many digits as a printed figure, and with the same words around it."""
     number = NUMBER.search(printed)
     if isinstance(value, str) or number is None:
         return str(value)
@@ -172,8 +172,8 @@ def printed_like(printed: str, value: float | str) -> str:
 
 
 def with_new_figures(page: str, data: dict[str, Any]) -> str:
-    """The page with every figure as the data now have it, in its paragraph and its comment. Where a
-    paragraph prints a figure twice, its lines are taken in the order of the text."""
+    """The page with all figures replaced by those of the data, in paragraphs and comments. If a
+    paragraph prints a figure twice, its lines apply in the order of the text."""
 
     def renewed(found: re.Match[str]) -> str:
         text, lines, whole, at = found["text"], found["lines"], found[0], 0
@@ -190,7 +190,7 @@ def with_new_figures(page: str, data: dict[str, Any]) -> str:
 
 
 def readme_rows(data: dict[str, Any]) -> dict[str, str]:
-    """The rows of the README's table as the data have them, by their first cell."""
+    """The rows of the README's table, made from the data, by their first cell."""
     rows = {}
     for title, (table, cell) in README_ROWS.items():
         at = {row["recipe"]: row for row in data["cells"]
@@ -203,7 +203,7 @@ def readme_rows(data: dict[str, Any]) -> dict[str, str]:
 
 
 def with_new_rows(readme: str, data: dict[str, Any]) -> str:
-    """The README with the rows of its table as the data have them."""
+    """The README with the rows of its table made from the data."""
     for title, row in readme_rows(data).items():
         readme = re.sub(
             rf"^\| {re.escape(title)} \|.*$", lambda _, new=row: new, readme, flags=re.M
@@ -215,7 +215,7 @@ def _fits(row: dict[str, Any], conditions: str) -> bool:
     for condition in filter(None, map(str.strip, conditions.split(";"))):
         found = re.match(r"(\w+)([=~>])(.*)", condition)
         if found is None:
-            raise ValueError(f"{condition!r} is no condition")
+            raise ValueError(f"{condition!r} is not a condition such as recipe=paper")
         field, sign, wanted = found.groups()
         if sign == ">":
             fits = row[field] > row[wanted]
@@ -232,15 +232,17 @@ def _mean(values: list[float]) -> float:
 
 
 def _verdict(rows: list[dict[str, Any]]) -> str:
-    """The verdict of all, or mixed."""
+    """The verdict of all rows, or `mixed`."""
     verdicts = {row["verdict"] for row in rows}
     return verdicts.pop() if len(verdicts) == 1 else "mixed" if verdicts else "not tested"
 
 
 def main() -> None:
     """Checks the page, or writes new figures into it."""
-    parser = argparse.ArgumentParser(description="docs/reading.md against docs/paper/cells.json")
-    parser.add_argument("--write", action="store_true", help="put in the new figures")
+    parser = argparse.ArgumentParser(
+        description="Compares docs/reading.md with docs/paper/cells.json."
+    )
+    parser.add_argument("--write", action="store_true", help="replace the figures")
     options = parser.parse_args()
     page, data = PAGE.read_text(), load_data()
     if options.write:
@@ -249,7 +251,7 @@ def main() -> None:
         README.write_text(with_new_rows(README.read_text(), data))
     found = list(problems(page, data))
     if with_new_rows(README.read_text(), data) != README.read_text():
-        found.append("the table of README.md is not what the data have")
+        found.append("the table of README.md does not agree with the data")
     print("\n".join(found) or "Every figure is in the data.")
     sys.exit(bool(found))
 

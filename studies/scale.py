@@ -1,4 +1,4 @@
-"""How long a plan takes and how much memory, from ten thousand people to a hundred million."""
+"""Time and memory of a plan, from ten thousand people to a hundred million."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ from prefermab.plots import svg_of
 
 STUDY_SIZES = tuple(10**power for power in range(4, 9))
 SHARE = 0.1
-"""The share of all people that the budget reaches."""
+"""Share of all people for whom the budget pays an action."""
 
 PLANNING = """
 import sys
@@ -28,8 +28,8 @@ main()
 (peak,) = [line for line in Path("/proc/self/status").open() if line.startswith("VmHWM")]
 print(peak, file=sys.stderr)
 """
-"""Plans, then prints the peak memory of its own process; the operating system's figure for child
-processes includes memory of the parent."""
+"""A program that plans, then prints the peak memory of its own process. The operating
+system's figure for child processes would include memory of the parent."""
 
 PICTURE = Path("docs/results/figures/scale.svg")
 HEAD = [
@@ -39,7 +39,7 @@ HEAD = [
 
 @dataclasses.dataclass(frozen=True)
 class PlanRun:
-    """Time and memory that a plan for so many people took."""
+    """Time and memory of one plan."""
 
     people: int
     given: int
@@ -60,14 +60,14 @@ def scale(sizes: Sequence[int] = STUDY_SIZES) -> str:
 
 
 def time_plan(size: int) -> PlanRun:
-    """Plans for so many people in a process of its own; the input files are deleted afterwards."""
+    """Plans for `size` people in a separate process; the input files are deleted afterwards."""
     with tempfile.TemporaryDirectory(dir=Path.cwd(), prefix=".scale-") as folder:
         arms, out = Path(folder) / "arms", Path(folder) / "plan"
         arms.mkdir()
         for place, part in enumerate(people_tables(size)):
             part.write_parquet(arms / f"part-{place:05}.parquet")
-        asked = ["plan", "armman", "--arms", arms, "--budget", int(size * SHARE), "--out", out]
-        command = [sys.executable, "-c", PLANNING, *map(str, asked), "--no-reasons", "--json"]
+        arguments = ["plan", "armman", "--arms", arms, "--budget", int(size * SHARE), "--out", out]
+        command = [sys.executable, "-c", PLANNING, *map(str, arguments), "--no-reasons", "--json"]
         begun = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         seconds = time.perf_counter() - begun

@@ -1,9 +1,9 @@
-"""Features that are missing or noisy: a domain that blurs another's, and the right answer.
+"""Features that are missing or noisy: a domain with blurred features, and the best possible policy.
 
-On Synthetic with identity features the parameters are independent, so what a blurred feature says
-of one is known exactly, and so is the mean over all arms that look alike of what acting is worth.
-Deciding by that mean is the best that a rule for a single arm and a price can do without
-remembering what an arm did before.
+On Synthetic with identity features, the parameters are independent. So the distribution of the
+parameters given the blurred features is known exactly, and with it the mean value of an action over
+all arms that look alike. To decide by that mean is the best that a rule for a single arm and a
+price can do without memory of the arm's past.
 """
 
 from collections.abc import Sequence
@@ -30,8 +30,8 @@ HIGHEST_PRICE = 5.0
 
 
 class Blurred(FiniteDomain):
-    """Arms of another domain whose features are seen with normal noise of this standard deviation,
-    and `hidden` of them, at random for each arm, not at all."""
+    """Arms of another domain whose features have normal noise with the standard deviation `noise`;
+    `hidden` of them, at random for each arm, are missing."""
 
     inner: FiniteDomain
     noise: Any = eqx.field(converter=jnp.float32, default=0.0)
@@ -76,7 +76,7 @@ class Blurred(FiniteDomain):
 
 
 class ByBayes(Policy):
-    """Decides on Synthetic by the mean worth of all arms that look like the one that is seen."""
+    """Decides on Synthetic by the mean value of actions over all arms with the same features."""
 
     noise: Any = eqx.field(converter=jnp.float32)
     config: Exact = Exact()
@@ -95,24 +95,24 @@ class ByBayes(Policy):
         return by_price(gains(price), seen.costs, seen.budget, seen.opt_in), memory
 
     def draws(self, features: Float[Array, "feat"]) -> Float[Array, "draw feat"]:
-        """Parameters that an arm with these features may have: uniform where one is hidden, else
-        normal around what is seen, within the parameter's range."""
+        """Parameters that an arm with these features may have: uniform where a feature is hidden,
+        otherwise normal around the feature, within the parameter's range."""
         low, high = range_ends((0.4, 0.6), (0.4, 0.6), (0.8, 1.0), (0.0, 1.0))
-        # The same spread points for everyone, shuffled anew in each dimension.
+        # The same evenly spread points for all arms, shuffled in each dimension.
         even = (jnp.arange(BAYES_DRAWS) + 0.5) / BAYES_DRAWS
         keys = jax.random.split(jax.random.key(0), low.size)
         shares = jax.vmap(lambda key: jax.random.permutation(key, even))(keys).T
         hidden = jnp.isnan(features)
         spread = jnp.where(hidden, 1.0, jnp.maximum(self.noise, 1e-4))
         middle = jnp.where(hidden, low, features)
-        # The range of p, in units of the noise; far tails are cut where their mass rounds to 0.
+        # The parameter's range in units of the noise; beyond 5 the normal tails are negligible.
         left, right = (jnp.clip((end - middle) / spread, -5.0, 5.0) for end in (low, high))
         between = norm.cdf(left) + shares * (norm.cdf(right) - norm.cdf(left))
         guess = middle + spread * norm.ppf(jnp.clip(between, 1e-7, 1 - 1e-7))
         return jnp.where(hidden, low + shares * (high - low), jnp.clip(guess, low, high))
 
     def gain(self, arm: Arm, state: State, price: Float[Array, ""]) -> Float[Array, "act"]:
-        """What acting is worth over waiting if the arm were this one."""
+        """The value of each action over that of no action, for an arm with these parameters."""
         worth = self.config.worths_of_arm(IDENTITY, arm, price[None])[0, state]
         return worth - worth[0]
 
@@ -121,16 +121,15 @@ IDENTITY = Synthetic(feature_map=FeatureMap("identity"))
 
 
 def blurred(domain: Domain, **how: Any) -> Blurred:
-    """A domain with features seen less well."""
+    """A domain with blurred features."""
     assert isinstance(domain, FiniteDomain)
     return Blurred(domain, **how, feature_map=FeatureMap("identity"))
 
 
 def reward_curves(hidden: Sequence[Sequence[str]], noisy: Sequence[Sequence[str]]) -> str:
-    """Reward against what is hidden of Synthetic's features, and against the noise on them, as SVG.
+    """Reward by the number of hidden features, and by the noise on features, on Synthetic, as SVG.
 
-    Rows are those of the study's tables: what varies, then `exact`, `sweep`, their difference, and
-    Bayes.
+    Rows are those of the study's tables: what varies, `exact`, `sweep`, their difference and Bayes.
     """
     figure = plots.blank(8, 3)
     panels = zip(

@@ -1,6 +1,6 @@
-"""States that are seen only on a call: what deciding by what is really known is worth.
+"""States that are seen only on a call: the gain of policies that use what is really known.
 
-What is done is kept in studies/data/unseen, and the same command goes on where it was stopped.
+Results are stored in studies/data/unseen, so the same command continues after an interruption.
 `python -m studies.unseen 4` trains four seeds only.
 """
 
@@ -31,15 +31,15 @@ SETTINGS = (
     ("ARMMAN", Armman(), 25, 7), ("ARMMAN", Armman(), 100, 10), ("Synthetic", Synthetic(), 21, 7),
 )  # fmt: skip
 SEEDS, TOGETHER, TRIALS, ROUNDS = range(16), 2, 1000, 40
-"""Training seeds, none of which a setting was chosen on, and how many are trained at once."""
+"""Training seeds, on which no setting was chosen; how many are trained at once; trials; rounds."""
 
 
 CHAIN, NOBODY, LAST = "index of the chain", "nobody acted on", "index of the state last seen"
 
 
 class LastSeen(Informed):
-    """The Whittle index of the state last seen, as if it were so still; of somebody never seen, the
-    mean over states. With `weighted`, the mean over states by what is believed."""
+    """Decides by the Whittle index of the state last seen, as if unchanged; an arm never seen has
+    the mean index over states. With `weighted`, indices are weighted by the belief."""
 
     weighted: bool = False
 
@@ -67,7 +67,7 @@ def unseen() -> str:
 
 
 def measure(n_seeds: int) -> None:
-    """Measures what is missing of so many seeds."""
+    """Measures the first `n_seeds` seeds, unless that was done before."""
     for at in range(0, n_seeds, TOGETHER):
         seeds = list(SEEDS[at : at + TOGETHER])
         trained: dict[str, Any] = {}
@@ -84,21 +84,21 @@ def measure(n_seeds: int) -> None:
             keep(name, n_arms, done)
     for name, base, n_arms, budget in SETTINGS:
         done = kept(name, n_arms)
-        for told, (policy, where) in informed(base).items():
-            if told not in done["others"]:
-                done["others"][told] = earned(policy, where, n_arms, budget)
-                print(name, n_arms, told, done["others"][told], flush=True)
+        for title, (policy, domain) in informed(base).items():
+            if title not in done["others"]:
+                done["others"][title] = earned(policy, domain, n_arms, budget)
+                print(name, n_arms, title, done["others"][title], flush=True)
                 keep(name, n_arms, done)
 
 
 def kept(name: str, n_arms: int) -> dict[str, Any]:
-    """What was measured before."""
+    """The stored measurements."""
     file = DATA / f"{name}-{n_arms}.json"
     return json.loads(file.read_text()) if file.exists() else {"others": {}, "seeds": {}}
 
 
 def keep(name: str, n_arms: int, done: dict[str, Any]) -> None:
-    """Writes what has been measured."""
+    """Stores the measurements."""
     DATA.mkdir(parents=True, exist_ok=True)
     text = json.dumps(done | {"on": machine()}, indent=1)
     write_atomically(DATA / f"{name}-{n_arms}.json", lambda draft: draft.write_text(text))
@@ -125,7 +125,7 @@ def earned(policy: Policy, domain: Domain, n_arms: int, budget: float) -> float:
 
 
 def page() -> str:
-    """What has been measured so far."""
+    """The page of the measurements so far."""
     columns, labels, places = [], [], set[str]()
     for name, _, n_arms, budget in SETTINGS:
         done = kept(name, n_arms)
@@ -140,8 +140,8 @@ def page() -> str:
             "seeds": str(each.size),
             "gain over the last seen": f"{more:+.0%}",
         }
-        told = [f"{means[policy]:.3f}" for policy in informed(Armman())]
-        columns.append([f"{name} ({n_arms}, {budget})", *told, *own.values()])
+        texts = [f"{means[policy]:.3f}" for policy in informed(Armman())]
+        columns.append([f"{name} ({n_arms}, {budget})", *texts, *own.values()])
         labels = ["", *informed(Armman()), *own]
     rows = [list(row) for row in zip(labels, *columns, strict=True)]
     return (

@@ -1,7 +1,7 @@
-"""Logs in which states are kept only where somebody was acted on: what a model learned from them
-earns beside one learned from all states, and what the report notices where the log misleads.
+"""Logs that have states only where people were acted on: the reward of models learned from them,
+beside models learned from all states, and what the report detects where the log misleads.
 
-What is done is kept in studies/data/unseen-log, and the same command goes on where it was stopped.
+Results are stored in studies/data/unseen-log, so the same command continues after an interruption.
 `python -m studies.unseen_log 12` measures the log of one seed only.
 """
 
@@ -39,7 +39,7 @@ DATA = Path("studies/data/unseen-log")
 PEOPLE, WEEKS, CALLED, SEEDS = 2000, 26, 0.1, range(10, 18)
 N_ARMS, BUDGET, TRIALS, ROUNDS = 25, 7.0, 1000, 40
 FEWER, MISLED = 1000, range(20, 23)
-"""People of the logs that mislead, and their seeds."""
+"""Number of people in the logs that mislead, and the seeds of these logs."""
 
 
 def unseen_log() -> str:
@@ -49,7 +49,7 @@ def unseen_log() -> str:
 
 
 def measure(seeds: Any) -> None:
-    """Measures what is missing of the logs of some seeds."""
+    """Measures the logs of some seeds, unless that was done before."""
     others = {"none": policies.NoAction(), "index": policies.Whittle()}
     keep("others", lambda: {name: earned(policy) for name, policy in others.items()})
     for seed in seeds:
@@ -57,7 +57,7 @@ def measure(seeds: Any) -> None:
 
 
 def keep(name: str, work: Any) -> None:
-    """Writes what comes of some work, unless it was done before."""
+    """Does some work and stores its result, unless it is stored already."""
     file = DATA / f"{name}.json"
     if file.exists():
         return
@@ -68,14 +68,15 @@ def keep(name: str, work: Any) -> None:
 
 
 def measured(seed: int) -> dict[str, Any]:
-    """What the two models learned from a log earn, and how often the fit's intervals hold."""
+    """The rewards of the two models learned from a log, and the share of the fit's intervals that
+    contain the truth."""
     (some, whole), within = learned(Armman(), CALLED, seed)
     own = {"some": earned(some.policy), "whole": earned(whole.policy)}
     return own | {"within": within, "on": machine()}
 
 
 def page() -> str:
-    """What has been measured so far."""
+    """The page of the measurements so far."""
     known = json.loads((DATA / "others.json").read_text())
     files = [DATA / f"{seed}.json" for seed in SEEDS]
     found = [json.loads(file.read_text()) for file in files if file.exists()]
@@ -105,8 +106,8 @@ def page() -> str:
 
 
 def learned(domain: FiniteDomain, share: float, seed: int) -> tuple[list[Model], float]:
-    """Models learned from some states of a log and from all, and the share of true chances within
-    the intervals of the first."""
+    """Models learned from some states of a log and from all states, and the share of true
+    probabilities within the intervals of the first fit."""
     arms = domain.draw_arms(jax.random.key(1000 + seed), PEOPLE)
     frame = simulate_log(domain, PEOPLE, WEEKS, share, seed, arms)
     truth = np.asarray(jax.vmap(domain.transitions)(arms)).mean(axis=0)
@@ -142,8 +143,8 @@ def earned(policy: Policy) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """How a log misleads: whether calls do anything, and by how many times likelier people are
-    called (or seen) who are in the worst state."""
+    """How a log misleads: whether calls have an effect, and how many times likelier people in the
+    worst state are to be called (or seen)."""
 
     name: str
     effect: bool = True
@@ -186,7 +187,7 @@ def unseen_checks() -> str:
 
 
 def one_misled(world: World, seed: int) -> tuple[float, bool, bool, float, float]:
-    """How likely acting matters by the fit, the warnings, and errors."""
+    """The fit's probability that acting matters, whether each warning was given, and errors."""
     base = Armman()
     arms = base.draw_arms(jax.random.key(2000 + seed), FEWER)
     table, features = np.array(jax.vmap(base.transitions)(arms)), np.asarray(base.features(arms))
@@ -210,7 +211,7 @@ def one_misled(world: World, seed: int) -> tuple[float, bool, bool, float, float
 def misleading(
     base: FiniteDomain, table: np.ndarray, features: np.ndarray, world: World, seed: int
 ) -> pl.DataFrame:
-    """A log in which who is called or seen may depend on the state."""
+    """A log in which the state may affect who is called or seen."""
     rng, n = np.random.default_rng(seed), len(table)
     state, parts = rng.integers(0, 3, n), []
     odds = np.array([1.0, np.sqrt(world.likelier), world.likelier])

@@ -108,5 +108,5 @@ def test_counts_conditions_and_mistakes():
     assert reading.worked_out("mean mean in cells: recipe=paper", DATA) == pytest.approx(4.1)
     with pytest.raises(ValueError, match="2 values"):
         reading.worked_out("only mean in cells: recipe=paper", DATA)
-    with pytest.raises(ValueError, match="no condition"):
+    with pytest.raises(ValueError, match="is not a condition"):
         reading.worked_out("count in cells: recipe", DATA)

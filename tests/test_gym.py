@@ -211,7 +211,7 @@ def test_projection_serves_arms_in_their_order(actions, tenths, opt_in):
         ({"domain": "armman", "opt_in": 1.5}, "opt_in must lie between 0 and 1"),
         (
             {"domain": "armman", "arms": jnp.ones((2, 6)), "opt_in": pm.opt_in.Streaming()},
-            "arms cannot be given with a Streaming process",
+            "a Streaming process, in which new arms join",
         ),
     ],
 )

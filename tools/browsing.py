@@ -1,6 +1,6 @@
-"""A served demo and a real browser that looks at it, for the browser tests and for the tour.
+"""A served demo and a real browser that opens it, for the browser tests and for the tour.
 
-Chromium is the one that is installed on the machine. Nothing but the served demo can be reached.
+The browser is the Chromium that is installed on the machine. It can reach only the served demo.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ ARGUMENTS = ("--no-sandbox", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127
 
 
 def find_chromium() -> str | None:
-    """Where Chromium is installed; None where it is not."""
+    """The path of Chromium; None if it is not installed."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Console:
-    """An application that is served on a free port of this machine, in a thread."""
+    """Serves an application on a free port of this machine, in a thread."""
 
     def __init__(self, app: FastAPI):
         self.app, self.ready = app, threading.Event()
@@ -76,7 +76,7 @@ class Console:
 
 
 def add_users(desk: Desk, password: str) -> None:
-    """Adds one user of each role, who have the same password."""
+    """Adds one user of each role; all users have the same password."""
     hashed = accounts.HASHER.hash(password)
     with desk.records.writing() as sql:
         for name, role in USERS.items():
@@ -86,7 +86,7 @@ def add_users(desk: Desk, password: str) -> None:
 
 @contextlib.contextmanager
 def demo_console(password: str, people: int = 400) -> Iterator[Console]:
-    """The demo, served, with one user of each role, who have the same password."""
+    """Serves the demo with one user of each role; all users have the same password."""
     with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
         place = str(Path(folder) / "demo.db")
         model = make_demo(place, people=people, budget=people // 10)
@@ -98,7 +98,7 @@ def demo_console(password: str, people: int = 400) -> Iterator[Console]:
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """The browser; one for all pages."""
+    """Starts the browser; it is used for all pages."""
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=find_chromium(), args=list(ARGUMENTS))
         yield browser
@@ -107,7 +107,7 @@ def chromium() -> Iterator[Browser]:
 
 @dataclasses.dataclass
 class Visitor:
-    """Somebody in front of a browser window; all that goes wrong in it is kept in `faults`."""
+    """A user with a browser window; `faults` collects everything that goes wrong in it."""
 
     console: Console
     context: BrowserContext
@@ -120,8 +120,8 @@ class Visitor:
         return self.page
 
     def look(self) -> None:
-        """Raises if something went wrong so far, if the page is wider than the window, or if it
-        breaks a rule of accessibility."""
+        """Raises an error if something went wrong so far, if the page is wider than the window, or
+        if it breaks a rule of accessibility."""
         found = Axe().run(self.page).response["violations"]
         for rule in found:
             nodes = "; ".join(node["html"][:160] for node in rule["nodes"][:3])
@@ -142,7 +142,7 @@ def visit(
     dark: bool = False,
     scale: float = 1,
 ) -> Iterator[Visitor]:
-    """A new window, signed in unless without a name."""
+    """Opens a new window; if a name is given, signs that user in."""
     context = browser.new_context(
         viewport={"width": size["width"], "height": size["height"]},
         color_scheme="dark" if dark else "light", device_scale_factor=scale, locale="en-GB",
@@ -151,11 +151,11 @@ def visit(
 
     def watch(request: Any) -> None:
         if not request.url.startswith((console.address, "data:", "blob:")):
-            faults.append(f"asked for {request.url}")
+            faults.append(f"requested {request.url}")
 
-    def listen(said: ConsoleMessage) -> None:
-        if said.type == "error":
-            faults.append(said.text)
+    def listen(message: ConsoleMessage) -> None:
+        if message.type == "error":
+            faults.append(message.text)
 
     context.on("request", watch)
     context.on("console", listen)

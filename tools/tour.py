@@ -1,7 +1,7 @@
 """Takes the pictures of docs/tour.md from the demo, in a real browser: `python -m tools.tour`.
 
-With a folder as an argument it takes every page there instead, at a desk, on a phone and in the
-dark, to be looked at.
+With a folder as an argument, it instead writes pictures of every page to this folder: on a desktop,
+on a phone and in the dark mode.
 """
 
 import sys
@@ -18,7 +18,7 @@ from tools.browsing import PHONE, Visitor, chromium, demo_console, visit
 PICTURES = Path(__file__).parent.parent / "docs" / "images" / "tour"
 PASSWORD = "only for the pictures"
 LARGEST = 60_000
-"""Bytes of a picture."""
+"""Largest size of a picture in bytes."""
 
 TABLE = """id,state,age,phone,region,worker
 m0501,drifting,24,own,north,Bo
@@ -27,7 +27,7 @@ m0082,silent,29,own,east,Ana
 m0503,silent,forty,own,south,Chi
 m0504,drifting,22,own,north,Dita
 """
-"""People to import; three rows of them are wrong."""
+"""A table of people to import; three of its rows are wrong."""
 
 
 def take_tour(folder: Path) -> list[Path]:
@@ -60,13 +60,13 @@ def take_tour(folder: Path) -> list[Path]:
 
 
 def open_person(page: Page) -> None:
-    """Follows the first name of the list."""
+    """Opens the page of the first person in the list."""
     page.locator("main a[href^='/people/']").first.click()
     page.wait_for_url("**/people/**")
 
 
 def move_slider(page: Page) -> None:
-    """More budget, by the keyboard."""
+    """Increases the budget with the keyboard."""
     slider = page.get_by_role("slider")
     slider.focus()
     for _ in range(4):
@@ -74,7 +74,7 @@ def move_slider(page: Page) -> None:
 
 
 def choose_table(page: Page) -> None:
-    """A table with wrong rows."""
+    """Chooses a table with wrong rows."""
     given: Any = {"name": "new.csv", "mimeType": "text/csv", "buffer": TABLE.encode()}
     page.locator("input[type=file]").set_input_files(given)
     page.get_by_role("button", name="Look at it").click()
@@ -95,14 +95,14 @@ def verify(page: Page) -> None:
 
 
 def shoot(page: Page, path: Path, *, full: bool = False) -> Path:
-    """A picture of a page, with as few colours as keep it small."""
+    """Takes a picture of a page and makes its file small."""
     page.screenshot(path=path, full_page=full)
     shrink(path)
     return path
 
 
 def shrink(path: Path) -> None:
-    """Keeps few colours of a picture, fewer where it is large, until it is small enough."""
+    """Reduces the colours of a picture until its file is small enough."""
     with Image.open(path) as picture:
         plain = picture.convert("RGB")
     for colours in (64, 32, 16, 8):
@@ -112,7 +112,7 @@ def shrink(path: Path) -> None:
 
 
 def take_all(folder: Path) -> None:
-    """Takes every page for an admin, at a desk, on a phone and in the dark."""
+    """Takes pictures of every page of an admin: on a desktop, on a phone and in dark mode."""
     folder.mkdir(parents=True, exist_ok=True)
     windows = {"desk": {}, "phone": {"size": PHONE}, "dark": {"dark": True}}
     with demo_console(PASSWORD) as console, chromium() as browser:
@@ -122,11 +122,11 @@ def take_all(folder: Path) -> None:
 
 
 def take_pages(visitor: Visitor, folder: Path, kind: str) -> None:
-    """Takes the pages of the navigation in one window."""
+    """Takes pictures of the pages in the navigation, in one window."""
     visitor.open("/week")
-    there = visitor.page.locator("header nav a").evaluate_all("all => all.map(a => a.pathname)")
+    paths = visitor.page.locator("header nav a").evaluate_all("all => all.map(a => a.pathname)")
     for entry in NAVIGATION:
-        if entry.path in there:
+        if entry.path in paths:
             visitor.open(entry.path)
             visitor.page.screenshot(path=folder / f"{entry.path[1:]}-{kind}.png", full_page=True)
 

@@ -1,4 +1,4 @@
-"""Makes the models that ship: trains and evaluates each, and writes its model card.
+"""Makes the shipped models: trains and evaluates each, and writes its model card.
 
 `make weights` runs this file; `python -m tools.weights armman` rebuilds one.
 """
@@ -29,15 +29,15 @@ from prefermab.training import pretrain
 
 OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)
 TRIALS = {"sis": 200, "continuous-sis": 200, "armman-unseen": 200}
-"""Fewer than 1,000 where the bound of a trial takes a hundred times as long."""
+"""Number of trials, if not 1,000: on these domains the bound takes a hundred times as long."""
 
 SHIPPED = (*domains.BY_NAME, "armman-unseen")
-"""Domains that models are trained on; all but the last also by the recipe `paper`."""
+"""Domains of the shipped models; all but the last also have a model of the recipe `paper`."""
 
 LONGEST = 12
-"""Rounds left that the models of recipe `exact` are taught."""
+"""Largest number of rounds left for which the models of recipe `exact` are trained."""
 
-TOLD = (
+ROUNDS_LEFT_NOTE = (
     "With `rounds_left` up to {}, the present round included, it allows for the end of a "
     "programme; docs/results/left.md has what that is worth.\n"
 )
@@ -46,7 +46,7 @@ WEIGHTS = Path(prefermab.__file__).parent / "weights"
 
 
 def train_shipped(name: str) -> Model:
-    """The model of that name with its recipe's own settings, as it ships."""
+    """Trains the model with this name by the default settings of its recipe."""
     recipe = "paper" if name.endswith("-paper") else "exact"
     domain = name.removesuffix("-paper")
     exceptions: dict[str, Any] = {"rounds_left": LONGEST} if domain in domains.BY_NAME else {}
@@ -57,7 +57,8 @@ def train_shipped(name: str) -> Model:
 
 
 def teach_end(name: str) -> Model:
-    """The model of that name as it ships, taught the last rounds of a programme; all else stays."""
+    """The shipped model with this name, with a newly trained network for the last rounds of a
+    programme."""
     model = load(name)
     assert isinstance(model.config, Exact)
     assert isinstance(model.network, Worth)
@@ -68,12 +69,13 @@ def teach_end(name: str) -> Model:
     state = begin(model.domain, model.network.perception, key)
     state = proceed(model.domain, recipe.steps, state, key)
     network = dataclasses.replace(model.network, to_end=state.slow)
-    card = model.card.removesuffix("\n" + TOLD.format(LONGEST)) + "\n" + TOLD.format(LONGEST)
+    note = "\n" + ROUNDS_LEFT_NOTE.format(LONGEST)
+    card = model.card.removesuffix(note) + note
     return dataclasses.replace(model, config=recipe, network=network, card=card)
 
 
 def with_cards(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
-    """The models of a domain by name, evaluated together, each with its model card."""
+    """The models of a domain by name, each with a model card from one comparison of all."""
     trials = TRIALS.get(domain_name, 1000)
     informed = (
         "whittle" if domain_name in ("synthetic", "armman", "armman-unseen") else "lagrangian"
@@ -91,7 +93,7 @@ def with_cards(domain_name: str, models: dict[str, Model]) -> dict[str, Model]:
 
 
 def model_card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str:
-    """The model card: what the model is, what was measured, and the command that measures it."""
+    """The model card: the model, its measured rewards, and the command that measures them."""
     lines = [
         f"# {name}",
         "",
@@ -122,13 +124,13 @@ def model_card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str
         "",
     ]
     if model.policy.longest is not None:
-        lines.append(TOLD.format(model.policy.longest))
+        lines.append(ROUNDS_LEFT_NOTE.format(model.policy.longest))
     return "\n".join(lines)
 
 
 def main(names: Sequence[str], ends: bool = False) -> None:
-    """Builds the models of the named domains, or of all; with `ends`, teaches those of recipe
-    `exact` the last rounds of a programme and leaves the rest as it is."""
+    """Builds the models of the named domains, or of all. With `ends`, trains only the network for
+    the last rounds of a programme, in the models of recipe `exact`."""
     use_compilation_cache()
     for domain_name in names or (domains.BY_NAME if ends else SHIPPED):
         if ends:
@@ -145,7 +147,7 @@ def main(names: Sequence[str], ends: bool = False) -> None:
 
 
 def chosen_domains(arguments: Sequence[str]) -> tuple[list[str], bool]:
-    """The domains that the command line names, by default all, and whether to teach ends only."""
+    """The domains named on the command line, by default all, and whether `--ends` was given."""
     known = ", ".join(SHIPPED)
     parser = argparse.ArgumentParser(
         prog="python -m tools.weights",
@@ -153,7 +155,7 @@ def chosen_domains(arguments: Sequence[str]) -> tuple[list[str], bool]:
     )
     parser.add_argument("names", nargs="*", metavar="DOMAIN", help=f"{known} (default: all)")
     parser.add_argument(
-        "--ends", action="store_true", help="teach the models that ship the end; all else stays"
+        "--ends", action="store_true", help="only train the network for a programme's last rounds"
     )
     chosen = parser.parse_args(arguments)
     for name in chosen.names:
