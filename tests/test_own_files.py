@@ -88,7 +88,7 @@ def test_a_model_of_ones_own_domain_is_trained_tuned_and_evaluated(tmp_path, mon
 
     asked = ["--trials", 3, "--against", "none", "--no-bound"]
     assert typed(monkeypatch, "evaluate", out, *asked) == 2
-    assert "of your own, 'pumps': name it with --domain" in capsys.readouterr().err
+    assert "the domain 'pumps', which is not part of the package" in capsys.readouterr().err
     assert typed(monkeypatch, "evaluate", out, *asked, "--domain", own, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["domain"], told["n_arms"], len(told["rows"])) == ("pumps", 4, 2)
