@@ -1,5 +1,5 @@
 """The programme side: tables, logs, plans and the record of a running programme.
 
-Built on the science half (everything in `prefermab` outside this folder and `cli`), which never
-imports it.
+It builds on the science half: `prefermab` without this folder, `cli`, `service` and `bench`. The
+science half imports it only in `Model.plan` and `Model.what_if`.
 """

@@ -1,4 +1,4 @@
-"""Columns of a table as numbers, labels, flags, ids or states; errors name table and row."""
+"""Reads columns of a table as numbers, labels, flags, ids or states; errors name table and row."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -20,15 +20,15 @@ FALSE = (
 """Words for true and false in English, French, Spanish, Portuguese, German and Swahili."""
 
 LONGEST_ID = 1000
-"""Characters of the longest id."""
+"""The most characters that an id may have."""
 
 LARGEST_NUMBER = 1e30
-"""Numbers beyond it are mistakes, and single precision does not hold all of them."""
+"""Larger numbers are refused: they are mistakes, and may not fit into single precision."""
 
 
 @runtime_checkable
 class HasStates(Protocol):
-    """What reading states needs of a model."""
+    """The part of a model that is needed to read states."""
 
     @property
     def state_names(self) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ class HasStates(Protocol):
 
 
 def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
-    """The column of this name; case and outer blanks do not matter. It must exist."""
+    """The column with this name, whatever its case and outer blanks; an error if there is none."""
     if name in frame.columns:
         return frame[name]
     alike = [one for one in frame.columns if one.strip().lower() == name.strip().lower()]
@@ -58,7 +58,7 @@ def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
 
 
 def check_plain(values: pl.Series, where: str) -> None:
-    """Raises if the cells of a column are not single values but lists, records or bytes."""
+    """Raises an error if a column holds lists, records or bytes instead of single values."""
     kind = values.dtype
     if kind.is_nested() or kind in (pl.Binary, pl.Object):
         raise InputError(
@@ -154,7 +154,8 @@ def level_feature(column: str, level: str) -> str:
 
 
 def source_columns(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | None]:
-    """The columns that features are read from: None for a number, else the levels of a category.
+    """The columns that features are read from, each with the levels of its category, or None if it
+    holds numbers.
 
     >>> from prefermab.programme.columns import source_columns
     >>> source_columns(["age", "region=north", "region=south"])
@@ -168,7 +169,7 @@ def source_columns(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | 
 
 
 def is_whole(values: pl.Series) -> bool:
-    """Whether all floating-point values are whole: integers with gaps are often read as floats."""
+    """Whether a column of floats holds whole numbers only: so integers with gaps are often read."""
     if not values.dtype.is_float():
         return False
     whole = (values == values.round()) & (values.abs() < 2**53)
@@ -176,7 +177,7 @@ def is_whole(values: pl.Series) -> bool:
 
 
 def check_ids(ids: pl.Series, where: str) -> None:
-    """Raises if an id is missing, absurdly long or occurs twice."""
+    """Raises an error if an id is missing, too long or not unique."""
     check_plain(ids, where)
     text = as_labels(ids)
     if text.null_count():

@@ -1,4 +1,4 @@
-"""Tables in and out: files, databases and frames, and logs made of events.
+"""Reads and writes tables (files, databases and frames), and makes logs from events.
 
 >>> import pathlib, tempfile
 >>> import polars as pl

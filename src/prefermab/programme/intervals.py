@@ -1,10 +1,10 @@
-"""Intervals from independent units whose influence on an estimate is known.
+"""Confidence intervals of an estimate from the influence of independent units on it.
 
-An estimate is nearly a mean over units (people, clusters, weeks) of what each adds to it: its
-influence. The standard error follows from their spread. Where few units carry the estimate their
-spread is itself uncertain and skewed: the normal quantile is replaced by Student's, with degrees of
-freedom from the fourth moment (Satterthwaite), and skewness is removed by Hall's transformation
-(1992), which moves the interval to the side of the long tail.
+An estimate is nearly a mean over units (people, clusters, weeks). What one unit adds to it is the
+unit's influence, and the standard error follows from the spread of the influences. If few units
+dominate the estimate, this spread is itself uncertain, and skewed. Therefore the normal quantile is
+replaced by Student's, with degrees of freedom from the fourth moment (Satterthwaite), and skewness
+is removed by Hall's transformation (1992), which moves the interval towards the long tail.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.stats import t as student
 
 LEVEL = 0.90
-"""Level of every interval that is printed."""
+"""Confidence level of every printed interval."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,15 +52,15 @@ def from_influence(
     lost: int = 1,
     normal: bool = False,
 ) -> Interval:
-    """The interval of an estimate whose units have this influence: its error is near their mean.
+    """The confidence interval of an estimate from the influence of its units.
 
     Args:
         estimate: The estimate.
         influence: (unit,) what each unit adds to the error, times the number of units.
-        level: How often the interval is to hold the truth.
+        level: The confidence level.
         lost: Degrees of freedom that were spent on means.
-        normal: Units are few and themselves means of many, so that moments beyond the second say
-            nothing: Student's interval.
+        normal: Use Student's interval without corrections: for few units that are themselves means
+            of many, so that moments beyond the second say nothing.
 
     Returns:
         The interval.
@@ -83,7 +83,7 @@ def from_influence(
         return Interval(estimate, estimate - reach, estimate + reach, error)
     scaled = apart / np.sqrt(variance)
     skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean())
-    # At least as many as the units give if they are normal, fewer where a few units carry it.
+    # About `free` if the influences are normal; fewer if a few units dominate.
     degrees = float(np.clip(2 * size / max(kurtosis - 1, 1e-9), 1, free))
     most = float(student.ppf((1 + level) / 2, degrees))
     left, right = (_unskewed(x, skewness / math.sqrt(size)) for x in (-most, most))
@@ -99,7 +99,7 @@ def _unskewed(quantile: float, skew: float) -> float:
 
 
 def by_unit(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Influence of rows added up for each unit, on the scale of `from_influence`.
+    """Adds up the influence of rows for each unit, on the scale of `from_influence`.
 
     >>> import numpy as np
     >>> from prefermab.programme.intervals import by_unit

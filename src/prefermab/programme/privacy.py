@@ -1,4 +1,4 @@
-"""Pseudonyms: ids as keyed hashes. Who has the key and the ids can make the same ones again."""
+"""Pseudonyms: ids as keyed hashes. Whoever has the key and the ids can compute them again."""
 
 import hashlib
 import hmac
@@ -13,23 +13,24 @@ from prefermab.files import check_file
 from prefermab.programme.columns import as_labels
 
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
-"""Bytes of a key file."""
+"""The fewest and the most bytes of a key file."""
 
 MOST_CATEGORIES = 50
 """A column with more different texts holds names or numbers of people, not categories."""
 
 LONG_NUMBER = 1_000_000
-"""Whole numbers from here on are codes, if most of them differ."""
+"""A column of whole numbers that are usually this large identifies people, if most differ."""
 
 PSEUDONYM_DIGITS = 20
-"""Hexadecimal digits of a pseudonym: 80 bits, in which no two of a billion people meet."""
+"""Hexadecimal digits of a pseudonym: 80 bits keep a billion people apart."""
 
 
 def read_key(path: Path) -> tuple[bytes, bool]:
-    """The key in a file; where there is no file, a new key is written to it.
+    """Reads the key in a file. If there is no such file, writes a new key to it.
 
     Args:
-        path: The key file. Keep it apart from the tables: with it, ids can be tried out.
+        path: The key file. Keep it apart from the tables: whoever has both can try ids until a
+            pseudonym matches.
 
     Returns:
         The key, and whether it is new.
@@ -70,7 +71,7 @@ def pseudonyms(ids: pl.Series, key: bytes) -> pl.Series:
 
 
 def key_mark(key: bytes) -> str:
-    """What tells a key from others and does not give it away."""
+    """A text that differs from key to key and does not reveal the key."""
     return _pseudonym("prefermab: the mark of a key", key)
 
 
@@ -79,9 +80,9 @@ def _pseudonym(label: str, key: bytes) -> str:
 
 
 def free_text(frame: pl.DataFrame) -> list[str]:
-    """Columns of text that may tell who somebody is: names, addresses, telephone numbers, notes.
+    """Columns that may identify people: names, addresses, telephone numbers, notes.
 
-    A column of few words that many rows share, such as a region, is none of them.
+    Categories that many rows share, such as a region, are not among them.
 
     >>> import polars as pl
     >>> from prefermab.programme.privacy import free_text

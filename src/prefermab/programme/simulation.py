@@ -23,7 +23,7 @@ from prefermab.policies.base import as_policies
 
 SIMULATED_ROUNDS, SIMULATED_TRIALS, TRIAL_BATCHES = 52, 200, 10
 Series = dict[str, np.ndarray]
-"""What was measured of a policy, each (trial, round)."""
+"""The measurements of a policy by name, each (trial, round)."""
 
 
 def simulate(
@@ -45,23 +45,23 @@ def simulate(
 
     Args:
         model: A model, played as the policy `prefermab`; None to play only `policies`.
-        domain: Where it is played; the model's own domain if None.
-        policies: Other policies by name; no action, a lottery and taking turns if None.
+        domain: The domain to simulate; the model's own domain if None.
+        policies: Other policies by name; no action, a lottery and round-robin if None.
         n_arms: Number of places in the programme; the domain's usual number if None.
         budget: Budget of each round; the domain's usual one if None.
         rounds: Number of rounds.
-        opt_in: Who joins and leaves, `Streaming(stay=0.9, newcomers=3)` if None; or the share of
-            people who are in throughout.
+        opt_in: How people join and leave, `Streaming(stay=0.9, newcomers=3)` if None; or a number:
+            the share of people who are in, from the first round to the last.
         trials: Number of programmes.
         seed: Random seed.
         progress: Called with the share of trials done and a text, after each batch of trials.
         watch: Called with the results so far, after each batch of trials.
-        process: The name of `opt_in` in version 0.1.
+        process: The old name of `opt_in`, from version 0.1.
 
     Returns:
         A row for each round and policy, with means over trials and their standard errors:
-        `opted_in` is the number of people who are in, `joined` of all who joined so far;
-        `engagement` is the reward of the round per person who is in, `difference` the paired
+        `opted_in` is the number of people who are in, `joined` the number who joined so far;
+        `engagement` is the reward of the round per person who is in, `difference` its paired
         difference to the policy that is best over all rounds; `spent` is the cost of the round;
         `reached` is the number of people acted on so far, `reached_share` their share of `joined`.
 
@@ -96,7 +96,7 @@ def simulate_batches(
     trials: int,
     seed: int,
 ) -> Iterator["Tally"]:
-    """The results so far after each batch of trials; the last has all trials."""
+    """Yields the results so far after each batch of trials; the last have all trials."""
     domain = getattr(model, "domain", None) if domain is None else domain
     if not isinstance(domain, Domain):
         raise InputError("domain must be a Domain such as Armman(), or that of a model.")
@@ -131,7 +131,7 @@ def usual_policies() -> dict[str, Policy]:
 def play_programmes(
     name: str, policy: Policy, domain: Domain, trials: Trials, budget: jax.Array
 ) -> Series:
-    """Plays a policy in every trial, and measures it in every round."""
+    """Plays a policy in every trial, and returns its measurements of every round."""
     played = play_checked(name, policy, domain, trials, budget, None)
     ever_in = np.maximum.accumulate(np.asarray(trials.opt_in), axis=1)
     opted_in, joined = np.asarray(played.opted_in, float), ever_in.sum(axis=2).astype(float)
@@ -150,7 +150,7 @@ def play_programmes(
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """The results of the trials so far, of `wanted` trials in all."""
+    """The results so far of a simulation with `wanted` trials."""
 
     wanted: int
     found: dict[str, Series]
@@ -161,7 +161,8 @@ class Tally:
         return next((len(series["spent"]) for series in self.found.values()), 0)
 
     def with_trials(self, more: dict[str, Series]) -> "Tally":
-        """The results with more trials; those beyond `wanted` only fill the last batch."""
+        """The results with more trials; the last batch may have trials beyond `wanted`, which are
+        dropped."""
         joined = {
             name: {
                 what: np.concatenate([*self._before(name, what), values])[: self.wanted]
@@ -202,14 +203,14 @@ class Tally:
     def summary(self) -> pl.DataFrame:
         """A row for each policy, best first: engagement and spending per round, the paired
         difference to the best policy, and the people reached by the last round."""
-        best = np.nanmean(self.found[self.best]["engagement"], axis=1)
+        highest = np.nanmean(self.found[self.best]["engagement"], axis=1)
         rows = []
         for name, series in self.found.items():
-            own = np.nanmean(series["engagement"], axis=1)
+            engagement = np.nanmean(series["engagement"], axis=1)
             row = {"policy": name, "opted_in": float(series["opted_in"].mean())}
             for what, values in (
-                ("engagement", own),
-                ("difference", own - best),
+                ("engagement", engagement),
+                ("difference", engagement - highest),
                 ("spent", series["spent"].mean(axis=1)),
                 ("joined", series["joined"][:, -1]),
                 ("reached", series["reached"][:, -1]),

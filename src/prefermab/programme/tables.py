@@ -1,4 +1,4 @@
-"""Tables of people, from files, databases and data frames, read and written."""
+"""Reads tables from files, databases and data frames, and writes them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -52,18 +52,18 @@ def read_table(
 ) -> pl.DataFrame:
     """Reads a table from a file or a database.
 
-    Separators, encodings and decimal commas of text files are found out; a guess that may be wrong
-    is said in an `InputWarning`. Ids such as 007 are read as text, so that they keep their zeros.
+    The separator, encoding and decimal mark of a text file are detected; an `InputWarning` reports
+    a guess that may be wrong. Ids such as 007 are read as text, so that they keep their zeros.
 
     Args:
         path: A text file (.csv, .tsv, .txt, also .gz), an Excel workbook (.xlsx), a Parquet file,
-            a SQLite file (.db) or the URL of a database (`postgresql://...`). After a `#` may stand
-            the sheet or table, or a setting: `visits.xlsx#May`, `visits.csv#encoding=cp1250`.
+            a SQLite file (.db) or the URL of a database (`postgresql://...`). A `#` after it can
+            add the sheet or table, or a setting: `visits.xlsx#May`, `visits.csv#encoding=cp1250`.
         sheet: The sheet of a workbook, or the table of a database, if there are several.
-        encoding: Of a text file, such as cp1252.
-        separator: Of a text file: the character between columns.
-        decimal: Of a text file: the mark before decimals, a comma or a dot.
-        as_text: Whether cells of text files and workbooks stay as they are written.
+        encoding: The encoding of a text file, such as cp1252.
+        separator: The character between the columns of a text file.
+        decimal: The decimal mark of a text file, a comma or a dot.
+        as_text: Return numbers as text; in text files and workbooks, as they are written there.
 
     Returns:
         The table; unknown values, such as empty cells or NA in a text file, are null.
@@ -110,8 +110,8 @@ READERS = {
 def write_table(frame: pl.DataFrame, path: str | Path) -> None:
     """Writes a table as CSV, Parquet or Excel; the file is complete or not written at all.
 
-    Texts that a spreadsheet would take for a formula are written as text: in CSV with an apostrophe
-    before them, which `read_table` takes off again.
+    A text that a spreadsheet would run as a formula stays a text: in CSV it gets an apostrophe in
+    front, which `read_table` removes.
 
     Args:
         frame: The table.
@@ -126,7 +126,7 @@ def write_table(frame: pl.DataFrame, path: str | Path) -> None:
 
 
 def check_table_path(path: Path) -> None:
-    """Raises unless the name ends as that of a table does."""
+    """Raises an error unless `write_table` can write a file with this name."""
     if path.suffix.lower() not in WRITABLE:
         raise InputError(f"{path}: expected a name that ends in {', '.join(WRITABLE)}.")
 
@@ -136,7 +136,7 @@ def as_frame(frame: Any, name: str = "frame") -> pl.DataFrame:
 
     Args:
         frame: A polars or pandas frame.
-        name: What an error message calls it.
+        name: The name of the table in error messages.
 
     Returns:
         The same table as a polars frame.
@@ -173,14 +173,14 @@ class Source(str):
 
     @property
     def first_row(self) -> int:
-        """The number of the first row below the header; found out when it is asked for."""
+        """The number of the first row below the header, computed at first use."""
         if callable(self._first):
             self._first = self._first()
         return self._first
 
 
 def source_of(path: str | Path) -> Source:
-    """What messages call a table; below a header, as in a spreadsheet, the first row is row 2."""
+    """The name of a table in messages, where the first row below a header is row 2."""
     return _source(parse_address(path))
 
 
@@ -191,12 +191,12 @@ def _source(address: Address) -> Source:
 
 
 def row_in(where: str, row: int) -> str:
-    """How a message names a row that is counted from 0; plain names count rows from 1."""
+    """The name of a row in messages; `row` counts from 0. In a plain `where` the first is row 1."""
     return f"row {row + (where.first_row if isinstance(where, Source) else 1)}"
 
 
 def first_row(where: pl.Series) -> int:
-    """The first row that is true."""
+    """The place of the first true value."""
     return int(where.arg_max() or 0)
 
 

@@ -1,13 +1,14 @@
-"""Cells of text: read as numbers and dates, and marked where a spreadsheet would compute them.
+"""Reads text cells as numbers and dates, and marks cells that a spreadsheet takes for formulas.
 
-A cell is read where it has one meaning, else refused with both. A column is read as a whole: `12,5`
-in one row shows that `1,234` in another is a little more than one, and `31/01/2026` shows that
-`03/04/2026` is in April.
+A cell with one meaning is read; a cell with two is refused with an error that names both. The rest
+of the column helps: `12,5` in one row shows that `1,234` in another is a little more than one, and
+`31/01/2026` shows that `03/04/2026` is in April.
 
-A spreadsheet that opens a CSV file computes cells that begin with = + - @, a tab or a line break;
-such a cell can send what stands beside it elsewhere. Before such a text goes an apostrophe, the
-sign by which spreadsheets mark text; numbers stay as they are. Reading takes one apostrophe off
-where it stands before such a sign, so that a table that was written is read as it was.
+A spreadsheet that opens a CSV file runs cells that begin with = + - @, a tab or a line break as
+formulas, and a formula can send the cells beside it to somebody else. So `mark_formulas` puts an
+apostrophe before such texts, the sign by which spreadsheets mark text; numbers stay as they are.
+`unmark_formulas` removes one apostrophe before such a sign, so that what is read is what was
+written.
 """
 
 import re
@@ -17,14 +18,14 @@ import polars as pl
 from prefermab.errors import InputError, brief
 
 THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
-"""Marks between thousands that mean nothing else."""
+"""Marks that can only separate thousands."""
 
 NUMBER = (
     rf"^[+\-−]?(?:[0-9]+|[0-9]{{1,3}}(?:(?:{THOUSANDS_MARKS}|[.,])[0-9]{{3}})+)?(?:[.,][0-9]+|[.,])?"
     r"(?:[eE][+-]?[0-9]+)?\s?%?$"
 )
 AMBIGUOUS = r"^[+-]?[1-9][0-9]{0,2}%s[0-9]{3}$"
-"""One mark with three digits behind it: decimals, or thousands."""
+"""One mark with three digits after it, which may be decimals or thousands."""
 
 OPEN_ENDED = r"^(?:[<>≤≥]=?\s?[0-9.]+|[0-9.]+\s?\+)$"
 """Such as 3+ or <5: a range, and not a number."""
@@ -35,10 +36,10 @@ CLOCKS = ("", " %H:%M:%S", " %H:%M", " %I:%M:%S %p", " %I:%M %p")
 
 FORMULA_STARTS = "=+\\-@\t\r\n＝＋－＠"
 LIKE_FORMULA = f"^'*[{FORMULA_STARTS}]"
-"""How texts begin that get an apostrophe, or one more."""
+"""The beginning of texts that get an apostrophe, or one more."""
 
 QUOTED_TEXT = r'^="([^"]*)"$'
-"""A text that a spreadsheet is to take as it is."""
+"""A text, such as ="007", that a spreadsheet must not read as a number."""
 
 MARKED_FORMULA = f"^'+[{FORMULA_STARTS}]"
 PLAIN_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -53,7 +54,7 @@ def is_number_text(values: pl.Series) -> bool:
     [True, True, False, False]
     """
     known = values.drop_nulls()
-    # Few cells show that most columns hold no numbers.
+    # A few cells are enough to rule out most columns.
     return len(known) > 0 and _all_numbers(known.head(100)) and _all_numbers(known)
 
 
@@ -63,10 +64,10 @@ def _all_numbers(known: pl.Series) -> bool:
 
 
 def number_meaning(values: pl.Series) -> str:
-    """What the commas and dots of a column of numbers are.
+    """The meaning of the commas and dots in a column of numbers.
 
-    One of plain, comma (before decimals), thousands (commas between them), comma or thousands, dot
-    or thousands (nothing shows which), and both.
+    It is "plain", "comma" (before decimals), "thousands" (commas between them), "comma or
+    thousands" or "dot or thousands" (the column does not show which), or "both" (a contradiction).
 
     >>> import polars as pl
     >>> from prefermab.programme.values import number_meaning
@@ -97,8 +98,8 @@ def parse_numbers(
 
     Args:
         values: Texts that `is_number_text` accepts.
-        where: What an error message calls the table.
-        decimal: The mark before decimals, if it is known.
+        where: The name of the table in error messages.
+        decimal: The decimal mark, if it is known.
         first: The number of the first row in messages.
 
     Returns:
@@ -132,13 +133,13 @@ def parse_numbers(
 
 
 def _bare(values: pl.Series) -> pl.Series:
-    """Without percent signs and blanks, with an ordinary minus."""
+    """Removes percent signs, blanks and thousands marks; makes a minus sign an ASCII one."""
     text = values.str.strip_chars("% \u00a0\t").str.replace("−", "-", literal=True)
     return text.str.replace_all(THOUSANDS_MARKS, "")
 
 
 def _proofs(text: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Where a comma can only stand before decimals, and where only between thousands."""
+    """The rows whose comma must stand before decimals, and those where it must mark thousands."""
     dot, comma = text.str.find(".", literal=True), text.str.find(",", literal=True)
     several = text.str.count_matches(",", literal=True) > 1
     both = dot.is_not_null() & comma.is_not_null()
@@ -149,7 +150,7 @@ def _proofs(text: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def _check_percents(values: pl.Series, where: str, first: int) -> None:
-    """Either all cells have a percent sign or none has."""
+    """Raises an error if only some cells have a percent sign."""
     has = values.str.strip_chars().str.ends_with("%").fill_null(False)
     lacks = values.is_not_null() & ~has
     if has.any() and lacks.any():
@@ -190,9 +191,9 @@ def parse_dates(
 
     Args:
         values: Texts such as 2026-01-31, 31/01/2026, 31 Jan 2026 or 2026-01-31T09:30:00Z.
-        where: What an error message calls the table.
+        where: The name of the table in error messages.
         first: The number of the first row in messages.
-        form: How dates are written, such as %d/%m/%Y, if it is known.
+        form: The format of the dates, such as %d/%m/%Y, if it is known.
 
     Returns:
         Dates and times without a time zone, null where a cell is empty.
@@ -227,8 +228,8 @@ def parse_dates(
 
 
 def _iso(text: pl.Series) -> pl.Series:
-    """2026-01-31, 2026/01/31 or 20260131, with or without a time of day; the zone is dropped, so
-    that an evening stays on its own day."""
+    """Reads 2026-01-31, 2026/01/31 or 20260131, with or without a time of day. The time zone is
+    dropped, so that the local date stays as it is written."""
     if text.head(100).str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").all():
         return _first_fitting(text, ("%Y-%m-%d",))
     day = text.str.replace(r"^([0-9]{4})/([0-9]{1,2})/", "${1}-${2}-")
@@ -241,7 +242,7 @@ def _iso(text: pl.Series) -> pl.Series:
 
 
 def _slashed(values: pl.Series, text: pl.Series, where: str, first: int) -> pl.Series:
-    """31/01/2026 or 01/31/2026, whichever the column shows."""
+    """Reads 31/01/2026 or 01/31/2026; the column must show which of them it uses."""
     day = text.str.extract(SLASHED, 1).cast(pl.Int64)
     month = text.str.extract(SLASHED, 2).cast(pl.Int64)
     if not day.is_not_null().any():
@@ -271,7 +272,7 @@ def _as_written(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
 
 
 def _first_fitting(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
-    """Each cell by the first form that fits it."""
+    """Reads each cell by the first format that fits it."""
     found = pl.Series(text.name, [None] * len(text), pl.Datetime("us"))
     for form in forms:
         open = text.is_not_null() & found.is_null()
@@ -286,7 +287,7 @@ def _first_fitting(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
 
 
 def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table with an apostrophe before every text and name that a spreadsheet would compute.
+    """The table with an apostrophe before every text and column name that looks like a formula.
 
     >>> import polars as pl
     >>> from prefermab.programme.values import mark_formulas, unmark_formulas
@@ -306,8 +307,10 @@ def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def unmark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
-    """The table without the apostrophes that `mark_formulas` put there, and without the signs of
-    `="007"`, by which others keep a spreadsheet from reading a number."""
+    """The table without the apostrophes of `mark_formulas`, and with `="007"` as the text 007.
+
+    Other programs write `="007"` so that a spreadsheet does not read a number.
+    """
     text = pl.selectors.string()
     quoted = frame.select(text.str.contains(QUOTED_TEXT).any())
     frame = frame.with_columns(

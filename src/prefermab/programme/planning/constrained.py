@@ -1,8 +1,8 @@
-"""Choosing under rules that tie people to each other: shares of groups, budgets of workers.
+"""Chooses actions under limits that people share: shares of groups, budgets of workers.
 
-People are taken by what their action gains per cost, while every rule allows it. Shares are of the
-number of people acted on, which is not known before the choice: it starts at what the budgets alone
-allow and is lowered until a choice keeps every share exactly.
+People are taken in the order of gain per cost, while every rule allows it. A share is one of the
+number of people acted on, which is not known before the choice. So a first choice keeps the budgets
+alone, and its number of people is lowered until a choice keeps every share exactly.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from prefermab.programme.planning.rules import Limits
 
 @dataclasses.dataclass
 class Ledger:
-    """What has been chosen so far, and what it has used up, in units."""
+    """The actions chosen so far, and the budget that they use, in units."""
 
     actions: np.ndarray
     spent: int
@@ -28,7 +28,10 @@ class Ledger:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """What is to be chosen from. `per_cost`: gains are weighed against costs."""
+    """The actions to choose from, with their gains and costs, and the limits to keep.
+
+    With `per_cost`, actions are ordered by gain per cost, else by gain.
+    """
 
     gains: np.ndarray
     costs: np.ndarray
@@ -49,7 +52,7 @@ class Selection:
 
     @functools.cached_property
     def worker_units(self) -> np.ndarray:
-        """Costs in units of the worker's own budget; 0 where a worker has none."""
+        """Costs in units of the worker's own budget; 0 if the worker has no budget."""
         found = np.zeros(self.costs.shape, np.int64)
         for worker, budget in enumerate(self.limits.budgets):
             if np.isfinite(budget):
@@ -59,15 +62,15 @@ class Selection:
 
     @functools.cached_property
     def worker_rooms(self) -> list[int]:
-        """The workers' budgets in their own units; 0 where a worker has none."""
+        """The workers' budgets in their own units; 0 for workers without a budget."""
         return [
             DecimalUnits.of(b).of_budget(b) if np.isfinite(b) else 0 for b in self.limits.budgets
         ]
 
     @functools.cached_property
     def order(self) -> np.ndarray:
-        """The pairs of person and action by gain, per cost where costs matter; ties in the order
-        of the table."""
+        """The pairs of person and action, best first: by gain, or by gain per cost with `per_cost`;
+        ties in the order of the table."""
         gains, costs = self.gains[:, 1:], self.costs[:, 1:]
         key = gains / np.where(costs > 0, costs, 1e-9) if self.per_cost else gains
         free = self.limits.may & (self.locked == 0)
@@ -76,17 +79,17 @@ class Selection:
         return order[key[order] > -np.inf]
 
     def without_above(self, cost: float) -> "Selection":
-        """Without the actions that cost more."""
+        """The selection without the actions that cost more than this."""
         allowed = np.where(self.costs <= cost, self.gains.astype(float), -np.inf)
         return dataclasses.replace(self, gains=allowed)
 
     def gained(self, actions: np.ndarray) -> float:
-        """What a choice gains together."""
+        """The total gain of these actions."""
         taken = self.gains[np.arange(len(actions)), actions]
         return float(np.where(np.isfinite(taken), taken, 0.0).sum(dtype=float))
 
     def start(self) -> Ledger:
-        """Only those who are locked in."""
+        """The ledger of those who are locked in."""
         limits, acted = self.limits, self.locked > 0
         each = np.arange(len(self.locked))
         own = self.worker_units[each, self.locked]
@@ -106,8 +109,8 @@ class Selection:
     def take(
         self, ledger: Ledger, most: int, caps: list[int], group: int | None = None, need: int = 0
     ) -> None:
-        """Takes pairs in order while all limits allow: until `most` people are acted on, or, of
-        one `group` only, until it has `need` of them."""
+        """Takes pairs in order, while all limits allow, until `most` people are acted on. With a
+        `group`, takes only its people, until `need` of them are acted on."""
         people, actions = np.divmod(self.order, self.costs.shape[1] - 1)
         actions = actions + 1
         if group is not None:
@@ -139,7 +142,7 @@ class Selection:
                 ledger.of_worker[by] += own
 
     def improve(self, ledger: Ledger) -> None:
-        """Spends what is left on better actions for those who were chosen."""
+        """Spends what is left on better actions for people who are chosen already."""
         for _ in range(self.costs.shape[1] - 2):
             people = np.flatnonzero((ledger.actions > 0) & (self.locked == 0))
             now = ledger.actions[people]
@@ -154,7 +157,7 @@ class Selection:
                     self._upgrade(ledger, int(people[row]), int(now[row]), action)
 
     def _upgrade(self, ledger: Ledger, person: int, now: int, action: int) -> None:
-        """Gives a person a better action if all budgets allow it."""
+        """Replaces a person's action by a better one if all budgets allow it."""
         by = int(self.limits.worker[person])
         cost = int(self.units[person, action] - self.units[person, now])
         own = int(self.worker_units[person, action] - self.worker_units[person, now])
@@ -169,10 +172,10 @@ class Selection:
 
 
 def choose_under_rules(selection: Selection) -> np.ndarray:
-    """An action for everyone that keeps all limits, or the reason why there is none.
+    """Chooses an action for everyone so that all limits hold; raises an error if none can.
 
-    Expensive actions can keep out more people than they are worth, so choices without them are
-    made too, and the best is returned.
+    An expensive action can use the budget of several people who would gain more together. So
+    choices without the most expensive actions are made too, and the best choice is returned.
     """
     ceilings = [np.inf]
     if selection.per_cost:
@@ -189,11 +192,11 @@ def choose_under_rules(selection: Selection) -> np.ndarray:
 
 
 def _by_gain_per_cost(selection: Selection) -> np.ndarray:
-    """The choice that takes what gains most per cost first."""
+    """Chooses greedily, by gain per cost."""
     check_locks(selection)
     ledger, everyone = selection.start(), len(selection.locked)
     selection.take(ledger, everyone, [everyone] * len(selection.limits.group_names))
-    # Largest shares first: they may leave fewer people, of whom the least shares are then less.
+    # Largest shares first: they may lower the number of people, and then least shares need fewer.
     ledger = _fewer_until_shares_hold(selection, ledger.chosen, least_shares=False)
     ledger = _fewer_until_shares_hold(selection, ledger.chosen, least_shares=True)
     selection.improve(ledger)
@@ -201,7 +204,7 @@ def _by_gain_per_cost(selection: Selection) -> np.ndarray:
 
 
 def _fewer_until_shares_hold(selection: Selection, most: int, least_shares: bool) -> Ledger:
-    """Lowers the number of people until a choice of exactly so many keeps its shares."""
+    """Lowers the number of people until a choice of exactly that many keeps the shares."""
     locked, target = int((selection.locked > 0).sum()), most
     while target >= locked:
         found = _with_shares(selection, target, least_shares)
@@ -209,14 +212,14 @@ def _fewer_until_shares_hold(selection: Selection, most: int, least_shares: bool
             return found
         target = min(found.chosen if isinstance(found, Ledger) else found, target - 1)
     raise InputError(
-        "no choice that keeps those who are locked in keeps all shares of the groups: take a lock "
-        "or a share away."
+        "no plan can keep both the people who are locked in and all shares of the groups: remove a "
+        "lock or a share."
     )
 
 
 def _with_shares(selection: Selection, target: int, least_shares: bool) -> Ledger | int:
-    """A choice of at most `target` people whose groups have their shares of that number; where the
-    budget does not reach so far, the number of people to try next."""
+    """A choice of at most `target` people in which each group has its share of that number; if the
+    budget does not allow it, the number of people to try next."""
     limits = selection.limits
     need = np.ceil(limits.min_share * target - 1e-9).astype(int)
     caps = np.floor(limits.max_share * target + 1e-9).astype(int).tolist()
@@ -231,16 +234,16 @@ def _with_shares(selection: Selection, target: int, least_shares: bool) -> Ledge
         selection.take(ledger, len(selection.locked), caps, int(group), int(need[group]))
         reached = ledger.of_group[group]
         if reached < need[group]:
-            _explain_shortage(selection, ledger, int(group), int(need[group]), target)
+            _refuse_impossible_share(selection, ledger, int(group), int(need[group]), target)
             return int(reached / limits.min_share[group] + 1e-9)
     selection.take(ledger, target, caps)
     return ledger
 
 
-def _explain_shortage(
+def _refuse_impossible_share(
     selection: Selection, ledger: Ledger, group: int, need: int, target: int
 ) -> None:
-    """Refuses a share that no plan can keep; returns where a smaller plan may keep it."""
+    """Raises an error if no plan can keep this share; returns if a smaller plan may keep it."""
     limits, name = selection.limits, selection.limits.group_names[group]
     able = np.unique(selection.order // (selection.costs.shape[1] - 1))
     able = able[limits.group[able] == group]
@@ -248,8 +251,8 @@ def _explain_shortage(
     share = f"at least {limits.min_share[group]:.0%} of {target} people"
     if here < need:
         raise InputError(
-            f"the group '{name}' must get {share}, that is {need}, but only {here} of it may be "
-            "acted on with any gain: lower its share or the budget."
+            f"the group '{name}' must get {share}, that is {need}, but only {here} of its people "
+            "may be acted on with any gain: lower its share or the budget."
         )
     open = able[ledger.actions[able] == 0]
     worker = limits.worker[open]
@@ -259,12 +262,13 @@ def _explain_shortage(
     if open.size and (paid + cheapest > room).all():
         raise InputError(
             f"the group '{name}' must get {share}, that is {need}, but the budgets of its workers "
-            f"reach {ledger.of_group[group]} of it: lower its share or raise those budgets."
+            f"are enough for {ledger.of_group[group]}: lower its share or raise those budgets."
         )
 
 
 def check_locks(selection: Selection) -> None:
-    """Those who are locked in must fit every budget, and the largest shares must allow a plan."""
+    """Raises an error if those who are locked in exceed a budget, or largest shares add up to less
+    than 1."""
     limits, ledger = selection.limits, selection.start()
     if ledger.spent > selection.room:
         raise InputError(

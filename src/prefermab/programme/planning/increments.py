@@ -1,13 +1,13 @@
-"""Spending a budget when nobody sees everyone at once: people are asked chunk by chunk.
+"""Spends a budget on people who are divided into chunks, without having all of them in memory.
 
-An increment is a person's next better action: what it gains more, and costs more, than the action
-before it. Its rate is the one divided by the other. Increments are taken by falling rate, ties in
-the order of the table, while they fit the budget. Chunks are asked what they would spend on the
-increments of each rate, first on a grid and then within the grid cell where the budget ends. So
-the answers stay small however many people there are, and everyone's choice is the same however
-people are divided into chunks.
+An increment is the step from one action of a person to the next better one. Its rate is what it
+gains divided by what it costs, both compared with the action before. Increments are taken by
+falling rate, ties in the order of the table, while they fit the budget. Every chunk reports what it
+would spend on increments of each rate: first by the cells of a grid of rates, then by the rates
+within the cell where the budget ends. So the answers stay small however many people there are, and
+everyone's action is the same however people are divided into chunks.
 
-Rates are rounded to 32 bits, of which the grid shows the upper 16. Costs are whole units
+Rates are rounded to 32 bits, of which the upper 16 name the grid cell. Costs are whole units
 (`prefermab.amounts.DecimalUnits`), so that sums are exact.
 """
 
@@ -20,17 +20,17 @@ import numpy as np
 from prefermab.amounts import UNAFFORDABLE, DecimalUnits
 
 FILLING = 1000
-"""Increments behind the first that does not fit that are tried for what is left of the budget."""
+"""How many increments after the first that does not fit are tried, to spend what is left."""
 
 GRID_CELLS = 1 << 16
-"""Cells of the grid of rates, and rates in a cell: half of the 32 bits of a rate say which."""
+"""The number of cells of the grid, and of rates in a cell: each takes half of a rate's 32 bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Where the budget ends: increments before this one are taken, and the `filling` ones after it.
+    """The increment where the budget ends: all before it are taken, and the `filling` ones after.
 
-    An increment is named by its rate, its row and its stage, and comes in that order.
+    Increments are identified by rate, row and stage, and ordered by falling rate, row and stage.
     """
 
     rate: float = 0.0
@@ -38,7 +38,7 @@ class Cut:
     stage: int = 0
     filling: tuple[tuple[int, int], ...] = ()
     waiting: tuple[int, ...] = ()
-    """Rows of the next people, who get nothing."""
+    """Rows of people who get nothing and would be next."""
 
 
 Ask = Callable[..., Sequence[Any]]
@@ -48,12 +48,12 @@ returns the answers in the order of the chunks."""
 
 @dataclasses.dataclass(frozen=True)
 class Increments:
-    """The increments of some people, (row, stage): a stage builds on the one before; rate 0 means
-    that there is none."""
+    """The increments of some people, as arrays (row, stage): each stage starts from the action of
+    the stage before. Rate 0 means that there is no increment."""
 
     rates: np.ndarray
     extras: np.ndarray
-    """What an increment costs, in units."""
+    """The additional cost of an increment, in units."""
     actions: np.ndarray
     """The action that an increment leads to."""
     first: int
@@ -68,7 +68,7 @@ class Increments:
         units: DecimalUnits,
         first: int = 0,
     ) -> "Increments":
-        """The upper edge of gain over cost for everyone who is `open` to be chosen.
+        """The increments of those who are `open` to be chosen: the concave hull of gain over cost.
 
         >>> import numpy as np
         >>> from prefermab.amounts import DecimalUnits
@@ -99,17 +99,17 @@ class Increments:
         return cls(rates, extras, actions, first)
 
     def spending(self) -> tuple[np.ndarray, np.ndarray]:
-        """The grid cells that hold increments, and what those of each cell cost together."""
+        """The grid cells that hold increments, and the total cost of each cell's increments."""
         return _sums(_bits(self.rates[self.rates > 0]) >> 16, self.extras[self.rates > 0])
 
     def within(self, cell: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rates in a cell, numbered from its lowest, and what the increments of each cost."""
+        """The rates in a cell, numbered from its lowest, and the total cost of each rate."""
         bits = _bits(self.rates)
         here = (bits >> 16 == cell) & (bits > 0)
         return _sums(bits[here] & (GRID_CELLS - 1), self.extras[here])
 
     def reach(self, rate: float, room: int) -> tuple[int, int, int]:
-        """Row and stage of the first increment of a rate for which there is no room, and the room
+        """The row and stage of the first increment of this rate that does not fit, and the room
         that is left before it."""
         rows, stages = np.nonzero(self.rates == np.float32(rate))
         total = np.cumsum(self.extras[rows, stages])
@@ -118,8 +118,8 @@ class Increments:
         return self.first + int(rows[place]), int(stages[place]), left
 
     def after(self, cut: Cut, most: int, people: int) -> tuple[np.ndarray, ...]:
-        """The next increments from a cut on, at most so many: rates, rows, stages and costs; and
-        the next people who have none before it: rates and rows."""
+        """The next increments from a cut on, at most `most`: rates, rows, stages and costs. Then
+        the next people without an increment before it, at most `people`: rates and rows."""
         rest = (self.rates > 0) & ~self._before(cut)
         rows, stages = np.nonzero(rest)
         chosen = _largest(self.rates[rows, stages], most)
@@ -152,7 +152,7 @@ class Increments:
 
 
 def find_cut(ask: Ask, room: int, waiting: int) -> Cut:
-    """Where so many units of budget end.
+    """Finds where a budget of `room` units ends.
 
     >>> import numpy as np
     >>> from prefermab.amounts import DecimalUnits
@@ -177,12 +177,12 @@ def find_cut(ask: Ask, room: int, waiting: int) -> Cut:
 
 
 def ask_one(increments: Increments) -> Ask:
-    """Everyone in one chunk."""
+    """Asks one chunk that has everyone."""
     return lambda question, *about, chunk=None: [question(increments, *about)]  # noqa: ARG005
 
 
 def _filled(ask: Ask, cut: Cut, room: int, waiting: int) -> Cut:
-    """Spends what is left on increments that still fit, and names who would be next."""
+    """Spends what is left on increments that still fit, and lists who would be next."""
     answers = ask(Increments.after, cut, FILLING, FILLING + waiting)
     rates, rows, stages, extras, first_rates, first_rows = (
         np.concatenate(parts) for parts in zip(*answers, strict=True)
@@ -202,12 +202,12 @@ def _filled(ask: Ask, cut: Cut, room: int, waiting: int) -> Cut:
 
 
 def _first_over(answers: Sequence[Any], room: int) -> tuple[int | None, int]:
-    """The highest place at which what is spent from above no longer fits, None if all fits, and
-    the room before it."""
+    """The place at which spending no longer fits, counted from the highest place down, and the room
+    that is left before it; None if everything fits."""
     total = np.zeros(GRID_CELLS, np.int64)
     for places, units in answers:
         total[places] = np.minimum(total[places] + units, UNAFFORDABLE)
-    # Sums may overflow behind the first that is over, never before it: a room is below half of
+    # Sums can overflow only after the first place that exceeds the room: a room is below half of
     # what a single total can be, and four of these are below 2**63.
     spent = np.cumsum(total[::-1])
     over = spent > room
@@ -220,7 +220,7 @@ def _first_over(answers: Sequence[Any], room: int) -> tuple[int | None, int]:
 def _steepest(
     gains: np.ndarray, costs: np.ndarray, exact: np.ndarray, gain: np.ndarray, now: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The action that gains most per cost beyond the present one, and its rate; 0 for none."""
+    """The action with the highest rate compared with the present one, and its rate; 0 if none."""
     action, best = np.zeros(len(gains), np.int8), np.zeros(len(gains))
     cost, units = _picked(costs, now).astype(float), _picked(exact, now)
     for place in range(1, gains.shape[1]):
@@ -238,12 +238,12 @@ def _picked(table: np.ndarray, action: np.ndarray) -> np.ndarray:
 
 
 def _bits(rates: np.ndarray) -> np.ndarray:
-    """Whole numbers in the same order as the rates, none of which is below 0."""
+    """The rates as whole numbers in the same order; no rate is below 0."""
     return rates.view(np.uint32)
 
 
 def _sums(places: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The places that occur, and what stands at each together, at most `UNAFFORDABLE`."""
+    """The distinct places, and the sum of the units at each, at most `UNAFFORDABLE`."""
     high, low = np.zeros((2, GRID_CELLS), np.int64)
     np.add.at(high, places, units >> 30)
     np.add.at(low, places, units & (2**30 - 1))
@@ -254,7 +254,7 @@ def _sums(places: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _largest(rates: np.ndarray, most: int) -> np.ndarray:
-    """Places of the largest, in order, ties by place."""
+    """The places of the largest rates in falling order, ties by place."""
     if rates.size > most > 0:
         least = np.partition(rates, rates.size - most)[rates.size - most]
         kept = np.flatnonzero(rates >= least)

@@ -1,22 +1,22 @@
-"""Lots within a plan: a share of what is given out is dealt at random, with known probabilities.
+"""Lots: a share of a plan's actions is dealt at random, with known probabilities.
 
-People who can stand in for each other form a cell: they may be acted on and are not locked in, they
-have the same costs, the same group and the same worker. The model's plan gives every cell some
-actions. In a cell of N people a pot is drawn at random, of e·N people for the share e, and the
-actions of those in the pot, doing nothing included, are dealt again among them at random. Whatever
-is dealt, each cell keeps its actions: so the plan costs what the model's plan costs, and keeps
-every rule that the model's plan keeps.
+People who can replace each other form a cell: they may be acted on, are not locked in, and have the
+same costs, group and worker. In a cell of N people a pot is drawn at random, of e·N people for the
+share e. The actions that the model's plan gives to the people in the pot, the passive action
+included, are shuffled among them. So each cell keeps its actions, and the plan costs what the
+model's plan costs and keeps the same rules.
 
-The probability with which somebody gets an action is exact. With a pot of l people, where the model
-gives somebody the action m, and the action a to k people of the cell, it is
+The probabilities are exact. If the pot has l people, and the model gives a person the action m, and
+the action a to k people of the cell, then this person gets the action a with the probability
 
     (1 - l/N + 1/N)·[a = m] + (l - 1)/N · (k - [a = m])/(N - 1),
 
-since those in the pot keep their own with probability 1/l and else get that of anybody else in the
-cell. Where e·N is not a whole number, the pot is drawn to have one of the two sizes next to it (or
-0 or 2, below 2), so that everybody is in a pot with probability e.
+because a person in the pot keeps the own action with probability 1/l and otherwise gets that of
+anybody else in the cell. If e·N is not a whole number, the size of the pot is drawn from the two
+whole numbers next to it (from 0 and 2 if e·N is below 2), so that everybody is in a pot with
+probability e.
 
-Only raw bits of PCG64 are used, whose stream NumPy guarantees: the same seed deals the same in
+Random numbers are raw bits of PCG64, whose stream NumPy guarantees: a seed gives the same lots in
 every version.
 """
 
@@ -32,8 +32,8 @@ MOST_SEED = 2**63
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DealtLots:
-    """What was dealt: everyone's action, the probabilities (person, action) of each, and who could
-    get another action than the model's."""
+    """The result of lots: everyone's action, the probabilities (person, action), and who could get
+    another action than the model gives them (`dealt`)."""
 
     actions: np.ndarray
     probabilities: np.ndarray
@@ -41,12 +41,12 @@ class DealtLots:
 
     @property
     def own(self) -> np.ndarray:
-        """The probability with which each person got the action that they got."""
+        """The probability of the action that each person got."""
         return self.probabilities[np.arange(len(self.actions)), self.actions]
 
 
 def check_lots(explore: float, seed: int | None) -> tuple[float, int | None]:
-    """The share and the seed of a plan, checked.
+    """Checks the share and the seed of lots, and returns them.
 
     >>> from prefermab.programme.planning.lots import check_lots
     >>> check_lots(0.1, 3)
@@ -99,8 +99,8 @@ def draw_lots(
 
 
 def pot_sizes(people: int, explore: float) -> list[tuple[int, float]]:
-    """Two sizes of a pot and their probabilities, so that everybody is in it with probability
-    `explore`.
+    """The two possible sizes of a pot and their probabilities, so that everybody is in it with
+    probability `explore`.
 
     >>> from prefermab.programme.planning.lots import pot_sizes
     >>> pot_sizes(25, 0.1), pot_sizes(5, 0.1)

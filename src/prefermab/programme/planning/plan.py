@@ -1,6 +1,7 @@
-"""A round's plan: from a table of people and a budget to a list with its reasons.
+"""Makes a round's plan: turns a table of people and a budget into a list of actions with reasons.
 
-`plan` reads the table, applies the rules, asks the model, chooses, explains and sums up.
+`plan` reads the table, applies the rules, scores people by the model, chooses actions, explains and
+summarises them.
 """
 
 import dataclasses
@@ -45,12 +46,13 @@ from prefermab.programme.tables import as_frame
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Who gets what: `frame` has a row for each person, in the order of the table.
+    """A round's plan: the action of each person, and a summary.
 
-    `rank` orders those who are chosen, then those who would be next. `score` is what the action
-    gains at the present price (for those not chosen, what their best action would gain), `price`
-    the highest price at which they would be chosen. `list` is chosen, waiting or empty. A plan
-    with lots also has `probability`: the chance with which this person got this action.
+    `frame` has a row for each person, in the order of the table. Its column `rank` orders people:
+    first those who are chosen, then those who would be next. `score` is the gain of the action at
+    the present price; for people who are not chosen, the gain of their best action. `price` is the
+    highest price at which the person would be chosen. `list` is "chosen", "waiting" or empty. A
+    plan with lots also has `probability`: the chance with which this person got this action.
     """
 
     frame: pl.DataFrame
@@ -62,7 +64,7 @@ class Plan:
         return self.frame.filter(pl.col("list") == "waiting").sort("rank")
 
     def write(self, path: str | Path) -> None:
-        """Writes the list as CSV, Parquet or Excel, whole or not at all.
+        """Writes the list as CSV, Parquet or Excel; the file is complete or not written at all.
 
         A workbook has sheets for the list, the waiting list, the summary and everybody.
         """
@@ -84,7 +86,7 @@ def plan(
     seed: int | None = None,
     rounds_left: int | None = None,
 ) -> Plan:
-    """A round's plan; see `Model.plan`. `where` names the table in messages."""
+    """Makes a round's plan; see `Model.plan`. `where` names the table in messages."""
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
     explore, seed = check_lots(explore, seed)
     model = to_the_end(model, rounds_left)
@@ -115,14 +117,14 @@ def what_if(
     rounds_left: int | None = None,
     valued_at: float | None = None,
 ) -> pl.DataFrame:
-    """What other budgets would do; see `Model.what_if`. Gains are those at the price of the budget
-    `valued_at`, by default the training's per person."""
+    """Compares several budgets; see `Model.what_if`. All gains are those at the price of the budget
+    `valued_at`; by default, of the training's budget per person."""
     model = to_the_end(model, rounds_left)
     limits = [number(budget, "budget") for budget in budgets]
     if not limits:
         raise InputError("budgets must name at least one budget.")
     draft = prepare(model, as_frame(frame), rules or Rules(), limits[0], where)
-    # At the price of each budget the future would differ, and with it what an action is worth.
+    # Another price means another future, so gains at different prices cannot be compared.
     if valued_at is None:
         valued_at = model.budget * draft.roster.size / model.n_arms
     usual = draft.at_budget(valued_at)
@@ -143,22 +145,22 @@ def what_if(
 
 
 def to_the_end(model: Model, rounds_left: int | None) -> Model:
-    """The model for a programme that has so many rounds left; as it is where nothing is said."""
+    """The model for a programme with so many rounds left; the same model if None."""
     return model if rounds_left is None else model.with_rounds_left(rounds_left)
 
 
 def prepare(model: Model, table: pl.DataFrame, rules: Rules, budget: float, where: str) -> "Draft":
-    """Reads the table, applies the rules and asks the model."""
+    """Reads the table, applies the rules and scores people by the model."""
     roster = read_roster(model, table, where)
     limits = apply_rules(rules, model, roster, table, where)
-    # The cost of a rule is what those would gain whom it keeps out: then they are scored too.
+    # What a rule costs depends on people whom it keeps out, so with rules they are scored too.
     scored = score(model, roster, limits.may, budget, everyone=bool(rules.named()))
     return Draft(model, table, where, rules, budget, roster, limits, scored)
 
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """All that a choice depends on."""
+    """Everything that the choice of actions depends on."""
 
     model: Model
     table: pl.DataFrame
@@ -186,26 +188,26 @@ class Draft:
         return locked_actions(self.scored, self.roster.costs, self.limits.locked)
 
     def selection(self, locked: np.ndarray) -> Selection:
-        """What is to be chosen from, where these actions are fixed."""
+        """What to choose from, with these actions fixed."""
         return Selection(
             self.scored.gains, self.roster.costs, self.budget, self.limits, locked,
             self.model.policy.gains_are_rewards,
         )  # fmt: skip
 
     def gained(self, actions: np.ndarray) -> float | None:
-        """What a choice gains together; None where gains are no rewards."""
+        """The total gain of these actions; None if the recipe's gains are not rewards."""
         if not self.model.policy.gains_are_rewards:
             return None
         return self.selection(actions).gained(actions)
 
     def paid(self, actions: np.ndarray) -> np.ndarray:
-        """What each person's action costs."""
+        """The cost of each person's action."""
         return self.roster.costs[np.arange(len(actions)), actions]
 
 
 def choose(draft: Draft) -> np.ndarray:
-    """Everyone's action. Rules that tie people to each other need a search of their own; more
-    people than go through the network at once are chosen as in a folder."""
+    """Chooses everyone's action. Limits that people share need a search of their own; more people
+    than go through the network at once are chosen by increments, as in a folder."""
     locked, roster = draft.locked, draft.roster
     if draft.rules.about_groups:
         return choose_under_rules(draft.selection(locked))
@@ -259,7 +261,7 @@ def explain(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
 
 
 def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: DealtLots) -> pl.DataFrame:
-    """The plan with everyone's probability; where the lot decided otherwise than the model's
+    """The plan with everyone's probability. If lots changed a person's action from the model's
     `actions`, the reason says so."""
     other = pl.Series(lots.actions != actions)
     reason = pl.when(other).then(pl.lit("by lot; ") + pl.col("reason")).otherwise("reason")
@@ -272,7 +274,7 @@ def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: DealtLots) -> pl.
 def cost_of_lots(
     draft: Draft, actions: np.ndarray, lots: DealtLots, gain: float | None
 ) -> dict[str, float | None]:
-    """What lots give up on average beside the model's `actions`, and what is still gained."""
+    """The gain that lots cost on average against the model's `actions`, and what gain is left."""
     if gain is None:
         return {"explore_cost": None}
     roster, each = draft.roster, np.arange(len(actions))
@@ -283,14 +285,14 @@ def cost_of_lots(
 
 
 def with_given_columns(listed: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
-    """The plan beside all other columns of the table; a name that is taken gets _given."""
+    """The plan, then all other columns of the table; a name that the plan has gets _given added."""
     rest = table.select(pl.exclude("id"))
     taken = {name: f"{name}_given" for name in rest.columns if name in listed.columns}
     return pl.concat([listed, rest.rename(taken)], how="horizontal")
 
 
 def summarise(draft: Draft, actions: np.ndarray) -> Summary:
-    """What a choice does, in numbers."""
+    """The summary of a choice of actions."""
     roster, standing, gain = draft.roster, draft.limits.standing, draft.gained(actions)
     one_more = bound = None
     if gain is not None:

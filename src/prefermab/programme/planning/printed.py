@@ -1,4 +1,4 @@
-"""A plan as a workbook: a list that prints on paper, the waiting list, a summary, and everybody."""
+"""Writes a plan as a workbook: a list to print, the waiting list, a summary, and everybody."""
 
 import datetime
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ MOST_GIVEN = 5
 
 WIDEST = {"reason": 60.0}
 WIDEST_OTHER = 28.0
-"""Columns are as wide as their cells, up to so many characters."""
+"""The widest columns, in characters; others are as wide as their cells."""
 
 LINE = 14
-"""Points between two lines of a cell."""
+"""The height of a line in a cell, in points."""
 
 MEANINGS = {
     "people": "people in the table",
@@ -48,15 +48,15 @@ MEANINGS = {
     "explore_cost": "expected gain given up by lots",
     "outside_training": "unlike those that the model was trained on",
 }
-"""Rows of the summary, by the names of its facts."""
+"""The rows of the summary sheet: a field of `Summary` and its text."""
 
 
 def write_list(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> None:
-    """Writes a plan's list; one that ends in .xlsx is a workbook to print and to work with.
+    """Writes a plan's list; an .xlsx file is a workbook to print and to work with.
 
     Args:
         frame: The list, a row for each person.
-        facts: What the summary says, by name.
+        facts: The fields of the plan's summary.
         path: A file whose name ends in .csv, .parquet, .pq or .xlsx; an existing one is replaced.
     """
     if path.suffix.lower() == ".xlsx":
@@ -78,7 +78,7 @@ def _write_workbook(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -
 
 
 def paper_columns(frame: pl.DataFrame) -> pl.DataFrame:
-    """What stands on paper: who, what, the first columns of the table without fractions, and why.
+    """The printed columns: id, action, the first of the table's columns without fractions, reason.
 
     >>> import polars as pl
     >>> from prefermab.programme.planning.printed import paper_columns
@@ -94,7 +94,7 @@ def paper_columns(frame: pl.DataFrame) -> pl.DataFrame:
 def _write_people(
     book: "Workbook", sheet: "Worksheet", frame: pl.DataFrame, *, boxes: bool
 ) -> None:
-    """A header that is repeated on each page, and a row for each person."""
+    """Writes a header that is repeated on each page, and a row for each person."""
     grid = {"border": 1, "border_color": "#BFC5CC", "valign": "top"}
     head = book.add_format({**grid, "bold": True, "bg_color": "#E8ECF0", "text_wrap": True})
     formats = {
@@ -124,7 +124,7 @@ def _write_people(
 
 
 def _cells(values: pl.Series) -> tuple[str, list[Any]]:
-    """How a column is shown, and its cells as Excel can hold them."""
+    """The format of a column, and its cells as values that Excel can hold."""
     kind = values.dtype
     if kind == pl.Date:
         return "date", values.to_list()
@@ -151,16 +151,16 @@ def _write_cell(sheet: "Worksheet", row: int, place: int, cell: Any, look: Any) 
 
 
 def _width(values: pl.Series) -> float:
-    """Characters that fit nearly all cells, up to a limit; longer texts wrap."""
+    """The width of a column in characters: enough for nearly all cells; longer texts wrap."""
     longest = max([len(values.name), *(len(str(cell)) for cell in values.head(500).to_list())])
     return min(longest + 2.0, WIDEST.get(values.name, WIDEST_OTHER))
 
 
 def _lines(frame: pl.DataFrame, widths: list[float]) -> list[int]:
-    """Lines of each row; a program that opens the file does not work them out by itself."""
+    """The number of lines of each row, which programs that open the file do not compute."""
     if not frame.height:
         return []
-    # A line that breaks between words holds a tenth less.
+    # Lines break between words, so a line holds about a tenth less.
     needed = [
         (pl.col(name).cast(pl.String).str.len_chars().fill_null(0) * 1.1 / width).ceil()
         for name, width in zip(frame.columns, widths, strict=True)
@@ -171,7 +171,7 @@ def _lines(frame: pl.DataFrame, widths: list[float]) -> list[int]:
 
 
 def _set_up_page(sheet: "Worksheet", rows: int, columns: int) -> None:
-    """A4, across, as wide as the page; every page has the header and its number."""
+    """Sets A4 landscape and fits the columns to the page; each page has the header and a number."""
     sheet.freeze_panes(1, 0)
     sheet.autofilter(0, 0, max(rows, 1), columns - 1)
     sheet.set_landscape()

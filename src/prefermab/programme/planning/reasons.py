@@ -1,4 +1,4 @@
-"""Why people are where they are on the list, in a few words."""
+"""Reasons: a few words that say why a person stands where they do on the list."""
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,7 @@ WORTH_SAYING = 0.1
 """A second cause is named if its effect is at least this share of the first one's."""
 
 SAMPLED_STATES = 12
-"""The most states that a person's state is compared with."""
+"""The most states over which the mean for the state's effect is taken."""
 
 KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
 
@@ -29,7 +29,7 @@ def reasons(
     locked: np.ndarray,
     wide: bool | None = None,
 ) -> pl.Series:
-    """What in their state or features moves each person up most, and down most."""
+    """For each person, what in their state and features moves them up most, and down most."""
     found = effects(model, roster, price, action, gains, wide)
     names = list(found)
     sizes = np.stack([found[name] for name in names])
@@ -68,8 +68,8 @@ def effects(
     gains: np.ndarray,
     wide: bool | None = None,
 ) -> dict[str, np.ndarray]:
-    """By how much the state, and each known column of features, moves what `action` gains: against
-    the mean over states, and against not knowing the column."""
+    """How much the state and each known column of features change the gain of `action`: the state
+    compared with the mean over states, a column compared with not knowing it."""
     each = np.arange(roster.size)
     own = gains[each, action]
     points = np.asarray(model.network.perception.points)
@@ -97,12 +97,12 @@ def effects(
 
 
 def cell_texts(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> pl.Series:
-    """What a column says of each person, as text."""
+    """The value of a column for each person, as text."""
     if name == "state" and not model.network.perception.continuous:
-        told = [f"state {name}" for name in model.state_names]
+        texts = [f"state {name}" for name in model.state_names]
         if model.sightings is not None:
-            told = place_texts(model, model.sightings)
-        return pl.Series(told, dtype=pl.String).gather(roster.states)
+            texts = place_texts(model, model.sightings)
+        return pl.Series(texts, dtype=pl.String).gather(roster.states)
     values = table[name]
     if values.dtype.is_float():
         values = values.round_sig_figs(3)
@@ -110,7 +110,7 @@ def cell_texts(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> 
 
 
 def pick_cells(texts: list[pl.Series], which: np.ndarray, where: np.ndarray) -> pl.Series:
-    """From several columns of text, one cell of each row; null where there is nothing to say."""
+    """One cell of each row, from the column number `which`; null unless `where` is true."""
     found = np.full(len(which), None, object)
     for place, column in enumerate(texts):
         rows = np.flatnonzero((which == place) & where)

@@ -1,7 +1,7 @@
-"""A table of people as a model sees it: states, features, who is in, what an action costs.
+"""Reads a table of people as a model sees it: states, features, who is in, what actions cost.
 
-Where states are not always seen, a person's state is a place: what was seen of them last, and how
-long ago.
+For models of states that are not always seen, a person's state is a place of `Sightings`: what was
+seen of the person last, and how long ago.
 """
 
 import dataclasses
@@ -32,12 +32,12 @@ SINCE_SEEN, ACTION_SEEN, SINCE_ACTION = "rounds_since_seen", "action_seen", "rou
 """Columns of the table that say when a person was seen and acted on; a programme computes them."""
 
 LIKELY = 0.05
-"""A change that is less likely than this is not told."""
+"""A reason does not mention a change of state that is less likely than this."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Participants:
-    """The people of a table as far as rules need them."""
+    """The ids of the people of a table, and who of them is opted in."""
 
     ids: pl.Series
     opt_in: np.ndarray
@@ -56,28 +56,28 @@ class Roster(Participants):
     features: np.ndarray
     costs: np.ndarray
     unknown: dict[str, int]
-    """How often a cell of each column is empty or holds what the model does not know."""
+    """For each column, how many cells are empty or hold a value that the model does not know."""
     outside: np.ndarray
-    """How many features of each person lie outside of the training's range; at least 1 for those
-    whose features are unusual together."""
+    """For each person, how many features lie outside of the training's range; at least 1 if the
+    features are unusual together."""
     unlike: dict[str, int]
-    """How many people's cells of each column lie outside."""
+    """For each column, how many people lie outside."""
     states_read: dict[str, str]
     """The names of states that were given as numbers."""
 
     @property
     def incomplete(self) -> int:
-        """People of whom some feature is unknown, or as good as unknown."""
+        """How many people have an unknown feature, or one that is treated as unknown."""
         return int(np.isnan(self.features).any(axis=1).sum())
 
     @property
     def n_unlike(self) -> int:
-        """People who are unlike those that the model was trained on."""
+        """How many people are unlike those that the model was trained on."""
         return int((self.outside > 0).sum())
 
 
 def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
-    """Checks every cell that the model needs; the first that is wrong is named."""
+    """Reads what the model needs of a table; raises an error that names the first wrong cell."""
     if frame.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person.")
     ids = column(frame, "id", where).alias("id")
@@ -103,8 +103,8 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
 
 
 def states_by_number(model: Model, given: pl.Series) -> dict[str, str]:
-    """What the numbers in a column of states are read as; empty where states are given by name, or
-    have no other names."""
+    """The names of the states that a column gives as numbers; empty if it gives names, or if the
+    names of states are numbers themselves."""
     if is_continuous(model):
         return {}
     names = {str(place): name for place, name in enumerate(model.state_names)}
@@ -132,7 +132,7 @@ def read_states(
 def read_features(
     model: Model, frame: pl.DataFrame, where: str, unknown: dict[str, int]
 ) -> np.ndarray:
-    """Features by name, NaN where unknown; a column that is not there is unknown for everyone."""
+    """Features by name, NaN where unknown; a missing column is unknown for everyone."""
     wanted = source_columns(model.feature_names)
     if wanted and not any(name in frame.columns for name in wanted):
         raise InputError(
@@ -164,7 +164,7 @@ def read_features(
 def read_costs(
     model: Model, frame: pl.DataFrame, where: str, unknown: dict[str, int]
 ) -> np.ndarray:
-    """(arm, action): the model's, or from columns `cost_<action>` where costs differ."""
+    """Costs (arm, action): the model's, or those in columns `cost_<action>`."""
     costs = np.zeros((frame.height, len(model.action_names)))
     if model.costs is not None:
         costs[:] = model.costs
@@ -193,7 +193,7 @@ def read_costs(
 
 
 def sighting_columns(model: Model) -> set[str]:
-    """The columns that say when people were seen, where a model goes by them.
+    """The columns that say when people were seen; only models of unseen states read them.
 
     >>> import prefermab as pm
     >>> from prefermab.programme.planning.roster import sighting_columns
@@ -207,13 +207,13 @@ def read_places(
     model: Model, tree: Sightings, frame: pl.DataFrame, ids: pl.Series, present: np.ndarray,
     where: str,
 ) -> np.ndarray:  # fmt: skip
-    """What is known of each person, as the model numbers it; nothing of those who are out."""
+    """What is known of each person, as the number of a place; of people who are out, nothing."""
     needed = pl.Series(present)
     given = frame["state"] if "state" in frame.columns else pl.Series("state", [None] * len(ids))
     states = state_numbers(model, given, ids, where, needed).fill_null(-1).to_numpy()
     if SINCE_SEEN not in frame.columns and (states[present] >= 0).any():
         raise InputError(
-            f"{where}: the column '{SINCE_SEEN}' is missing; this model goes by how long ago a "
+            f"{where}: the column '{SINCE_SEEN}' is missing; this model needs the rounds since a "
             "state was seen: 0 for a state that is seen now, empty for people never seen."
         )
     since = _whole(frame, SINCE_SEEN, where)
@@ -234,8 +234,8 @@ def read_places(
 def _actions(
     tree: Sightings, frame: pl.DataFrame, since: np.ndarray, where: str
 ) -> np.ndarray | None:
-    """What was done when the state was seen: as a column says, or whether the last action was in
-    the same round; None where nothing is known of it."""
+    """The action in the round in which the state was seen: from its own column, or else 1 if the
+    last action was in that round; None if there is neither column."""
     if ACTION_SEEN in frame.columns:
         places = {name.lower(): place for place, name in enumerate(tree.actions)}
         text = as_labels(frame[ACTION_SEEN]).str.to_lowercase()
@@ -254,7 +254,7 @@ def _actions(
 
 
 def _whole(frame: pl.DataFrame, name: str, where: str) -> np.ndarray:
-    """A column of whole numbers from 0, NaN where it is empty or not there."""
+    """A column of whole numbers of at least 0, NaN where it is empty or missing."""
     if name not in frame.columns:
         return np.full(frame.height, np.nan)
     numbers = as_numbers(frame[name], where).cast(pl.Float64)
@@ -269,8 +269,8 @@ def _whole(frame: pl.DataFrame, name: str, where: str) -> np.ndarray:
 
 
 def place_texts(model: Model, tree: Sightings) -> list[str]:
-    """What each place says of somebody, in words, by what is believed of typical people there."""
-    # The first numbers of a place's code are that belief; see `Unseen.encode`.
+    """Each place in words, with the most likely states of typical people there."""
+    # The first numbers of a place's code are beliefs about the state; see `Unseen.encode`.
     beliefs = (np.asarray(model.network.perception.codes)[:, : len(tree.states)] + 1) / 2
     known = zip(tree.roots.tolist(), tree.rounds_since.tolist(), beliefs, strict=True)
     return [_text(tree, *place) for place in known]
@@ -284,7 +284,7 @@ def _text(tree: Sightings, root: int, since: int, belief: np.ndarray) -> str:
         return f"state {tree.states[root]}"
     long = f"{since} round{'s' * (since > 1)}{' or more' * (since == tree.rounds)}"
     other = int(np.where(np.arange(len(belief)) == root, -1.0, belief).argmax())
-    told = f"not seen for {long}, then {tree.states[root]}"
+    seen = f"not seen for {long}, then {tree.states[root]}"
     if belief[other] < LIKELY:
-        return f"{told}: {belief[root]:.0%} likely to be so still"
-    return f"{told}: {belief[other]:.0%} likely to have become {tree.states[other]}"
+        return f"{seen}: {belief[root]:.0%} likely to be so still"
+    return f"{seen}: {belief[other]:.0%} likely to have become {tree.states[other]}"

@@ -18,11 +18,11 @@ from prefermab.programme.tables import first_row, row_in
 Class = TypeVar("Class", bound=type)
 
 OLD_NAMES = {name: f"{name}_column" for name in ("exclude", "lock", "last", "group", "worker")}
-"""What the fields of `Rules` that name columns were called before 0.2.0; still accepted."""
+"""Names of fields of `Rules` before 0.2.0, which are still accepted, and their present names."""
 
 
 def accept_old_names(cls: Class) -> Class:
-    """A class whose fields can be given and read by their old names too."""
+    """A class decorator: the fields can also be given and read by their old names."""
     init = cls.__init__
 
     @functools.wraps(init)
@@ -41,23 +41,24 @@ def accept_old_names(cls: Class) -> Class:
 @accept_old_names
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """Who may, must and must not be acted on. Columns are those of the table of people.
+    """Rules that a plan must keep. All columns are columns of the table of people.
 
-    The fields that name columns were called exclude, lock, last, group and worker before 0.2.0;
+    Before 0.2.0 the fields that name columns were called exclude, lock, last, group and worker;
     these names are still accepted.
 
     Args:
-        exclude_column: Column of true and false: these people are not acted on.
+        exclude_column: Column of true and false; people with true are not acted on.
         exclude_ids: Ids of more people who are not acted on, or one id.
-        lock_column: Column of true and false, or of actions by name: these are acted on first.
-        lock_ids: Ids of more people who are acted on first, or one id.
-        cooldown: Rounds that must pass after an action before the next.
-        last_column: Column with the rounds since the last action; empty where there was none.
-        group_column: Column of the groups that `min_share` and `max_share` name.
-        min_share: For each group, the least share of all people acted on.
-        max_share: For each group, the largest share of all people acted on.
-        worker_column: Column of workers or regions that have a budget of their own.
-        budgets: What each of them may spend; one that is not named has no limit of its own.
+        lock_column: Column of true and false, or of actions by name; people with true must get some
+            action, and people with the name of an action must get that one.
+        lock_ids: Ids of more people who must get some action, or one id.
+        cooldown: Number of rounds after an action in which the same person is not acted on again.
+        last_column: Column with the rounds since a person's last action; empty if there was none.
+        group_column: Column with the group of each person, for `min_share` and `max_share`.
+        min_share: The smallest share of all people acted on that each group must have.
+        max_share: The largest share of all people acted on that each group may have.
+        worker_column: Column with the worker, or the region, of each person, for `budgets`.
+        budgets: The budget of each worker; workers who are not named have no limit of their own.
 
     >>> import prefermab as pm
     >>> rules = pm.Rules(exclude_column="do_not_call", cooldown=2, group_column="region",
@@ -112,11 +113,11 @@ class Rules:
 
     @property
     def about_groups(self) -> bool:
-        """Whether some rule ties people to each other beyond the budget."""
+        """Whether people share limits beyond the budget: shares of groups, budgets of workers."""
         return bool(self.min_share or self.max_share or self.budgets)
 
     def named(self) -> dict[str, "Rules"]:
-        """Each rule in force by its name, with the rules that are left without it."""
+        """Each rule in force by name, with the rules that remain if it is removed."""
         without = {
             "exclude": {"exclude_column": None, "exclude_ids": ()},
             "lock": {"lock_column": None, "lock_ids": ()},
@@ -137,19 +138,19 @@ def _in_words(shares: Mapping[str, float]) -> str:
 
 
 IN, OUT, EXCLUDED, RESTING = range(4)
-"""Whether somebody may be acted on (IN), or why not: opted out, excluded, in cooldown."""
+"""The person may be acted on (IN), has opted out, is excluded, or is in cooldown."""
 
 ANY = -1
-"""Locked in; the action is left open."""
+"""The person is locked in, with whichever action is best."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """What the rules mean for each row."""
+    """The limits that the rules set for each row, group and worker."""
 
     standing: np.ndarray
     locked: np.ndarray
-    """The action that a person must get: 0 if none, `ANY` if it is left open."""
+    """The action that a person must get: 0 if none, `ANY` if whichever is best."""
     group: np.ndarray
     min_share: np.ndarray
     max_share: np.ndarray
@@ -167,7 +168,7 @@ class Limits:
 def apply_rules(
     rules: Rules, model: Model, roster: Participants, frame: pl.DataFrame, where: str
 ) -> Limits:
-    """Reads the rules' columns; rules that contradict each other for somebody are refused."""
+    """Reads the columns that rules name; raises an error if two rules contradict for a person."""
     stands = standing(rules, roster, frame, where)
     locked = locked_rows(rules, model, roster, frame, where)
     against = np.flatnonzero((locked != 0) & (stands != IN))
@@ -176,7 +177,7 @@ def apply_rules(
         why = {OUT: "has opted out", EXCLUDED: "is excluded", RESTING: "is in cooldown"}
         raise InputError(
             f"{where}: {row_in(where, row)} (id {roster.ids[row]}) is locked in but "
-            f"{why[int(stands[row])]}: take one of the two rules away."
+            f"{why[int(stands[row])]}: remove one of the two rules."
         )
     group, groups = label_codes(frame, rules.group_column, where)
     worker, workers = label_codes(frame, rules.worker_column, where)
@@ -204,7 +205,7 @@ def limits_by_label(
 
 
 def standing(rules: Rules, roster: Participants, frame: pl.DataFrame, where: str) -> np.ndarray:
-    """Who may be acted on, and why others may not: IN, OUT, EXCLUDED or RESTING for each row."""
+    """IN, OUT, EXCLUDED or RESTING for each row: who may be acted on, and why others may not."""
     excluded = rows_with_ids(roster, rules.exclude_ids, "exclude_ids", where)
     if rules.exclude_column is not None:
         given = column(frame, rules.exclude_column, where)
@@ -225,7 +226,7 @@ def standing(rules: Rules, roster: Participants, frame: pl.DataFrame, where: str
 def locked_rows(
     rules: Rules, model: Model, roster: Participants, frame: pl.DataFrame, where: str
 ) -> np.ndarray:
-    """The action that each person must get."""
+    """The action that each person must get: 0 if none, `ANY` if whichever is best."""
     locked = np.where(rows_with_ids(roster, rules.lock_ids, "lock_ids", where), ANY, 0)
     if rules.lock_column is None:
         return locked
@@ -261,7 +262,7 @@ def rows_with_ids(
 def label_codes(
     frame: pl.DataFrame, name: str | None, where: str
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """A column of labels as numbers, and the labels; -1 for somebody without a label."""
+    """A column of labels as numbers, and the labels; -1 for people without a label."""
     if name is None:
         return np.full(frame.height, -1), ()
     text = column(frame, name, where).cast(pl.String).str.strip_chars()

@@ -1,7 +1,7 @@
-"""What a network says of people: the price of a round, and what each action would gain.
+"""Scores people by the network: the price of a round, and the gain of each action.
 
-People go through the network in batches of a few sizes, so that any number of people needs little
-memory and little compiling.
+People go through the network in batches of a few fixed sizes, so that any number of people needs
+little memory and few compilations.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import ANY
 
 PRICE_PROBES = 4
-"""Prices that are tried in search of a person's own."""
+"""Prices that are tried in the search for the highest one at which a person is acted on."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-    """The price of a round, and what each action would gain for each person at it; -inf where an
-    action must not be taken."""
+    """The price of a round, and each action's gain for each person at this price; the gain is -inf
+    for an action that must not be taken."""
 
     price: float
     gains: np.ndarray
@@ -35,7 +35,7 @@ class Scored:
 def score(
     model: Model, roster: Roster, may: np.ndarray, budget: float, everyone: bool = False
 ) -> Scored:
-    """Asks the model. With `everyone`, also for those who may not be acted on."""
+    """Finds the price and the gains; with `everyone`, also gains of who may not be acted on."""
     if by_increments(model, roster.size):
         price = sample_price(model, *sampled_people(roster, may), budget=budget, people=roster.size)
         gains = gains_at(model, roster.states, roster.features, price)
@@ -49,14 +49,14 @@ def score(
 
 
 def by_increments(model: Model, people: int) -> bool:
-    """Whether there are so many people that a table is planned as a folder is."""
+    """Whether a table has so many people that it is planned by increments, as a folder is."""
     return model.policy.gains_are_rewards and people > CHUNK
 
 
 def settle(
     model: Model, roster: Roster, scores: Scored, may: np.ndarray, budget: float, paid: int
 ) -> np.ndarray:
-    """Actions by the policy's own way to choose, where `paid` units of the budget are spent."""
+    """Chooses actions as the policy does, after `paid` units of the budget were spent."""
     seen = observation(model.policy, roster, may, budget, paid)
     gains = np.zeros((seen.n_arms, scores.gains.shape[1]), np.float32)
     gains[: roster.size] = scores.gains
@@ -67,8 +67,8 @@ def settle(
 def observation(
     policy: Learned, roster: Roster, may: np.ndarray, budget: float, paid: int = 0
 ) -> Observation:
-    """The round as a policy sees it, where `paid` units of the budget are spent. Where one person's
-    gain does not depend on others, people who are out fill it up to one of a few sizes, so that
+    """The round as a policy sees it, after `paid` units of the budget were spent. If a person's
+    gain does not depend on others, people who are out are added up to one of a few sizes, so that
     little is compiled."""
     arrays = [roster.states, roster.features, may, roster.costs]
     if policy.gains_are_rewards and roster.size <= CHUNK:
@@ -77,7 +77,7 @@ def observation(
 
 
 def sampled_people(roster: Roster, may: np.ndarray) -> list[np.ndarray]:
-    """States, features, who may be acted on and costs, of a sample."""
+    """The states, features, permission to act and costs of a sample of people."""
     rows = sample_rows(roster.size)
     return [given[rows] for given in (roster.states, roster.features, may, roster.costs)]
 
@@ -91,7 +91,7 @@ def sample_price(
     budget: float,
     people: int,
 ) -> float:
-    """The price at which a sample of so many `people` spends its part of the budget."""
+    """The price at which a sample of `people` people spends its part of the budget."""
     part = budget * (len(states) / people)
     return float(_judge(model.policy, _observation(states, features, may, costs, part)).price)
 
@@ -103,10 +103,10 @@ def gains_at(
     prices: np.ndarray | float,
     wide: bool | None = None,
 ) -> np.ndarray:
-    """What each action would gain, for every person at a price of their own.
+    """The gain of each action for every person, at one price or at each person's own price.
 
-    A batch of another size may round differently. `wide` keeps to one size, so that people get the
-    same numbers however they are divided; by default more than `CHUNK` people do.
+    Batches of different sizes may round differently. With `wide` all batches have one size, so that
+    people get the same numbers however they are divided; the default is True above `CHUNK` people.
     """
     size = len(states)
     least = CHUNK if (size > CHUNK if wide is None else wide) else 0
@@ -119,7 +119,7 @@ def gains_at(
 
 
 def batches(size: int) -> Iterator[slice]:
-    """Rows in batches of at most `CHUNK`.
+    """Slices of at most `CHUNK` rows.
 
     >>> from prefermab.programme.planning.scoring import batches
     >>> list(batches(70000))
@@ -130,7 +130,7 @@ def batches(size: int) -> Iterator[slice]:
 
 
 def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
-    """The rows, and zeros up to the next of a few sizes, at least `least`.
+    """The rows, with zeros added up to the next of a few sizes, which is at least `least`.
 
     >>> import numpy as np
     >>> from prefermab.programme.planning.scoring import padded
@@ -145,7 +145,7 @@ def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
 def useful_gains(
     model: Model, states: np.ndarray, features: np.ndarray, price: float
 ) -> np.ndarray:
-    """What each action would gain, -inf where it is worth nothing even if it is free."""
+    """The gain of each action; -inf for actions that gain nothing even at the price 0."""
     gains = gains_at(model, states, features, price)
     if model.policy.gains_are_rewards:
         least = float(model.policy.least_gain)
@@ -155,14 +155,14 @@ def useful_gains(
 
 
 def positive(model: Model, gains: np.ndarray) -> np.ndarray:
-    """Gains, -inf where an action is worth nothing at the present price."""
+    """The gains, with -inf for actions that gain nothing at the present price."""
     found = np.where(gains > np.float32(model.policy.least_gain), gains, np.float32(-np.inf))
     found[:, 0] = 0.0
     return found
 
 
 def locked_actions(scores: Scored, costs: np.ndarray, locked: np.ndarray) -> np.ndarray:
-    """The actions of those who are locked in: the best at the present price where it is open."""
+    """The actions of those who are locked in; for `ANY`, the best one at the present price."""
     net = (scores.gains - scores.price * costs)[:, 1:]
     cheapest = costs[:, 1:].argmin(axis=1)
     best = np.where(np.isneginf(net).all(axis=1), cheapest, net.argmax(axis=1)) + 1
@@ -170,16 +170,16 @@ def locked_actions(scores: Scored, costs: np.ndarray, locked: np.ndarray) -> np.
 
 
 def best_actions(scores: Scored, costs: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """What somebody gets, or, of those who get nothing, what would be best for them."""
+    """Each person's action; for those who get nothing, the one that would be best for them."""
     net = (scores.gains - scores.price * costs)[:, 1:]
     return np.where(actions > 0, actions, net.argmax(axis=1) + 1)
 
 
 def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) -> np.ndarray | None:
-    """The highest price at which each person would still be acted on, 0 where at none, found from
-    what their actions gain at the present price.
+    """The highest price at which each person would still be acted on; 0 if there is none.
 
-    None for a recipe whose network has no such price.
+    The search starts from the `gains` at the present `price`. The result is None for a recipe whose
+    gains are not rewards.
     """
     if not model.policy.gains_are_rewards:
         return None
@@ -202,8 +202,8 @@ def crossing(
     slope: np.ndarray,
     highest: float,
 ) -> np.ndarray:
-    """Where several falling functions cross 0 in [0, highest], by secants, all at once. `slope` is
-    a guess that is used where two points are too close to each other.
+    """The points in [0, highest] at which falling functions cross 0, by the secant method for all
+    at once. `slope` is a guess that is used if two points are too close to each other.
 
     >>> import numpy as np
     >>> from prefermab.programme.planning.scoring import crossing

@@ -1,5 +1,5 @@
-"""What a plan as a whole is worth: its summary, in numbers and in words, and what any plan could
-gain at best under the same budget and rules.
+"""The summary of a plan, in numbers and in words, and an upper bound on what any plan could gain
+under the same budget and rules.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ from prefermab.programme.planning.rules import Limits
 from prefermab.programme.tables import format_number, format_people
 
 LARGEST_LINEAR_PROGRAMME = 20_000
-"""Pairs of person and action up to which a linear programme with shared rules is solved."""
+"""The most pairs of person and action for which a linear programme is solved."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a plan does, in numbers. Gains are in expected reward, None where a recipe has none."""
+    """A plan in numbers. Gains are in expected reward; None if the recipe's gains are not rewards."""
 
     people: int
     chosen: int
@@ -42,30 +42,29 @@ class Summary:
     resting: int
     locked: int
     incomplete: int
-    """People of whom some feature is unknown."""
+    """People with an unknown feature."""
     unknown: Mapping[str, int]
-    """How many cells of each column are missing or say what the model does not know."""
+    """For each column, how many cells are empty or hold a value that the model does not know."""
     rules: Mapping[str, float | None]
-    """What each rule costs: what would be gained more without it, all others kept."""
+    """The cost of each rule: how much more would be gained without it, with all others kept."""
     outside_training: int = 0
-    """People unlike those that the model was trained on, judged cautiously."""
+    """People unlike those that the model was trained on, who are judged cautiously."""
     outside: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    """How many people's cells of each column lie outside of the training's range."""
+    """For each column, how many people lie outside of the training's range."""
     states_read: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Names of the states that the table gives as numbers."""
+    """The names of states that the table gives as numbers."""
     usual_share: float | None = None
-    """Budget per person in training, where the model depends on it and the plan's is far from it.
-    """
+    """Budget per person in training, if the model depends on it and the plan's is far from it."""
     explore: float = 0.0
-    """Share of what is given out that was dealt by lot; `gain` is then the mean over all lots."""
+    """Share of the actions that was dealt by lot; `gain` is then the mean over all lots."""
     seed: int | None = None
-    """The seed of the lots."""
+    """Random seed of the lots."""
     explore_cost: float | None = None
-    """What the lots give up on average in expected reward."""
+    """Expected reward that the lots cost on average."""
     could_change: int = 0
-    """People whom a lot could give another action than the model did."""
+    """People whose action the lots could change."""
     rounds_left: int | None = None
-    """Rounds that the programme has left, this one included; None for one that goes on."""
+    """Rounds that the programme has left, this one included; None if it goes on without an end."""
 
     def __str__(self) -> str:
         bought = (
@@ -114,19 +113,19 @@ class Summary:
 
     def _ending(self) -> str:
         """What the end of the programme means for this round."""
-        told = "this is the last round"
+        text = "this is the last round"
         if self.rounds_left != 1:
-            told = f"{self.rounds_left} rounds left, this one included"
+            text = f"{self.rounds_left} rounds left, this one included"
         if self.gain is not None and not self.chosen and self.left > 0:
-            told += ": no action that may be taken would still pay before the end"
-        return told
+            text += ": no action that may be taken would still pay before the end"
+        return text
 
     def _doubts(self) -> list[str]:
-        """What is to be checked before the list is trusted."""
+        """Lines about what should be checked before the list is used."""
         lines = []
         if self.outside_training:
-            told = unlike_sentence(dict(self.outside), self.outside_training)
-            lines.append(f"{told}: they are judged cautiously, by what is inside its range")
+            unlike = unlike_sentence(dict(self.outside), self.outside_training)
+            lines.append(f"{unlike}: they are judged cautiously, by what is inside its range")
         if self.usual_share is not None:
             lines.append(
                 f"the model was trained for a budget of {self.usual_share:.3g} per person, and "
@@ -143,8 +142,8 @@ class Summary:
 
 
 def unusual_share(model: Model, budget: float, people: int) -> float | None:
-    """Budget per person of a model's training, where its decisions depend on it and this one is
-    less than half or more than double of it; else None.
+    """The training's budget per person if the model's decisions depend on it, and this budget per
+    person is less than half or more than double of it; else None.
 
     >>> import prefermab as pm
     >>> from prefermab.programme.planning.summary import unusual_share
@@ -152,7 +151,7 @@ def unusual_share(model: Model, budget: float, people: int) -> float | None:
     (0.28, None)
     """
     usual = model.budget / model.n_arms
-    # Other recipes meet every price in training, so every budget.
+    # Other recipes see all prices in training, and so all budgets.
     if model.policy.gains_are_rewards or usual / 2 <= budget / people <= usual * 2:
         return None
     return usual
@@ -166,11 +165,11 @@ def gain_bound(
     locked: np.ndarray,
     price: float,
 ) -> float:
-    """No plan that keeps the budget and the rules gains more.
+    """An upper bound on the gain of any plan that keeps the budget and the rules.
 
-    Here actions may be taken in part. Under the budget alone this is a Lagrangian bound, at the
-    price that makes it lowest. With shares or workers' budgets it is a linear programme; for a
-    large table these rules are left out.
+    The bound allows actions in part. Under the budget alone it is the Lagrangian bound at the price
+    that makes it lowest. With shares or workers' budgets it is a linear programme; for a large
+    table these rules are left out.
     """
     gains, costs = gains.astype(float), costs.astype(float)
     forced = np.flatnonzero(locked)
@@ -193,8 +192,8 @@ def gain_bound(
 
 
 def lagrangian_gain_bound(gains: np.ndarray, costs: np.ndarray, room: float, price: float) -> float:
-    """The lowest Lagrangian bound over prices: what everyone gains at most beyond what they pay,
-    and the price of the whole budget. `price` is a guess.
+    """The lowest Lagrangian bound over all prices. The bound at a price adds up everyone's largest
+    gain less its cost at this price, and the price of the whole budget. `price` is a first guess.
 
     >>> import numpy as np
     >>> from prefermab.programme.planning.summary import lagrangian_gain_bound
@@ -226,7 +225,7 @@ def linear_programme(
     limits: Limits,
     locked: np.ndarray,
 ) -> tuple[csr_array, np.ndarray]:
-    """The rows of the linear programme: one action each, the budgets, the shares."""
+    """The rows of the linear programme and their limits: one action each, budgets and shares."""
     pairs, forced = np.arange(arms.size), np.flatnonzero(locked)
     cost, paid = costs[arms, actions], costs[forced, locked[forced]]
     one_each = csr_array((np.ones(arms.size), (arms, pairs)), shape=(len(costs), arms.size))
