@@ -318,9 +318,18 @@ TRICKS = [
     ("UPDATE audit SET at = '2020-01-01T00:00:00Z' WHERE number = 1", "row 1 (begin, "),
     ("DELETE FROM audit WHERE number = 3", "row 3 is missing; the next one is row 4"),
     ("DELETE FROM audit WHERE number > 3", "row 4 is missing: 5 rows were written, and the last 2"),
-    ("UPDATE actions SET action = 'visit'", "the record of round 1 is not as row 5 has it"),
-    ("UPDATE plans SET facts = '{\"spent\": 9}'", "plan 1 of round 1 is not as row 4 has it"),
-    ("DELETE FROM deviations; DELETE FROM actions; DELETE FROM plans", "plan 1 of round 1 is not"),
+    (
+        "UPDATE actions SET action = 'visit'",
+        "record of round 1 was changed: it does not match row 5",
+    ),
+    (
+        "UPDATE plans SET facts = '{\"spent\": 9}'",
+        "plan 1 of round 1 was changed: it does not match row 4",
+    ),
+    (
+        "DELETE FROM deviations; DELETE FROM actions; DELETE FROM plans",
+        "plan 1 of round 1 was changed",
+    ),
 ]
 
 
@@ -388,7 +397,7 @@ def test_addresses_that_cannot_be_used_are_told_in_one_sentence(server, places):
             f"{address}&password=s3cret".replace("/postgres?", "/none?") + "#calls",
             "no such database",
         ),
-        (f"{address}#{theirs}", f"'{theirs}' holds tables of somebody else's \\(visits\\)"),
+        (f"{address}#{theirs}", f"'{theirs}' holds tables that are not a programme's \\(visits\\)"),
         (mine, "has tables of version 9999, and this prefermab reads version 0002"),
         (nowhere, "names no programme; write one after it"),
         (f"{nowhere}#Calls!", "a name of small letters, digits and _"),
@@ -441,7 +450,7 @@ def test_a_connection_that_breaks_is_told_and_made_again(server, places):
         with pytest.raises(StorageError, match=r"no connection .*; nothing was changed"):
             programme.leave([1])
         assert programme.leave([1]) == 1
-        with pytest.raises(StorageError, match="lost while a change was confirmed"):  # noqa: SIM117
+        with pytest.raises(StorageError, match="lost during a commit"):  # noqa: SIM117
             with programme.database.writing():
                 cut(programme)
         model.on_plan = lambda: cut(programme)

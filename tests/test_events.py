@@ -247,11 +247,11 @@ def test_the_log_is_that_of_a_plain_reference(seed):
         ({"rows": "some"}, "Invalid enum value 'some'"),
         ({"colour": "red"}, "unknown field `colour`"),
         ({"state__value": "loudness"}, "state.value uses the column 'loudness', which is missing"),
-        ({"state__value": "seconds >"}, "state.value cannot be worked out"),
+        ({"state__value": "seconds >"}, "state.value cannot be evaluated"),
         ({"state__value": "kind"}, "must hold numbers, but row 1 holds 'call'"),
         ({"state__several": "worst"}, "state.order must list all values"),
         ({"state": {"value": "kind", "several": "worst", "order": ["call"]}}, "'sms' is not in"),
-        ({"action__nothing": "call"}, "is among action.labels too"),
+        ({"action__nothing": "call"}, "must not be one of action.labels"),
         ({"action__labels": {"call": "seconds"}}, "must hold true or false"),
         ({"keep": "kind = 'fax'"}, "no event is left"),
         ({"first": 3}, "first must be a date"),
@@ -267,7 +267,7 @@ def test_a_mistake_in_a_map_is_named(change, message):
 
 def test_an_answer_that_is_there_twice_is_refused():
     wide = changed(wide={"by": ["mother"], "names": "kind", "values": "seconds"})
-    with pytest.raises(pm.InputError, match=r"the answer 'call' .* is there more than once"):
+    with pytest.raises(pm.InputError, match=r"the answer 'call' .* occurs more than once"):
         pm.tables.from_events(pl.concat([CALLS, CALLS]), wide)
 
 
@@ -657,8 +657,8 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
     assert not any(one.encode() in held for one in [*ids, "5550001"])
 
     (tmp_path / "other").write_text("another key of some length")
-    for wrong, said in ((None, "name the file of their key"), ("other", "by another key"),
-                        ("new", "expected the key of the programme")):  # fmt: skip
+    for wrong, said in ((None, "with the file of their key"), ("other", "made with another key"),
+                        ("new", "there is no key at")):  # fmt: skip
         with pytest.raises(pm.InputError, match=said):
             run("observe", f"{tmp_path}/seen.csv", key=wrong and f"{tmp_path}/{wrong}")
     assert not (tmp_path / "new").exists()
@@ -667,7 +667,7 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
         plain.keep_place("armman")
         plain.join(people)
     file = f"{tmp_path}/plain.db"
-    with pytest.raises(pm.InputError, match="are no pseudonyms"):
+    with pytest.raises(pm.InputError, match="are not pseudonyms"):
         run("observe", f"{tmp_path}/seen.csv")
 
 

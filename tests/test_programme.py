@@ -242,7 +242,7 @@ def test_a_wrong_record_is_corrected_and_what_it_was_is_kept(programme):
     programme.plan(2, rules)
     programme.record()
     programme.plan(2, rules)
-    with pytest.raises(pm.InputError, match="name the round that is to be corrected"):
+    with pytest.raises(pm.InputError, match="a correction needs the number of its round"):
         programme.record(correct=True)
     with pytest.raises(pm.InputError, match="round 2 is not recorded yet: nothing to correct"):
         programme.record(round=2, correct=True)
@@ -433,7 +433,7 @@ def test_a_correction_loses_nobody_unless_that_is_said(programme):
     with pytest.raises(pm.InputError, match=r"2 people recorded as acted on in round 1 \(1, 3\)"):
         programme.record(only, round=1, correct=True, over_budget=True)
     assert programme.history().actions.rows() == before
-    with pytest.raises(pm.InputError, match="partial goes with correct and a table"):
+    with pytest.raises(pm.InputError, match="partial needs correct=True and a table"):
         programme.record(only, partial=True)
     with pytest.raises(pm.InputError, match="cost 3, more than the budget of 2"):
         programme.record(only, round=1, correct=True, partial=True)

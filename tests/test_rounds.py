@@ -143,7 +143,7 @@ def test_a_model_is_found_again_or_asked_for(here, prefermab):
         "status new/calls.db"
     )
     (here / "mine").rename("ours")
-    assert "mine is not there any more: say where it is" in prefermab("status new/calls.db", 2)
+    assert "mine is gone: say where it is" in prefermab("status new/calls.db", 2)
     prefermab("begin new/calls.db --model ours")
     prefermab("status new/calls.db")
     told = prefermab("begin new/calls.db --model armman-paper", 2)

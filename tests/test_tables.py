@@ -182,7 +182,7 @@ def test_several_tables_of_a_database_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("a.csv#May#June", "after a # stands a sheet or table"),
+        ("a.csv#May#June", "expected a sheet or table"),
         ("a.csv#separator=two", "separator must be comma, semicolon, tab, bar"),
         ("a.csv#decimal=x", "decimal must be , or ."),
         ("a.csv#encoding=klingon", "there is no encoding 'klingon'"),
@@ -204,7 +204,7 @@ def test_a_separator_that_was_named_is_taken(tmp_path):
 def test_a_text_in_no_known_encoding_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "guess_page", lambda _: None)
     (tmp_path / "a.csv").write_bytes(b"id\n\xff\x81\n")
-    with pytest.raises(pm.InputError, match="cannot be found out; name it after the file"):
+    with pytest.raises(pm.InputError, match="cannot be detected; name it after the file"):
         read_table(tmp_path / "a.csv")
 
 

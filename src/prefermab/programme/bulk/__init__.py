@@ -1,1 +1,1 @@
-"""Plans for rosters larger than memory: a folder of Parquet files in, one out."""
+"""Plans for more people than fit into memory: reads and writes folders of Parquet files."""

@@ -1,4 +1,4 @@
-"""A folder of Parquet files, divided into chunks that fit into memory."""
+"""Divides a folder of Parquet files into chunks that fit into memory."""
 
 import dataclasses
 import functools
@@ -34,33 +34,33 @@ class Chunk:
     number: int
     file: str
     shown: str
-    """The file as it was given, for messages."""
+    """The file's name in messages."""
     first: int
-    """The first row, in its file."""
+    """The number of the first row within the file."""
     rows: int
     start: int
-    """The first row, in the whole roster."""
+    """The number of the first row among all people."""
 
     def read(self, columns: list[str] | None = None) -> pl.DataFrame:
-        """Its rows, all columns or some of them."""
+        """Reads the rows of the chunk, with all columns or some of them."""
         try:
             lazy = pl.scan_parquet(self.file, glob=False).slice(self.first, self.rows)
             frame = (lazy if columns is None else lazy.select(columns)).collect()
         except (pl.exceptions.PolarsError, OSError):
             raise InputError(f"{self.shown}: it is not a Parquet file that can be read.") from None
         if frame.height != self.rows:
-            raise InputError(f"{self.shown}: it has changed while the plan was made.")
+            raise InputError(f"{self.shown}: the file has changed while the plan was made.")
         return frame
 
     @property
     def where(self) -> Source:
-        """What it is called in messages, in which rows are those of the file."""
+        """The name of the chunk in messages, which count rows within the file."""
         return Source(self.shown, self.first + 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What the work on every chunk depends on."""
+    """Everything that the work on every chunk depends on."""
 
     model: str
     rules: Rules
@@ -72,29 +72,29 @@ class Job:
 
     @property
     def units(self) -> DecimalUnits:
-        """The units in which everybody's costs are counted: 18 digits hold the budget and one more,
-        of which the summary says what it would gain."""
+        """The units in which all costs are counted. They fit one more than the budget, since the
+        summary says what one more unit of budget would gain."""
         return DecimalUnits.of(self.budget + 1)
 
     @property
     def scratch(self) -> Path:
-        """Where chunks keep what later passes need."""
+        """The folder in which chunks keep what later passes need."""
         return Path(self.out) / ".unfinished"
 
     def kept(self, chunk: Chunk) -> Path:
-        """What is known of a chunk."""
+        """The file with the scores of a chunk, for later passes."""
         return self.scratch / f"chunk-{chunk.number:05}.safetensors"
 
     def ids(self, chunk: Chunk) -> Path:
-        """Checksums of a chunk's ids, in order."""
+        """The file with the sorted checksums of a chunk's ids."""
         return self.scratch / f"ids-{chunk.number:05}.npy"
 
     def actions(self, chunk: Chunk) -> Path:
-        """Actions that were chosen for all chunks at once."""
+        """The file with a chunk's actions, if they were chosen for all chunks together."""
         return self.scratch / f"actions-{chunk.number:05}.npy"
 
     def part(self, chunk: Chunk) -> Path:
-        """A chunk of the plan, until all are written."""
+        """The file with a chunk of the plan, until all are written."""
         return self.scratch / f"part-{chunk.number:05}.parquet"
 
 
@@ -102,24 +102,24 @@ _models: dict[str, Model] = {}
 
 
 def model_of(name: str) -> Model:
-    """The model, read once in a process."""
+    """The model with this name or folder; a process reads it once."""
     if name not in _models:
         _models[name] = load(name)
     return _models[name]
 
 
 def planner(job: Job) -> Model:
-    """The model of a job, for the rounds that are left."""
+    """The model of a job, prepared for the rounds that are left."""
     return to_the_end(model_of(job.model), job.rounds_left)
 
 
 def remember(name: str, model: Model) -> None:
-    """This process has the model of that name in memory."""
+    """Keeps a model in the memory of this process, under this name."""
     _models[name] = model
 
 
 def divide(folder: Path, rows: int = MOST_ROWS_PER_CHUNK) -> list[Chunk]:
-    """The chunks of all parts of a folder, in the order of their names."""
+    """Divides all files of a folder, in the order of their names, into chunks."""
     found: list[Chunk] = []
     start = 0
     for file in parquet_files(folder):
@@ -135,7 +135,7 @@ def divide(folder: Path, rows: int = MOST_ROWS_PER_CHUNK) -> list[Chunk]:
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files of a folder; names that begin with a dot or an underscore do not count."""
+    """The Parquet files of a folder, without names that begin with a dot or an underscore."""
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder.")
     inside = [path for path in sorted(folder.iterdir()) if path.name[0] not in "._"]
@@ -148,7 +148,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def height_of(file: Path) -> int:
-    """How many rows a file has, from its footer."""
+    """The number of rows of a file, from its footer."""
     try:
         return int(pl.scan_parquet(file, glob=False).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, OSError):
@@ -156,8 +156,8 @@ def height_of(file: Path) -> int:
 
 
 def needed_columns(model: Model, rules: Rules, file: str) -> list[str] | None:
-    """The columns of a file that a choice depends on; None, for all, where one is missing, so that
-    the message can name it."""
+    """The columns of a file that the choice depends on. If one is missing, the result is None (read
+    all columns), so that the error can list those that were found."""
     must = {"id", "state"} | {
         name.strip().lower()
         for name in rules.columns()
@@ -172,12 +172,12 @@ def needed_columns(model: Model, rules: Rules, file: str) -> list[str] | None:
 
 
 HASHES_AT_ONCE = 1 << 22
-"""Checksums that are compared together."""
+"""The most checksums that are compared at once."""
 
 
 def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> None:
-    """Every id must be in one row of all files only. Chunks have left sorted checksums of their
-    ids, which are compared range by range; ids are read again where two checksums are equal."""
+    """Raises an error if an id is in two rows of any files. The sorted checksums of the chunks' ids
+    are compared range by range; if two are equal, their ids are read again and compared."""
     ranges = -(-job.people // HASHES_AT_ONCE)
     ends = [(2**64 * place) // ranges for place in range(ranges + 1)]
     spans = list(itertools.pairwise(ends))
@@ -197,7 +197,7 @@ def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> N
 
 
 def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) -> np.ndarray:
-    """Checksums within a range that occur more than once in all chunks."""
+    """The checksums within a range that occur more than once in all chunks."""
     low, last = np.uint64(span[0]), np.uint64(span[1] - 1)
     found = []
     for chunk in chunks:
@@ -209,7 +209,7 @@ def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) ->
 
 
 def holders(alike: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
-    """Ids of a chunk with one of these checksums, and their places."""
+    """The ids of a chunk that have one of these checksums, and where they are."""
     ids = column(chunk.read(), "id", chunk.shown)
     rows = np.flatnonzero(np.isin(hashes(ids), alike))
     text = ids.cast(pl.String).gather(rows).to_list()
@@ -225,23 +225,23 @@ def hashes(ids: pl.Series) -> np.ndarray:
 
 
 def save_array(path: Path, array: np.ndarray) -> None:
-    """Writes an array, under whatever name."""
+    """Writes an array to a file whose name need not end in .npy."""
     with path.open("wb") as file:
         np.save(file, array)
 
 
 def keep_ids(job: Job, chunk: Chunk, ids: pl.Series) -> None:
-    """Leaves the checksums of a chunk's ids, in order."""
+    """Stores the sorted checksums of a chunk's ids."""
     sums = np.sort(hashes(ids))
     write_atomically(job.ids(chunk), functools.partial(save_array, array=sums))
 
 
 def union(labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The labels of all chunks, in order."""
+    """The distinct labels of all chunks, sorted."""
     return tuple(sorted({label for own in labels for label in own}))
 
 
 def recoded(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
-    """Numbers of a chunk's own labels as numbers of all labels; -1 stays -1."""
+    """Converts numbers of a chunk's own labels into numbers of all labels; -1 stays -1."""
     places = np.array([*(labels.index(label) for label in own), -1])
     return places[codes]

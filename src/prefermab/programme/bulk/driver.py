@@ -1,8 +1,8 @@
-"""A round's plan for a roster larger than memory: a folder of Parquet parts in, one out.
+"""Makes a round's plan for more people than fit into memory, from and to a folder of Parquet files.
 
-Pass 0 finds the price on a sample, pass 1 asks the network about everyone, then the chunks are
-asked where the budget ends, and pass 2 writes everyone's action. Every pass is the same function
-of each chunk, so that it does not matter where it runs, how often, or in which order.
+The first pass finds the price on a sample. The next ones score everyone by the network, find where
+the budget ends, and write everyone's action. A pass calls the same function for every chunk, and it
+does not matter where that runs, how often, or in which order.
 """
 
 import contextlib
@@ -67,25 +67,25 @@ def plan_folder(
     progress: Progress | None = None,
     rows: int = MOST_ROWS_PER_CHUNK,
 ) -> Summary:
-    """A round's plan for all people in a folder of Parquet files, written to the folder `out`.
+    """Plans a round for all people in a folder of Parquet files, and writes it to the folder `out`.
 
-    The plan is the same on every engine, and however the people are divided into files. What an
-    interrupted call has done is kept in `out`, and the same call continues from there. A plan is
-    finished when `summary.json` is there; the same call then only returns it.
+    The plan is the same on every engine, and however the people are divided into files. If a call
+    is interrupted, its work is kept in `out`, and the same call continues from there. A plan is
+    finished when `out` has a `summary.json`; then the same call only returns the summary.
 
     Args:
         model: A model, the name of one that ships, or a model's folder.
         arms: The folder of people: Parquet files with the columns of a table of people.
         out: A new folder for the plan.
-        budget: What may be spent.
+        budget: What may be spent in this round.
         rules: Rules that the plan must keep.
         waiting: The length of the waiting list.
         engine: `local`, `ray`, or an engine.
         workers: How many workers Ray uses; all if left out.
-        reasons: Whether those on the list get a reason.
-        rounds_left: How many rounds the programme has left, this one included; left out, it goes
-            on.
-        progress: Called with the share of the work that is done, and what was done.
+        reasons: Whether to give a reason for everyone on the list and the waiting list.
+        rounds_left: How many rounds the programme has left, this one included; it goes on without
+            an end if left out.
+        progress: Called with the share of the work that is done and a text, after each chunk.
         rows: The most rows that are read at once.
 
     Returns:
@@ -131,13 +131,13 @@ def plan_folder(
 
 
 def _name(model: Model | str | Path, out: Path, rounds_left: int | None) -> str:
-    """What workers find a model by: its name, or its folder. A model in memory is saved beside the
-    unfinished plan."""
+    """The name or folder from which workers load the model. A model in memory gets a folder beside
+    the unfinished plan."""
     given = to_the_end(model if isinstance(model, Model) else load(model), rounds_left)
     if not given.policy.gains_are_rewards:
         raise InputError(
-            f"the model {model} is of the recipe paper, which weighs all people at once: plan it "
-            "from one file."
+            f"the model {model} is of the recipe paper, which judges all people together: plan "
+            "with it from one file instead of a folder."
         )
     if isinstance(model, Model):
         name = str(out.absolute() / ".unfinished" / f"model-{fingerprint(model)[:16]}")
@@ -150,14 +150,14 @@ def _name(model: Model | str | Path, out: Path, rounds_left: int | None) -> str:
 def given_or_made(
     engine: str | Engine, workers: int | None
 ) -> contextlib.AbstractContextManager[Engine]:
-    """The engine that was given, or the one of that name."""
+    """The given engine, or a new one with this name."""
     return (
         contextlib.nullcontext(engine) if isinstance(engine, Engine) else engine_of(engine, workers)
     )
 
 
 def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
-    """A plan for few people: made as one table, then written in chunks."""
+    """Plans for few people: in one table, which is then written in chunks."""
     for chunk in chunks:
         passes.keep_ids(job, chunk, passes.look(job, chunk)[0].ids)
     refuse_duplicate_ids(job, chunks, Local())
@@ -166,7 +166,9 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
         table = pl.concat(tables, how="diagonal_relaxed")
     except pl.exceptions.PolarsError as error:
         first = str(error).partition("\n")[0]
-        raise InputError(f"{where}: columns of the parts are not of one kind: {first}.") from None
+        raise InputError(
+            f"{where}: a column has different types in different files: {first}."
+        ) from None
     model, left = model_of(job.model), job.rounds_left
     made = plan(model, table, job.budget, job.rules, waiting, where, rounds_left=left)
     said = pl.col("reason").is_in(list(KEPT_OUT.values()))
@@ -183,7 +185,7 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
 
 @dataclasses.dataclass
 class Driver:
-    """Runs the passes over all chunks; of people it sees only those where the budget ends."""
+    """Runs the passes over all chunks; people reach it only from where the budget ends."""
 
     job: Job
     chunks: list[Chunk]
@@ -192,7 +194,7 @@ class Driver:
     progress: Progress | None
 
     def run(self, output: Output) -> Summary:
-        """All passes."""
+        """Runs all passes, and returns the summary."""
         job, price = self.job, output.price(self._price)
         reports = self.each("asking the model", functools.partial(passes.judge, job, price))
         self._check(reports)
@@ -214,7 +216,7 @@ class Driver:
         return self._summary(price, rate, reports, sums[0], one_more)
 
     def each(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
-        """Calls a function for every chunk, and reports progress."""
+        """Calls a function for every chunk, reports progress, and returns the results."""
         found = []
         begun = sum(list(SHARE_OF_TIME.values())[: list(SHARE_OF_TIME).index(what)])
         for result in self.engine.map(function, self.chunks):
@@ -240,7 +242,7 @@ class Driver:
         return sample_price(model, *some, budget=self.job.budget, people=self.job.people)
 
     def _check(self, reports: list[Report]) -> None:
-        """Checks what no chunk can check alone."""
+        """Raises an error about anything that no chunk can check alone."""
         job, found = self.job, {one for report in reports for one in report.named}
         for rule in ("exclude_ids", "lock_ids"):
             strange = set(map(str, getattr(job.rules, rule))) - found
@@ -294,5 +296,5 @@ class Driver:
 
 
 def _locked(reports: Sequence[Report]) -> int:
-    """What those who are locked in cost, in units."""
+    """The cost of those who are locked in, in units."""
     return sum(report.locked_units for report in reports)

@@ -1,4 +1,4 @@
-"""The folder that a plan is written to: what may be there, and what an interrupted plan left."""
+"""The folder that a plan is written to, with the unfinished work of an interrupted plan."""
 
 import contextlib
 import dataclasses
@@ -31,23 +31,23 @@ class Output:
 
     @property
     def note(self) -> Path:
-        """The inputs of the plan that is being made here."""
+        """The file with the inputs of the unfinished plan."""
         return self.job.scratch / "inputs.json"
 
     @property
     def ready(self) -> Path:
-        """The summary, until all parts are in their place."""
+        """The file with the summary, until all parts are moved to their place."""
         return self.job.scratch / "summary.json"
 
     @property
     def summary(self) -> Path:
-        """The summary of a finished plan."""
+        """The file with the summary of the finished plan."""
         return self.out / "summary.json"
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[Summary | None]:
-        """Starts a plan in an empty folder, or continues the same one, under a lock; gives the
-        summary where that plan is finished."""
+        """Starts a plan in an empty folder, or continues the same plan, under a lock. Yields the
+        summary if the plan is finished already, else None."""
         if self.out.is_file():
             raise InputError(f"cannot write the plan to {self.out}: it is a file.")
         inputs = self.inputs()
@@ -74,7 +74,7 @@ class Output:
         return same and all((self.out / self.job.part(p).name).exists() for p in self.chunks)
 
     def price(self, find: Callable[[], float]) -> float:
-        """The price; found once and kept."""
+        """The price, which is found once and stored."""
         file = self.job.scratch / "price.json"
         if not file.exists():
             price = find()
@@ -82,7 +82,7 @@ class Output:
         return float(json.loads(file.read_text()))
 
     def leave(self, summary: Summary) -> None:
-        """Moves a plan whose parts are all written to its place."""
+        """Moves a plan to its place, once all its parts are written."""
         inputs = self.inputs()
         if self._read() != inputs:
             raise InputError("people or model have changed while the plan was made: make it again.")
@@ -97,13 +97,13 @@ class Output:
         self.move()
 
     def _model_name(self) -> str:
-        """What the summary calls the model: one that was given in memory has no lasting folder."""
+        """The model's name in the summary; a model in memory has no lasting folder to name."""
         if Path(self.job.model).parent == self.job.scratch:
             return model_of(self.job.model).domain_name
         return self.job.model
 
     def move(self) -> Summary:
-        """Moves what is not in its place yet, the summary last, and removes all else."""
+        """Moves parts that are not in their place yet, the summary last, and removes the rest."""
         summary = summary_of(self.ready)
         for chunk in self.chunks:
             part = self.job.part(chunk)
@@ -115,7 +115,7 @@ class Output:
 
     @contextlib.contextmanager
     def cleanup_on_input_error(self) -> Iterator[None]:
-        """Deletes unfinished work if the input is wrong; keeps it after any other error."""
+        """Deletes the unfinished plan if the input is wrong; keeps it after any other error."""
         try:
             yield
         except InputError:
@@ -126,7 +126,7 @@ class Output:
             raise StorageError(f"cannot write the plan to {self.out}: {why}.") from None
 
     def inputs(self) -> dict[str, object]:
-        """All that the plan depends on."""
+        """Everything that the plan depends on."""
         inputs = {
             "version": prefermab.__version__,
             "model": fingerprint(model_of(self.job.model)),
@@ -145,7 +145,7 @@ class Output:
             if self._read() != inputs:
                 raise InputError(
                     f"{self.out} holds an unfinished plan of other people, another model, budget "
-                    "or rules: ask for that one again, or take another folder."
+                    "or rules: make that plan again, or use another folder."
                 )
             return
         begun = self.job.scratch
@@ -155,7 +155,7 @@ class Output:
             raise InputError(f"{self.out} is not empty: a plan needs a folder of its own.")
 
     def _clear(self) -> None:
-        """Removes the unfinished plan, the note of its inputs last."""
+        """Removes the unfinished plan, the file with its inputs last."""
         with contextlib.suppress(OSError):
             for file in self.job.scratch.iterdir():
                 if file.is_file() and file not in (self.note, self.job.scratch / "lock"):

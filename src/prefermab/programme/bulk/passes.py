@@ -1,6 +1,6 @@
-"""What is done to one chunk of people: pure functions of plain data, wherever they run.
+"""The passes: functions that any process can call for one chunk of people.
 
-What a later pass needs of a chunk is kept in a file beside the plan until the plan is done.
+A pass stores what later passes need in a file beside the plan, until the plan is finished.
 """
 
 import dataclasses
@@ -55,18 +55,18 @@ from prefermab.programme.planning.scoring import (
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What is counted in a chunk."""
+    """The counts of one chunk, for the summary and for checks of all chunks."""
 
     opted_out: int
     excluded: int
     resting: int
     locked: int
     locked_units: int
-    """What those who are locked in cost, in units of the budget."""
+    """The cost of those who are locked in, in units of the budget."""
     incomplete: int
     unknown: dict[str, int]
     named: list[str]
-    """Ids of the rules that are found here."""
+    """Ids that rules name and that are in this chunk."""
     groups: list[str]
     workers: list[str]
     outside_training: int = 0
@@ -77,8 +77,8 @@ class Report:
 def look(
     job: Job, chunk: Chunk, frame: pl.DataFrame | None = None
 ) -> tuple[Roster, Limits, list[str]]:
-    """A chunk, or some rows of it, as the model sees it, with the rules that concern each person
-    alone, and the ids of the rules that are found in it."""
+    """Reads a chunk, or takes its rows in `frame`: the people as the model sees them, the rules
+    about each person alone, and the ids that rules name and that are in it."""
     model, rules = planner(job), job.rules
     if frame is None:
         frame = chunk.read(needed_columns(model, rules, chunk.file))
@@ -98,7 +98,7 @@ def look(
 
 
 def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
-    """States, features, who may be acted on and costs, of those rows that find the price."""
+    """The states, features, permission to act and costs of a chunk's rows in the price sample."""
     rows = sample_rows(job.people)
     rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
     table = chunk.read(needed_columns(planner(job), job.rules, chunk.file))
@@ -112,7 +112,7 @@ def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
 
 
 def judge(job: Job, price: float, chunk: Chunk) -> Report:
-    """Asks the network, and keeps what later passes need; done once for each chunk."""
+    """Scores a chunk by the network and stores what later passes need, once for each chunk."""
     kept = job.kept(chunk)
     if kept.exists():
         with safe_open(kept, "np") as file:
@@ -157,13 +157,13 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
 def answer_question(
     job: Job, question: Callable[..., Any], about: tuple[Any, ...], chunk: Chunk
 ) -> Any:
-    """What a method of a chunk's increments returns."""
+    """Calls a method of a chunk's `Increments`, and returns the answer."""
     return question(increments_of(job, chunk, kept_of(job, chunk)), *about)
 
 
 @dataclasses.dataclass(frozen=True)
 class Totals:
-    """What a choice does in a chunk, or in several."""
+    """The totals of a choice of actions in one chunk, or in several."""
 
     counts: np.ndarray
     """How often each action is taken."""
@@ -172,8 +172,9 @@ class Totals:
     gained: float
     gained_by_locked: float
     surplus: float
-    """The most that all others gain beyond what they pay, at the rate where the choice ends or at
-    the present price."""
+    """The most that all others can gain beyond the price of their actions. The price is the rate at
+    which the budget ends, or the price of the round if actions were chosen for all chunks together.
+    """
 
     def __add__(self, other: "Totals") -> "Totals":
         fields = (field.name for field in dataclasses.fields(self))
@@ -181,7 +182,7 @@ class Totals:
 
 
 def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Totals]:
-    """Adds up each choice."""
+    """The totals of each choice in a chunk."""
     kept = kept_of(job, chunk)
     gains, costs, locked = positive(planner(job), kept["raw"]), kept["costs"], kept["locked"]
     open = (kept["standing"] == IN) & (locked == 0)
@@ -201,7 +202,7 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> l
 
 
 def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
-    """Those of a chunk who matter under shared rules: locked in, or with some gain."""
+    """The people of a chunk who matter under shared limits: locked in, or with some gain."""
     kept = kept_of(job, chunk)
     gains = positive(planner(job), kept["raw"])
     open = (kept["standing"] == IN) & (np.isfinite(gains[:, 1:]).any(axis=1) | (kept["locked"] > 0))
@@ -211,7 +212,7 @@ def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) -> None:
-    """Writes a chunk of the plan, unless that is done."""
+    """Writes a chunk of the plan, unless it is written already."""
     if job.part(chunk).exists():
         return
     model, kept, table = planner(job), kept_of(job, chunk), chunk.read()
@@ -245,7 +246,7 @@ def listed_reasons(
     best: np.ndarray,
     on_list: np.ndarray,
 ) -> pl.Series:
-    """Why those on the list are on it, and why others may not be; null for the rest."""
+    """The reasons of those on the list and of those who may not be acted on; null for the rest."""
     standing = pl.Series(kept["standing"])
     found = standing.replace_strict(KEPT_OUT, default=None, return_dtype=pl.String)
     rows = np.flatnonzero(on_list)
@@ -261,19 +262,19 @@ def listed_reasons(
 
 
 def kept_of(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
-    """What the first pass kept of a chunk."""
+    """The arrays that `judge` stored for a chunk."""
     kept = load_file(job.kept(chunk))
     kept["costs"] = np.broadcast_to(kept["costs"], kept["raw"].shape)
     return kept
 
 
 def paid(actions: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """What each person's action costs."""
+    """The cost of each person's action."""
     return costs[np.arange(len(actions)), actions]
 
 
 def increments_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Increments:
-    """The increments of those who are open to be chosen."""
+    """The increments of those who may be acted on and are not locked in."""
     open = (kept["standing"] == IN) & (kept["locked"] == 0)
     gains = positive(planner(job), kept["raw"])
     return Increments.of(gains, kept["costs"], open, job.units, chunk.start)
@@ -282,7 +283,7 @@ def increments_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Increm
 def actions_of(
     job: Job, chunk: Chunk, kept: dict[str, np.ndarray], cuts: Sequence[Cut | None]
 ) -> list[np.ndarray]:
-    """Everyone's action under each choice; None: as chosen for all chunks at once."""
+    """Everyone's action for each cut; None means the actions chosen for all chunks together."""
     if None in cuts:
         return [np.load(job.actions(chunk)).astype(int)]
     increments, locked = increments_of(job, chunk, kept), kept["locked"].astype(int)
@@ -295,7 +296,8 @@ Each = Callable[[str, Callable[[Chunk], Any]], list[Any]]
 def choose_together(
     job: Job, chunks: Sequence[Chunk], reports: Sequence[Report], each: Each, waiting: int
 ) -> tuple[Cut, float]:
-    """Writes down everyone's action; who waits, and what one more unit of budget would gain."""
+    """Chooses and stores everyone's action under shared limits. Returns a cut with the waiting
+    list, and what one more unit of budget would gain."""
     parts = each("choosing", functools.partial(candidates, job))
     groups = union(report.groups for report in reports)
     workers = union(report.workers for report in reports)
@@ -324,7 +326,7 @@ def choose_together(
 def shared_limits(
     job: Job, people: dict[str, np.ndarray], groups: tuple[str, ...], workers: tuple[str, ...]
 ) -> Limits:
-    """The shared limits of those who were gathered, all of whom may be acted on."""
+    """The limits of the candidates of all chunks, all of whom may be acted on."""
     return Limits(
         standing=np.zeros(len(people["rows"]), int),
         locked=people["locked"],

@@ -1,1 +1,1 @@
-"""From events, such as visits, calls and forms, to a log with a row for each person and round."""
+"""Makes logs, with a row for each person and round, from events: visits, calls, forms."""

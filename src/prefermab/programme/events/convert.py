@@ -1,6 +1,7 @@
-"""`from_events`: a table of events and a map make a log, and every event is accounted for.
+"""`from_events` makes a log from a table of events and a map, and counts used and dropped events.
 
-What became of each is told in words, with ten people as an example."""
+The counts, and ten people as an example, can be shown in words.
+"""
 
 import dataclasses
 import datetime
@@ -23,33 +24,33 @@ from prefermab.programme.events.rounds import (
 )
 
 MOST_LOG_ROWS = 50_000_000
-"""Rows of the largest log."""
+"""The most rows of a log."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """What became of every event, and what the log holds."""
+    """How many events were used and dropped, and what the log holds."""
 
     read: int
     """Events in the table."""
     dropped: dict[str, int]
-    """Events that were dropped, by the reason."""
+    """The number of dropped events for each reason."""
     used: int
-    """Events in the log: those read less those dropped."""
+    """Events in the log: all that were read without those that were dropped."""
     people: int
     rounds: int
     """Rounds from the first to the last."""
     rows: int
     """Rows of the log, one for each person and round."""
     with_events: int
-    """Rows in whose round there was an event."""
+    """Rows with at least one event in their round."""
     several: int
-    """Rows in whose round there was more than one."""
+    """Rows with more than one event in their round."""
     unknown_states: int
     unlabelled: int
-    """Rows whose value meets the condition of no label; their state is unknown."""
+    """Rows whose value meets no label's condition; their state is unknown."""
     actions: dict[str, int]
-    """Rows by action; those in which it is not known are called unknown."""
+    """The number of rows for each action; `unknown` counts rows whose action is not known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +66,10 @@ def from_events(events: Any, map: Any) -> EventLog:
 
     Args:
         events: A frame, a file, or the URL of a database; see `read_table`.
-        map: What its columns mean: the path of a map (docs/events.md), or the same as a dictionary.
+        map: A map, which says what the columns mean: its path (docs/events.md), or a dictionary.
 
     Returns:
-        The log, ready for `prefermab.learn`, and counts of what was dropped and why.
+        The log, ready for `prefermab.learn`, and counts of what was used and dropped, and why.
 
     >>> import polars as pl
     >>> import prefermab as pm
@@ -87,7 +88,7 @@ def from_events(events: Any, map: Any) -> EventLog:
     placed, rounds, dropped = _place(frame, mapping, source, where)
     counted = frame[placed["row"]] if placed.height < frame.height else frame
     names = placed["person"].unique().sort()
-    # Numbers in the order of the names are much faster to sort and join than the names.
+    # Numbers in the order of the names are sorted and joined much faster than the names.
     numbers = placed["person"].cast(pl.Enum(names)).to_physical().cast(pl.Int64)
     events = placed.select(numbers, "when", "round").with_columns(
         event_columns(counted, placed["row"], mapping, source, where)
@@ -107,7 +108,7 @@ def from_events(events: Any, map: Any) -> EventLog:
 def _place(
     frame: pl.DataFrame, mapping: EventMap, source: str, where: str
 ) -> tuple[pl.DataFrame, Rounds, dict[str, int]]:
-    """Rows that count, each with its person, time and round; and what was dropped, by reason."""
+    """The rows that are used, with person, time and round; and how many were dropped, by reason."""
     person = named(frame, mapping.who, source, where, "who")
     check_plain(person, source)
     who = as_labels(person)
@@ -146,18 +147,18 @@ def _place(
 
 
 def _check_limits(mapping: EventMap, when: pl.Series, where: str) -> None:
-    """`first` and `last` are dates where `when` holds dates, and numbers where it holds numbers."""
+    """Raises an error unless `first` and `last` are dates or numbers, as `when` is."""
     for name in ("first", "last"):
         limit = getattr(mapping, name)
         if limit is not None and isinstance(limit, int) != when.dtype.is_integer():
             kind = "a whole number" if when.dtype.is_integer() else "a date such as 2026-01-31"
-            raise InputError(f"{where}: {name} must be {kind}, as {mapping.when} holds such.")
+            raise InputError(f"{where}: {name} must be {kind}, like the values of {mapping.when}.")
 
 
 def _assemble(
     events: pl.DataFrame, mapping: EventMap, source: str, where: str
 ) -> tuple[pl.DataFrame, int]:
-    """The log with its rounds and numbers of events, and how many values had no label."""
+    """The log with rounds and numbers of events, and the number of values without a label."""
     if not events["when"].is_sorted():
         events = events.sort("when", maintain_order=True)
     found = sum_up(events, mapping, where)
@@ -176,7 +177,7 @@ def _assemble(
 
 
 def _grid(seen: pl.DataFrame, mapping: EventMap, source: str) -> pl.DataFrame:
-    """The rows of the log: people and rounds, in this order."""
+    """The rows of the log: person and round, sorted."""
     if mapping.rows == "events":
         return seen.sort(PAIR)
     people = seen.group_by("person").agg(first=pl.col("round").min(), last=pl.col("round").max())
@@ -185,15 +186,15 @@ def _grid(seen: pl.DataFrame, mapping: EventMap, source: str) -> pl.DataFrame:
     rows = int((people["last"] - people["first"] + 1).sum())
     if rows > MOST_LOG_ROWS:
         raise InputError(
-            f"{source}: the log would have {rows:,} rows, and at most {MOST_LOG_ROWS:,} are made; "
-            "take longer rounds, or a date that is far from all others may be wrong."
+            f"{source}: the log would have {rows:,} rows, and at most {MOST_LOG_ROWS:,} are made: "
+            "use longer rounds, or look for a wrong date that is far from all others."
         )
     ranges = people.select("person", round=pl.int_ranges("first", pl.col("last") + 1))
     return ranges.explode("round").sort(PAIR)
 
 
 def _fill(log: pl.DataFrame, mapping: EventMap) -> pl.DataFrame:
-    """What no event means: nothing done, and the state of `no_event`."""
+    """Fills rounds without events: with the passive action, and with the state of `no_event`."""
     action = mapping.action
     names = dict(enumerate(action.labels))
     done = log["action"].replace_strict(names, default=None, return_dtype=pl.String)
@@ -201,7 +202,7 @@ def _fill(log: pl.DataFrame, mapping: EventMap) -> pl.DataFrame:
     if action.unknown is not None:
         done = done.set(log["action"].is_null() & log["unknown"].fill_null(False), None)
     if mapping.state.of == "next round":
-        # The round after the last event is there for its state alone.
+        # The row after a person's last event only has a state, and no known action.
         ends = log["events"].is_null() & (log["person"] != log["person"].shift(-1)).fill_null(True)
         done = done.set(ends, None)
     log = log.with_columns(done.alias("action"), pl.col("events").fill_null(0))
@@ -245,11 +246,11 @@ PREVIEW_PEOPLE, PREVIEW_ROUNDS = 10, 8
 
 
 def preview_lines(made: EventLog, nothing: str) -> list[str]:
-    """Ten people, each with the states and actions of the first rounds.
+    """Describes ten people by the states and actions of their first rounds.
 
     Args:
         made: The log.
-        nothing: The action that means nothing was done; it is not repeated in the preview.
+        nothing: The passive action, which the preview leaves out.
 
     Returns:
         A line for each person; ? is an unknown state.
@@ -282,7 +283,7 @@ def preview_lines(made: EventLog, nothing: str) -> list[str]:
 
 
 def count_lines(counts: Counts) -> list[str]:
-    """What became of every event, in counts that add up."""
+    """Describes how many events were used and dropped, in counts that add up."""
     lines = [f"{counts.read:,} events read"]
     lines += [f"{number:,} dropped: {what}" for what, number in counts.dropped.items() if number]
     without = counts.rows - counts.with_events

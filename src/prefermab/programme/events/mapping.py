@@ -1,8 +1,8 @@
 """The map: a small text file that says what the columns of a table of events mean.
 
-Conditions and values are written in SQL, as polars reads it: a column's name (in double quotes if
-it holds blanks), `=`, `>=`, `AND`, `IN (...)`, `LIKE`, `CASE WHEN ... THEN ... END`. They can only
-look at the columns of the table.
+Conditions and values are SQL expressions, as polars reads them: a column's name (in double quotes
+if it holds blanks), `=`, `>=`, `AND`, `IN (...)`, `LIKE`, `CASE WHEN ... THEN ... END`. They can
+only use the columns of the table.
 """
 
 import datetime
@@ -19,34 +19,35 @@ from prefermab.files import check_file
 from prefermab.programme.columns import column
 
 LARGEST_MAP = 1 << 20
-"""Bytes of the largest map."""
+"""The largest size of a map, in bytes."""
 
 NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 Several = Literal["last", "first", "worst", "max", "min", "sum", "mean", "count", "any"]
 
 
 class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A part of a map: fields that are not known are mistakes."""
+    """A part of a map; a field that it does not have is an error."""
 
 
 class StateMap(Part):
     """How the state of a person in a round follows from the events in it."""
 
     value: NonEmptyText
-    """What is looked at in each event: a column or an expression."""
+    """The value of each event: a column or an expression."""
     several: Several = "last"
-    """What counts where a round has several events."""
+    """How the values of several events in a round are combined."""
     order: list[str] = []
     """For `worst`: all values from the worst to the best."""
     labels: dict[str, str] = {}
-    """Labels with their conditions on `value`; the first that holds counts."""
+    """Labels with their conditions on `value`; the first label whose condition holds is taken."""
     no_event: str | None = None
-    """The label of a round without any event; without one, the state is unknown."""
+    """The label of a round without any event; the state is unknown there if this is left out."""
     carry: bool = False
-    """Whether a person's last known state holds where none is known: then a state says what is
-    known of a person, and not how they are."""
+    """Whether a person's last known state fills later rounds with an unknown state. Then a state
+    says what is known of a person, and not how they are."""
     of: Literal["this round", "next round"] = "this round"
-    """`next round`: the value is the outcome of the action beside it, seen a round later."""
+    """`next round` means that the value is the outcome of the action in the same event, so that it
+    is the state of the next round."""
 
 
 class ActionMap(Part):
@@ -55,40 +56,41 @@ class ActionMap(Part):
     nothing: NonEmptyText
     """The label of a round in which nothing was done."""
     labels: dict[str, str]
-    """Labels with their conditions on an event; the first that holds for any event counts."""
+    """Labels with their conditions; a round gets the first label whose condition holds for any of
+    its events."""
     unknown: str | None = None
-    """A condition: of such an event it is not known what was done."""
+    """A condition: it holds for events of which it is not known what was done."""
 
 
 class PeopleMap(Part):
-    """What is known of people: a table of its own, or those events that `keep` says."""
+    """Features of people, from another table or from the events themselves."""
 
     features: dict[str, str]
     """Names of features, each with its column or expression."""
     table: str | None = None
-    """The table; its place is relative to the map. Without one, it is the table of events."""
+    """The path of the table, relative to the map; the table of events if left out."""
     who: str | None = None
     """The column with the person, if its name differs from that in the events."""
     keep: str | None = None
-    """A condition: which rows count."""
+    """A condition: only rows in which it holds are used."""
 
 
 class JoinMap(Part):
-    """Another table whose columns are put beside each event."""
+    """Another table, whose columns are added to each event."""
 
     table: NonEmptyText
-    """The table; its place is relative to the map."""
+    """The path of the table, relative to the map."""
     on: dict[str, str]
     """Columns of the events, each with the column of the other table that must be equal to it."""
     prefix: str = ""
-    """What is put before the names of the other table's columns."""
+    """A prefix for the names of the other table's columns."""
 
 
 class WideMap(Part):
-    """Tables with a row for each answer: answers become columns."""
+    """How a table with a row for each answer gets a column for each answer."""
 
     by: list[str]
-    """Columns that say which event a row belongs to."""
+    """Columns that identify the event to which a row belongs."""
     names: NonEmptyText
     """The column with the name of the answer."""
     values: NonEmptyText
@@ -107,42 +109,42 @@ class EventMap(Part):
     state: StateMap
     action: ActionMap
     form: str | None = None
-    """How dates are written, such as %d/%m/%Y; excel, unix or unix_ms for numbers."""
+    """The format of dates, such as %d/%m/%Y; excel, unix or unix_ms for numbers."""
     week_starts: Literal["monday", "sunday", "saturday", "friday"] = "monday"
     first: datetime.date | int | None = None
-    """The first day or number that counts; rounds are counted from it."""
+    """The first day or number that is used; rounds are counted from it."""
     last: datetime.date | int | None = None
-    """The last day or number that counts."""
+    """The last day or number that is used."""
     rows: Literal["events", "between", "all"] = "between"
-    """Rounds that get a row: those with an event, all between a person's first and last event, or
-    all between the first and the last event of anybody."""
+    """Rounds that get a row: those with an event, all from a person's first to their last event, or
+    all from the first to the last event of anybody."""
     keep: str | None = None
-    """A condition: which events count."""
+    """A condition: only events for which it holds are used."""
     unknown: list[str] = []
-    """Cells that mean that a value is unknown, such as ---; empty ones always do."""
+    """Texts that mean an unknown value, such as ---; empty cells are always unknown."""
     once: list[str] = []
-    """Columns; of events in which all of them are equal only the last one counts."""
+    """Columns: of all events that are equal in them, only the last is used."""
     available: str | None = None
-    """A condition: who could be acted on."""
+    """A condition: it holds if the person could be acted on."""
     reached: str | None = None
-    """A condition: whom the action reached."""
+    """A condition: it holds if the action reached the person."""
     features: dict[str, str] = {}
-    """What is known of a person in a round, from its last event: names with expressions."""
+    """Features of a person in a round, each with its last known value: names with expressions."""
     people: PeopleMap | None = None
     join: list[JoinMap] = []
     wide: WideMap | None = None
     dictionary: str | None = None
-    """REDCap's data dictionary: codes become labels."""
+    """The path of REDCap's data dictionary, by which codes become labels."""
 
 
 def read_map(given: Any) -> tuple[EventMap, str, Path]:
-    """A map from a file or a dictionary.
+    """Reads a map from a file or a dictionary.
 
     Args:
-        given: The path of a TOML file, the name of a map that ships, or a dictionary.
+        given: The path of a TOML file, or a dictionary.
 
     Returns:
-        The map, what messages call it, and the folder that tables in it are relative to.
+        The map, its name in messages, and the folder to which its paths are relative.
 
     >>> from prefermab.programme.events.mapping import read_map
     >>> read_map({"who": "id", "when": "day", "round": "1w"})
@@ -167,26 +169,26 @@ def _convert(found: dict[str, Any], where: str) -> EventMap:
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: {brief(error, 200)}.") from None
     if made.state.several == "worst" and not made.state.order:
-        raise InputError(f"{where}: state.several is worst: state.order must list all values.")
+        raise InputError(f"{where}: state.several is worst, so state.order must list all values.")
     if made.action.nothing in made.action.labels:
         raise InputError(
-            f"{where}: action.nothing, '{made.action.nothing}', is among action.labels too."
+            f"{where}: action.nothing, '{made.action.nothing}', must not be one of action.labels."
         )
     return made
 
 
 def named(frame: pl.DataFrame, text: str, source: str, where: str, name: str) -> pl.Series:
-    """A column that must be there, or what an expression makes of several: one with brackets.
+    """A column, which must exist, or the value of an expression: a text with brackets is one.
 
     Args:
         frame: The table.
         text: The name of a column, or an expression such as COALESCE(a, b).
-        source: What a message calls the table.
-        where: What a message calls the map.
-        name: What a message calls the expression, such as who.
+        source: The name of the table in messages.
+        where: The name of the map in messages.
+        name: The name of the expression in messages, such as who.
 
     Returns:
-        A value for each row; an expression is called by `name`.
+        A value for each row; the values of an expression get the name `name`.
 
     >>> import polars as pl
     >>> from prefermab.programme.events.mapping import named
@@ -200,13 +202,13 @@ def named(frame: pl.DataFrame, text: str, source: str, where: str, name: str) ->
 
 
 def evaluate_expression(frame: pl.DataFrame, text: str, where: str, name: str) -> pl.Series:
-    """A column of the table, or what an expression makes of its columns.
+    """A column of the table, or the value of an expression in each row.
 
     Args:
         frame: The table.
         text: The name of a column, or an expression in SQL.
-        where: What a message calls the map.
-        name: What a message calls the expression, such as state.value.
+        where: The name of the map in messages.
+        name: The name of the expression in messages, such as state.value.
 
     Returns:
         A value for each row.
@@ -224,5 +226,5 @@ def evaluate_expression(frame: pl.DataFrame, text: str, where: str, name: str) -
         made = frame.select(expression.alias("value")).to_series()
     except pl.exceptions.PolarsError as error:
         why = " ".join(str(error).split())
-        raise InputError(f"{where}: {name} cannot be worked out: {brief(why, 160)}.") from None
+        raise InputError(f"{where}: {name} cannot be evaluated: {brief(why, 160)}.") from None
     return made if len(made) == frame.height else made.new_from_index(0, frame.height)

@@ -1,4 +1,4 @@
-"""Events as one table: answers made columns, other tables joined, codes replaced by labels."""
+"""Prepares the table of events: answers become columns, tables are joined, codes become labels."""
 
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,11 @@ API_NAMES = {
     "field_type": FIELD_TYPE,
     "select_choices_or_calculations": FIELD_CHOICES,
 }
-"""The same columns as REDCap's API calls them."""
+"""Names of the same columns in REDCap's API."""
 
 
 def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFrame, str]:
-    """The table of events with all that the map puts beside it, and what messages call it."""
+    """The table of events with everything that the map adds, and its name in messages."""
     source: str = "the events"
     if isinstance(events, str | Path):
         source, events = source_of(events), read_table(events)
@@ -54,7 +54,7 @@ def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFr
 
 
 def _without_unknown(frame: pl.DataFrame, unknown: list[str]) -> pl.DataFrame:
-    """The table without the cells that mean that a value is unknown."""
+    """The table with null instead of the texts that mean an unknown value."""
     if not unknown:
         return frame
     texts = pl.selectors.string()
@@ -62,7 +62,7 @@ def _without_unknown(frame: pl.DataFrame, unknown: list[str]) -> pl.DataFrame:
 
 
 def beside(folder: Path, table: str) -> str:
-    """The place of a table that a map names, relative to the map's folder."""
+    """The path of a table that a map names relative to the map's folder."""
     if parse_address(table).is_url or Path(table).is_absolute():
         return table
     return str(folder / table)
@@ -76,7 +76,7 @@ def _widen(frame: pl.DataFrame, wide: WideMap, source: str) -> pl.DataFrame:
     if twice.any():
         row = first_row(twice)
         raise InputError(
-            f"{source}: the answer '{known[names][row]}' of {known.select(by).row(row)} is there "
+            f"{source}: the answer '{known[names][row]}' of {known.select(by).row(row)} occurs "
             "more than once; expected one answer of each name."
         )
     rest = [name for name in frame.columns if name not in (*by, names, values)]
@@ -93,7 +93,7 @@ def _widen(frame: pl.DataFrame, wide: WideMap, source: str) -> pl.DataFrame:
 def _join(
     frame: pl.DataFrame, join: JoinMap, other: pl.DataFrame, source: str, where: str
 ) -> pl.DataFrame:
-    """Each event keeps its row: a key that is there twice in the other table is refused."""
+    """Adds the columns of another table, in which a key may occur only once, to each event."""
     left = [as_labels(column(frame, name, source)) for name in join.on]
     right = [as_labels(column(other, name, where)) for name in join.on.values()]
     keys = [f"\0{place}" for place in range(len(left))]
@@ -117,7 +117,7 @@ def _join(
 def read_people(
     frame: pl.DataFrame, mapping: EventMap, source: str, where: str, folder: Path
 ) -> pl.DataFrame:
-    """What is known of each person, whenever it was written down."""
+    """A row for each person with their features: the last known value of each."""
     people = mapping.people
     assert people is not None
     if people.table is not None:
@@ -142,12 +142,12 @@ def read_people(
 
 
 def use_labels(frame: pl.DataFrame, dictionary: pl.DataFrame, where: str) -> pl.DataFrame:
-    """Codes of REDCap's fields as their labels; a checkbox `meds___2` is named `meds: label`.
+    """Replaces codes of REDCap's fields by labels; a checkbox `meds___2` is named `meds: label`.
 
     Args:
         frame: An export with raw codes.
         dictionary: The data dictionary of the project.
-        where: What a message calls the dictionary.
+        where: The name of the dictionary in messages.
 
     Returns:
         The same rows with labels.

@@ -1,4 +1,4 @@
-"""A first map for a table of events: guesses, each with a comment on what it rests on."""
+"""Proposes a first map for a table of events: guesses, each with its reason as a comment."""
 
 import json
 import re
@@ -20,18 +20,18 @@ ACTION = re.compile(
 STATE = re.compile(r"state|status|result|outcome|score|level|second|duration|response|value", re.I)
 
 MOST_LABELS = 12
-"""Different values of a column that may name actions or states."""
+"""The most different values of a column that may name actions or states."""
 
 ROWS_TRIED_AS_DATES = 2000
 WEAK = 0.2
-"""The score of a column whose name says nothing."""
+"""The score of a column whose name gives no hint."""
 
 TECHNICAL_COLUMNS = re.compile(r"^redcap_|_complete$|instance|latitude|longitude|version", re.I)
-"""Columns that programs write for themselves."""
+"""Names of columns that programs write for their own use."""
 
 
 class Guess(NamedTuple):
-    """A column, how well it fits, and why."""
+    """A column that may be the one that is looked for, with a score and the reason."""
 
     name: str
     score: float
@@ -43,7 +43,7 @@ def propose_map(frame: pl.DataFrame, where: str) -> str:
 
     Args:
         frame: The table of events.
-        where: What a message calls it.
+        where: The name of the table in messages.
 
     Returns:
         A map in TOML; each guess has a comment.
@@ -133,7 +133,7 @@ def _labels(values: pl.Series, pattern: re.Pattern[str]) -> Guess:
         return Guess(values.name, 0, "")
     labels = as_labels(values).drop_nulls().n_unique()
     possible = 1 <= labels <= MOST_LABELS and not TECHNICAL_COLUMNS.search(values.name)
-    # Words name things more often than numbers do.
+    # Texts are more often labels than numbers are.
     score = _named(values.name, pattern) + (0.1 if values.dtype.is_numeric() else WEAK)
     score = score if possible else 0.0
     return Guess(values.name, score, f"{labels} different values")
@@ -147,13 +147,13 @@ def _state(values: pl.Series) -> Guess:
 
 
 def _is_measured(values: pl.Series) -> bool:
-    """Whether its numbers are measurements rather than codes."""
+    """Whether the numbers of a column are measurements rather than codes."""
     many = values.drop_nulls().n_unique() > MOST_LABELS
     return values.dtype.is_float() or (values.dtype.is_numeric() and many)
 
 
 def _round(frame: pl.DataFrame, who: str, when: str, where: str) -> tuple[str, str]:
-    """A length of rounds that most gaps between two events of a person fit into."""
+    """A length of rounds that is close to the usual gap between two events of a person, and why."""
     times = frame[when]
     try:
         days = (parse_dates(times, where) if times.dtype == pl.String else times).cast(pl.Date)
@@ -225,5 +225,5 @@ def _equals(values: pl.Series, label: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML writes it, which is as JSON does."""
+    """A text in quotes for TOML, which are the same as for JSON."""
     return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The round of each event, counted from the first one, and what several in a round add up to."""
+"""Assigns events to rounds, and combines the events of a person in one round into one row."""
 
 import datetime
 import re
@@ -16,11 +16,11 @@ ROUND_UNITS = {"d": ("days", 1), "w": ("days", 7), "m": ("months", 1), "q": ("mo
 WEEKDAYS = {"monday": 0, "friday": 4, "saturday": 5, "sunday": 6}
 
 EXCEL_DAYS = (20_000, 80_000)
-"""Days of Excel in 1954 to 2119."""
+"""Excel's day numbers from 1954 to 2119: whole numbers in this range may be dates."""
 
 
 def read_when(values: pl.Series, mapping: EventMap, source: str, where: str) -> pl.Series:
-    """Dates, or whole numbers if the length of a round is a number."""
+    """Reads the times of events: dates, or whole numbers if the length of a round is a number."""
     form, kind = mapping.form, values.dtype
     if isinstance(mapping.round, int):
         return _whole(values, source, where)
@@ -48,7 +48,7 @@ def read_when(values: pl.Series, mapping: EventMap, source: str, where: str) -> 
 
 
 def _naive(values: pl.Series) -> pl.Series:
-    """A zone is kept for the day that it gives: an evening stays on its own day."""
+    """Drops the time zone and keeps the local time, so that an evening stays on its own day."""
     return values.dt.replace_time_zone(None).cast(pl.Datetime("us"))
 
 
@@ -85,7 +85,7 @@ def _from_numbers(values: pl.Series, form: str, source: str) -> pl.Series:
 
 
 class Rounds:
-    """Rounds of one length: the number of each date, and the first day of each number."""
+    """Rounds of one length: converts dates to round numbers, and round numbers to first days."""
 
     def __init__(self, mapping: EventMap, when: pl.Series, where: str) -> None:
         self.kind, self.length = parse_round_length(mapping.round, where)
@@ -128,7 +128,7 @@ class Rounds:
 
 
 def parse_round_length(round: str | int, where: str) -> tuple[str, int]:
-    """Days, months or numbers, and how many of them.
+    """The unit of a round (days, months or numbers), and how many of them it has.
 
     >>> from prefermab.programme.events.rounds import parse_round_length
     >>> [parse_round_length(length, "map.toml") for length in ("2w", "1q", 5)]
@@ -147,7 +147,7 @@ def parse_round_length(round: str | int, where: str) -> tuple[str, int]:
 
 
 PAIR = ["person", "round"]
-"""What a row of a log is about."""
+"""The columns that identify a row of a log."""
 
 LOG_FLAGS = ("available", "reached")
 
@@ -155,7 +155,7 @@ LOG_FLAGS = ("available", "reached")
 def read_flags(
     frame: pl.DataFrame, text: str, where: str, name: str, *, unknown: bool = False
 ) -> pl.Series:
-    """A condition as true and false; a column may write them as yes and no."""
+    """The value of a condition in each row, true or false; a column may also hold yes and no."""
     return as_flags(
         evaluate_expression(frame, text, where, name).alias(name), where, unknown=unknown
     )
@@ -164,8 +164,8 @@ def read_flags(
 def event_columns(
     frame: pl.DataFrame, rows: pl.Series, mapping: EventMap, source: str, where: str
 ) -> list[pl.Series]:
-    """What the map looks at in each event: its value, what was done, flags and features. `rows` are
-    the places of the events in the table, for messages."""
+    """The columns that the map makes for each event: value, action, flags and features. `rows` has
+    the numbers of the events in the table, for messages."""
     columns = [
         _values(frame, rows, mapping.state, source, where),
         _actions(frame, mapping.action.labels, where),
@@ -182,9 +182,9 @@ def event_columns(
 
 
 def sum_up(events: pl.DataFrame, mapping: EventMap, where: str) -> pl.DataFrame:
-    """A row for each person and round with an event; events are in the order of time.
+    """A row for each person and round with an event. The events must be in the order of time.
 
-    Columns: events (how many), action (its place among the labels), state, unlabelled, and the
+    Columns: events (how many), action (its number among the labels), state, unlabelled, and the
     flags and features of the map.
     """
     known = pl.col("value").drop_nulls()
@@ -207,10 +207,10 @@ def sum_up(events: pl.DataFrame, mapping: EventMap, where: str) -> pl.DataFrame:
 def _values(
     frame: pl.DataFrame, rows: pl.Series, state: StateMap, source: str, where: str
 ) -> pl.Series:
-    """What the state is made of, as `several` needs it."""
+    """The value that each event gives for the state, with the type that `several` needs."""
     value = evaluate_expression(frame, state.value, where, "state.value")
     if state.several in ("max", "min", "sum", "mean", "any"):
-        # Messages count the rows of the whole table, of which some may have been dropped.
+        # Messages count the rows of the whole table, and some of them may have been dropped.
         height = int(rows[-1]) + 1
         if height > len(rows):
             value = (
@@ -231,13 +231,13 @@ def _values(
     if len(strange):
         raise InputError(
             f"{where}: the value '{brief(strange[0])}' is not in state.order; list all values "
-            "there, or leave such events out by keep."
+            "there, or leave such events out with `keep`."
         )
     return labels.replace_strict(places, return_dtype=pl.Int64)
 
 
 def _actions(frame: pl.DataFrame, labels: dict[str, str], where: str) -> pl.Series:
-    """The place of the first label whose condition an event meets."""
+    """For each event, the number of the first label whose condition holds."""
     chosen = pl.repeat(None, frame.height, dtype=pl.Int64, eager=True)
     for place, (label, condition) in enumerate(labels.items()):
         holds = read_flags(frame, condition, where, f"action.labels.{label}")
@@ -246,7 +246,7 @@ def _actions(frame: pl.DataFrame, labels: dict[str, str], where: str) -> pl.Seri
 
 
 def _with_states(found: pl.DataFrame, state: StateMap, where: str) -> pl.DataFrame:
-    """The value of each round as a label; where it meets no condition, the state is unknown."""
+    """Adds the state: the label whose condition the value meets, or unknown if there is none."""
     if state.several == "worst":
         names = dict(enumerate(state.order))
         value = found["value"].replace_strict(names, return_dtype=pl.String)

@@ -23,7 +23,7 @@ LARGEST_LINEAR_PROGRAMME = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """A plan in numbers. Gains are in expected reward; None if the recipe's gains are not rewards."""
+    """A plan in numbers. Gains are in expected reward; None for recipes that do not predict it."""
 
     people: int
     chosen: int

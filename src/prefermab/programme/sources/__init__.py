@@ -1,1 +1,1 @@
-"""Where tables come from: text files, Excel workbooks, Parquet files and databases."""
+"""Reads tables from text files, Excel workbooks, Parquet files and databases."""

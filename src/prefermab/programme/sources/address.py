@@ -1,9 +1,9 @@
-"""The address of a table (a file or a database, and how it is to be read), and what is done to
-every table that is read: blanks, accents, names of columns, absurd cells.
+"""Addresses of tables: a file or a database, and settings for reading it. Also the clean-up of
+every table that is read: blanks, accents, names of columns, cells that are too long.
 
-After a `#` stands the sheet of a workbook or the table of a database, or a setting:
-`visits.xlsx#May`, `calls.db#visits`, `visits.csv#encoding=cp1250`, `visits.csv#decimal=,`. A file
-whose own name holds a `#` is found first.
+A `#` in an address is followed by the sheet of a workbook, the table of a database or a setting:
+`visits.xlsx#May`, `calls.db#visits`, `visits.csv#encoding=cp1250`, `visits.csv#decimal=,`. If there
+is a file with the whole address as its name, that file is meant.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ ENDINGS_BY_KIND = {"text": TEXT, "workbook": WORKBOOK, "parquet": PARQUET, "sqli
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 
 LARGEST_UNPACKED = 1 << 30
-"""Bytes that a compressed file, or the parts of a workbook, may unpack to."""
+"""The most bytes to which a compressed file, or the parts of a workbook, may unpack."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-    """Where a table is, and what was said about reading it."""
+    """Where a table is, and the settings for reading it."""
 
     place: str
     """The path of a file, or the URL of a database."""
@@ -71,7 +71,7 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """What messages call it; a password in a URL is left out."""
+        """The address in messages, with *** for a password in a URL."""
         place = self.place
         if self.is_url and (password := urlsplit(place).password):
             place = place.replace(f":{password}@", ":***@", 1)
@@ -79,12 +79,12 @@ class Address:
 
     @property
     def first_row(self) -> int:
-        """The number of the first row in messages: below a header, as in a spreadsheet, it is 2."""
+        """The number of the first row in messages: 2 in text files and workbooks, else 1."""
         return 2 if self.kind in ("text", "workbook") else 1
 
 
 def parse_address(table: str | Path, **settings: str | None) -> Address:
-    """The address that somebody wrote; settings that are not None count more than what it says.
+    """Parses an address as a user writes it; `settings` that are not None replace those in it.
 
     >>> from prefermab.programme.sources.address import parse_address
     >>> parse_address("visits.xlsx#May").part, parse_address("a.csv#encoding=cp1250").encoding
@@ -104,8 +104,8 @@ def parse_address(table: str | Path, **settings: str | None) -> Address:
             said["part"] = mark
         else:
             raise InputError(
-                f"{text}: after a # stands a sheet or table, encoding=..., separator=... or "
-                f"decimal=..., not '{mark}'."
+                f"{text}: expected a sheet or table, encoding=..., separator=... or decimal=... "
+                f"after a #, not '{mark}'."
             )
     return _checked(Address(place, **{**said, **given}))
 
@@ -128,32 +128,33 @@ def _checked(address: Address) -> Address:
             )
     decimal = {"comma": ",", "dot": ".", "point": "."}.get(address.decimal or "", address.decimal)
     if decimal not in (None, ".", ","):
-        raise InputError(f"{address.shown}: decimal must be , or . and not '{decimal}'.")
+        raise InputError(f"{address.shown}: decimal must be , or ., not '{decimal}'.")
     return dataclasses.replace(address, separator=separator, decimal=decimal)
 
 
 LONGEST_CELL = 1 << 17
-"""Characters of the longest cell: more come from a quote that was never closed."""
+"""The most characters in a cell; longer cells come from a quotation mark that is never closed."""
 
 TEXTS = pl.selectors.string()
 
 ZERO_WIDTH_SIGNS = "\ufeff\u200b\u200c\u200d\u200e\u200f\u2060"
-"""Signs without width, which come along when text is copied: two ids that look alike would be two
-people."""
+"""Characters without width, which can be in copied text: with them, ids that look the same
+differ."""
 
 MOST_COLUMNS = 50_000
-"""Columns of the widest table; Excel has 16,384."""
+"""The most columns of a table; Excel has 16,384."""
 
 PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 LONGEST_WHOLE = 18
-"""Digits that a whole number can have; longer ones are codes."""
+"""The most characters of a whole number; longer ones are codes."""
 
 ZEROS = r"^[+-]?0[0-9]"
 
 
 def clean(frame: pl.DataFrame) -> pl.DataFrame:
-    """Names and texts without outer blanks; an accented letter is one character; no empty texts.
+    """Strips outer blanks from names and texts, makes an accented letter one character (NFC), and
+    makes empty texts null.
 
     >>> import polars as pl
     >>> from prefermab.programme.sources.address import clean
@@ -162,7 +163,7 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     """
     blanks = f" \t\r\n\xa0{ZERO_WIDTH_SIGNS}"
     names = {name: unicodedata.normalize("NFC", name).strip(blanks) for name in frame.columns}
-    # One query for all columns: a table may have very many.
+    # One query serves all columns, since a table may have very many.
     frame = frame.rename(names)
     frame = frame.with_columns(
         TEXTS.str.strip_chars().str.strip_chars(ZERO_WIDTH_SIGNS).str.strip_chars()
@@ -176,13 +177,13 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def columns_where(frame: pl.DataFrame, condition: pl.Expr, *, all: bool = False) -> list[str]:
-    """The columns in which a condition on their cells holds for any cell, or for all known ones."""
+    """The columns in which a condition holds for any cell, or with `all` for every known cell."""
     found = frame.select(condition.all() if all else condition.any())
     return [name for name in found.columns if found[name][0]]
 
 
 def check_column_names(names: Sequence[str], where: str) -> None:
-    """Raises if two columns have the same name."""
+    """Raises an error if two columns have the same name, or if there are too many columns."""
     if len(names) > MOST_COLUMNS:
         raise InputError(
             f"{where}: it has {len(names):,} columns, and at most {MOST_COLUMNS:,} are read."
@@ -199,7 +200,7 @@ def check_column_names(names: Sequence[str], where: str) -> None:
 
 
 def check_cells(frame: pl.DataFrame, where: str) -> None:
-    """Raises if a cell is absurdly long."""
+    """Raises an error if a cell is too long."""
     for name in columns_where(frame, TEXTS.str.len_bytes() > LONGEST_CELL):
         row = int((frame[name].str.len_bytes() > LONGEST_CELL).arg_max() or 0)
         number = row + getattr(where, "first_row", 2)
@@ -210,9 +211,9 @@ def check_cells(frame: pl.DataFrame, where: str) -> None:
 
 
 def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
-    """Texts that are all plain numbers as numbers, or all true and false as such.
+    """Converts columns of text that hold only plain numbers, or only true and false.
 
-    Codes with leading zeros, and numbers too long to be exact, stay texts.
+    Codes with leading zeros, and numbers that are too long to be exact, stay text.
     """
     known = columns_where(frame, TEXTS.is_not_null())
     texts = frame.select(known)

@@ -1,4 +1,4 @@
-"""Tables in databases (SQLite files, PostgreSQL by URL) and in Excel workbooks."""
+"""Reads tables from databases (SQLite files, PostgreSQL by URL) and from Excel workbooks."""
 
 import contextlib
 import logging
@@ -34,7 +34,7 @@ LIST_TABLES = {
 
 
 def read_database(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    """Reads one table of a database; nothing is ever written to it."""
+    """Reads one table of a database, to which nothing is ever written."""
     with connected(address) as connection:
         table = _choose_table(connection, address)
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
@@ -50,7 +50,7 @@ def read_database(address: Address, *, as_text: bool = False) -> pl.DataFrame:
 
 @contextlib.contextmanager
 def connected(address: Address) -> Iterator[Any]:
-    """A connection that may only read; errors of the database become sentences."""
+    """Opens a connection that can only read; errors of the database become `InputError`."""
     connect = _sqlite if address.kind == "sqlite" else _postgresql
     connection, errors = connect(address)
     try:
@@ -100,8 +100,8 @@ def _choose_table(connection: Any, address: Address) -> str:
         )
     if len(tables) != 1:
         raise InputError(
-            f"{address.shown}: it has the tables {list_names(tables) or 'none'}; say which after "
-            f"the database, such as #{tables[0] if tables else 'visits'}."
+            f"{address.shown}: it has the tables {list_names(tables) or 'none'}; write which one "
+            f"after the database, such as #{tables[0] if tables else 'visits'}."
         )
     return tables[0]
 
@@ -112,17 +112,17 @@ BOOK_OPTIONS = {
     "nan_inf_to_errors": True,
     "in_memory": True,
 }
-"""A text such as =1+1 stays a text."""
+"""Options of xlsxwriter with which a text such as =1+1 stays a text."""
 
 UNNAMED = "__UNNAMED__"
-"""What fastexcel calls a column without a name, before its number."""
+"""The beginning of fastexcel's name for a column without a name; a number follows."""
 
 
 def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads the only sheet of a workbook, or the named one."""
     import fastexcel
 
-    # It logs that an empty column has no type, which is no news to anybody.
+    # It logs a warning for every empty column.
     logging.getLogger("fastexcel").setLevel(logging.ERROR)
     _check_archive(address)
     try:
@@ -147,8 +147,8 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
 
 
 def row_below_header(address: Address) -> int:
-    """The number that Excel gives to the row below the header: a sheet may begin with empty rows,
-    which are passed over when it is read."""
+    """The number in Excel of the row below the header: a sheet may begin with empty rows, which are
+    skipped when it is read."""
     import fastexcel
 
     book = fastexcel.read_excel(str(address.path))
@@ -159,7 +159,7 @@ def row_below_header(address: Address) -> int:
 
 
 def _check_archive(address: Address) -> None:
-    """A workbook is a zip archive; what it unpacks to is added up before anything is unpacked."""
+    """Raises an error if a file is not a workbook, or unpacks to too much; nothing is unpacked."""
     try:
         with zipfile.ZipFile(address.path) as archive:
             names = set(archive.namelist())
@@ -187,8 +187,8 @@ def _choose_sheet(book: "ExcelReader", address: Address) -> str:
         if len(sheets) == 1:
             return sheets[0]
         raise InputError(
-            f"{address.place}: it has the sheets {list_names(sheets)}; say which after the file, "
-            f"such as {address.place}#{sheets[0] if sheets else 'Sheet1'}."
+            f"{address.place}: it has the sheets {list_names(sheets)}; write which one after the "
+            f"file, such as {address.place}#{sheets[0] if sheets else 'Sheet1'}."
         )
     by_key = {name.strip().lower(): name for name in sheets}
     if address.part in sheets:
@@ -201,27 +201,28 @@ def _choose_sheet(book: "ExcelReader", address: Address) -> str:
 
 
 def _named_columns(frame: pl.DataFrame, where: str) -> pl.DataFrame:
-    """Without empty columns that have no name; a title above the header leaves most without one."""
+    """Drops empty columns without a name. If most other columns have no name either, there is a
+    title above the header: then raises an error."""
     nameless = [name for name in frame.columns if name.startswith(UNNAMED)]
     empty = [name for name in nameless if frame[name].null_count() == frame.height]
     if 2 * (len(nameless) - len(empty)) > frame.width - len(empty):
         place = frame.columns.index(next(name for name in nameless if name not in empty)) + 1
         raise InputError(
-            f"{where}: column {place} has no name in the first row; delete what stands above the "
+            f"{where}: column {place} has no name in the first row; delete the rows above the "
             "header."
         )
     return frame.drop(empty)
 
 
 def _without_empty_end(frame: pl.DataFrame) -> pl.DataFrame:
-    """Without the empty rows below the table, which a workbook may have by its formats."""
+    """Drops the empty rows below the table, which formatted cells leave in a workbook."""
     filled = frame.select(pl.any_horizontal(pl.all().is_not_null()))
     last = filled.to_series().arg_true()
     return frame.head(int(last[-1]) + 1 if len(last) else 0)
 
 
 def _whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:
-    """Excel has no whole numbers: a column that holds nothing else is one of them."""
+    """Converts columns of whole numbers to integers, since Excel stores all numbers as floats."""
     whole: list[Any] = []
     for values in frame.select(pl.selectors.float()):
         known = values.drop_nulls()
@@ -231,7 +232,7 @@ def _whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def write_sheets(path: Path, sheets: Mapping[str, pl.DataFrame]) -> None:
-    """Writes a workbook with a plain sheet for each table; texts never become formulas."""
+    """Writes a workbook with a sheet for each table; texts never become formulas."""
     import xlsxwriter
 
     with xlsxwriter.Workbook(path, BOOK_OPTIONS) as book:

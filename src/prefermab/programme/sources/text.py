@@ -1,4 +1,4 @@
-"""Tables in text files: their encoding, separators, decimal commas, and rows that do not fit."""
+"""Reads text files: detects encoding, separator and decimal mark, and refuses ragged rows."""
 
 import codecs
 import csv
@@ -41,11 +41,11 @@ OTHER_FORMATS = {
     b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx",
     b"%PDF": "a PDF",
 }
-"""First bytes of files that are no text."""
+"""The first bytes of files that are not text."""
 
 
 def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    """Reads a text file; `as_text` leaves all cells as they are written."""
+    """Reads a text file; with `as_text` all cells stay as they are written."""
     text = _lines(decode(_read_bytes(address), address.encoding, address.shown))
     said = re.match(r"sep=(.)\n", text)
     if said is not None:  # Excel's own way to name the separator
@@ -66,7 +66,7 @@ def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
 
 
 def find_separator(text: str, where: str) -> str:
-    """The character between columns: the one that divides the first rows into most columns.
+    """Detects the separator: the one that divides the first rows into the most columns.
 
     >>> from prefermab.programme.sources.text import find_separator
     >>> find_separator("id;weight\\n1;70,5\\n", "people.csv")
@@ -86,8 +86,8 @@ def find_separator(text: str, where: str) -> str:
     if best > 1 and len(found) > 1:
         names = [name for name, mark in SEPARATORS.items() if mark in found]
         raise InputError(
-            f"{where}: its columns may be divided by {' or '.join(names)}; say which after the "
-            f"file, such as #separator={names[0]}."
+            f"{where}: its columns may be divided by {' or '.join(names)}; write which one after "
+            f"the file, such as #separator={names[0]}."
         )
     if best > 1:
         return found[0]
@@ -95,7 +95,7 @@ def find_separator(text: str, where: str) -> str:
 
 
 def infer_numbers(frame: pl.DataFrame, address: Address) -> pl.DataFrame:
-    """Columns of numbers as such, in a file whose decimals may be written with a comma."""
+    """Converts columns of numbers, which may have decimal commas, from text to numbers."""
     decimal, numbers = address.decimal, []
     commas = columns_where(frame, TEXTS.str.contains(",", literal=True))
     texts = [frame[name] for name in commas if is_number_text(frame[name])]
@@ -126,7 +126,7 @@ def _read_bytes(address: Address) -> bytes:
     data = _unpack(path, address.shown) if path.suffix.lower() == ".gz" else path.read_bytes()
     for first, what in OTHER_FORMATS.items():
         if data.startswith(first):
-            raise InputError(f"{address.shown}: it is no table in text, but {what}.")
+            raise InputError(f"{address.shown}: it is not a text file, but {what}.")
     return data
 
 
@@ -145,28 +145,28 @@ def _unpack(path: Path, where: str) -> bytes:
 
 
 def _lines(text: str) -> str:
-    """Lines end as on Unix; old Macs ended them with a carriage return alone."""
+    """Makes all line ends \\n; old Macs ended lines with \\r alone."""
     if "\r" not in text:
         return text
     return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
 
 
 def _check_rows(text: str, separator: str, where: str) -> None:
-    """Raises unless every row has as many fields as the header, whose names differ."""
+    """Raises an error unless column names differ and every row has as many fields as the header."""
     rows = _rows(text, separator, where)
     header = next(rows)
     check_column_names(header, where)
     first = text.partition("\n")[0]
     lines = text.count("\n") + (not text.endswith("\n"))
-    # Counting separators is fast and enough where nothing is quoted; else rows are parsed.
+    # Counting separators is fast, and enough if nothing is quoted; otherwise rows are parsed.
     if '"' not in text and text.count(separator) == lines * first.count(separator):
         return
     for number, fields in enumerate(rows, 2):
         if fields and len(fields) != len(header):
             few = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
             raise InputError(
-                f"{where}: row {number} has {few}, but the header has {len(header)}; expected as "
-                "many, with quotes around a text that holds the separator."
+                f"{where}: row {number} has {few}, but the header has {len(header)}; expected the "
+                "same number, with quotes around a text that holds the separator."
             )
 
 
@@ -185,7 +185,7 @@ def _rows(text: str, separator: str, where: str) -> Iterator[list[str]]:
 
 
 def _each_line(text: str) -> Iterator[str]:
-    """Line by line, without a copy of the whole text."""
+    """The lines of a text one by one, without a copy of the whole text."""
     start = 0
     while start < len(text):
         end = text.find("\n", start) + 1 or len(text)
@@ -200,23 +200,23 @@ BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks; UTF-32 before UTF-16, whose mark it begins with."""
+"""Byte order marks; UTF-32 comes first, since its mark begins with that of UTF-16."""
 
 PAGES = (
     "cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "cp1257", "cp1258",
     "cp850", "mac_roman",
 )  # fmt: skip
-"""Code pages that are looked for: those of Windows, DOS and old Macs."""
+"""The code pages that are tried: those of Windows, DOS and old Macs."""
 
 UTF_8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
-"""Letters beyond ASCII in UTF-8."""
+"""The bytes of a letter beyond ASCII in UTF-8."""
 
 BYTES_SAMPLED = 1 << 16
-"""Bytes around letters that are not ASCII from which a code page is guessed."""
+"""A code page is guessed from this many bytes of lines with letters beyond ASCII."""
 
 
 def decode(data: bytes, encoding: str | None, where: str) -> str:
-    """The text; a code page that had to be guessed is said in an `InputWarning`.
+    """Decodes the bytes of a text; an `InputWarning` names a code page that had to be guessed.
 
     >>> from prefermab.programme.sources.text import decode
     >>> decode("id,name\\n1,José".encode("utf-16"), None, "people.csv")
@@ -252,7 +252,7 @@ def _decode_as(data: bytes, encoding: str, where: str) -> str:
 
 
 def _utf_16_without_mark(data: bytes) -> str | None:
-    """Text in Latin letters has a zero in every other byte."""
+    """The byte order of UTF-16, found by the zero in every other byte of Latin letters; or None."""
     head = data[:1000]
     if b"\0" not in head:
         return None
@@ -263,7 +263,7 @@ def _utf_16_without_mark(data: bytes) -> str | None:
 
 
 def _damaged_utf_8(data: bytes, row: int, where: str) -> str | None:
-    """Text in UTF-8 but for a few bytes, which are shown as �; None if it is something else."""
+    """The text if it is UTF-8 except for a few bytes, which are shown as �; else None."""
     text = data.decode("utf-8", errors="replace")
     whole = len(re.findall(UTF_8, data))
     broken = text.count("\ufffd") - data.count("\ufffd".encode())
@@ -282,7 +282,7 @@ def _decode_by_guess(data: bytes, where: str) -> str:
     page = guess_page(data)
     if page is None:
         raise InputError(
-            f"{where}: the encoding of its text cannot be found out; name it after the file, such "
+            f"{where}: the encoding of its text cannot be detected; name it after the file, such "
             "as #encoding=cp1252, or save the file as UTF-8."
         )
     text = _decode_as(data, page, where)
@@ -297,10 +297,10 @@ def _decode_by_guess(data: bytes, where: str) -> str:
 
 
 def guess_page(data: bytes) -> str | None:
-    """The code page of some bytes.
+    """Guesses the code page of some bytes.
 
-    Short texts fit several pages; that of Western Europe is taken where it fits and gives words
-    that could be words.
+    Short texts fit several code pages; that of Western Europe is preferred if it fits and gives
+    plausible words.
 
     >>> from prefermab.programme.sources.text import guess_page
     >>> guess_page("déjà vu".encode("cp1252")), guess_page("Łódź, Kraków".encode("cp1250"))
@@ -318,7 +318,7 @@ def guess_page(data: bytes) -> str | None:
 
 
 def _plausible(sample: bytes, page: str) -> bool:
-    """Whether no sign stands within a word, and no capital behind a small letter."""
+    """Whether no word has a sign in or before it, or an accented capital after a small letter."""
     try:
         text = sample.decode(page)
     except UnicodeError:
@@ -330,6 +330,6 @@ def _plausible(sample: bytes, page: str) -> bool:
 
 
 def _mixed(word: str) -> bool:
-    """A capital letter beyond ASCII behind a small letter, as in josŽ."""
+    """Whether a word has a capital beyond ASCII after a small letter, as in josŽ."""
     pairs = itertools.pairwise(word)
     return any(a.islower() and b.isupper() and ord(b) > 127 for a, b in pairs)

@@ -1,5 +1,4 @@
-"""A running programme in a SQLite file or in PostgreSQL: who takes part, what was seen, planned and
-done."""
+"""A running programme, stored in a SQLite file or in PostgreSQL: people, states, plans, actions."""
 
 from prefermab.programme.store.history import History
 from prefermab.programme.store.plans import Planned

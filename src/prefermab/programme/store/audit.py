@@ -1,9 +1,9 @@
-"""Who changed what, when and why: a log whose rows hang together by their hashes.
+"""The audit log: who changed what, when and why, in rows that are chained by hashes.
 
-Each change of a programme writes one row in its own transaction. The hash of a row covers all of it
-and the hash of the row before, so that a row that is changed, removed or put in later does not fit.
-Whoever can write to the database can also make a whole new log; that shows only if the hash of a
-row, such as the last, was kept elsewhere.
+Each change of a programme adds one row, in the transaction of the change. The hash of a row covers
+its values and the hash of the row before, so a row that is changed, removed or inserted later is
+detected. Whoever can write to the database can also make a whole new log; that is detected only if
+the hash of a row, such as the last, was kept elsewhere.
 """
 
 import dataclasses
@@ -25,20 +25,20 @@ from prefermab.programme.store.rows import fetch, put_rows, select, timestamp
 from prefermab.programme.store.schema import ACTIONS, AUDIT, META, PLANS
 
 HEAD_KEY = "audit_head"
-"""Under which the table `meta` has the number and hash of the last row."""
+"""The key of the table `meta` under which the number and hash of the last row are stored."""
 
 LONGEST_REASON = 2000
-"""Characters of the longest reason."""
+"""The most characters of a reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class AuditProof:
-    """What the check of an audit log found: so many rows, and the hash of the last."""
+    """The result of checking an audit log: the number of rows, and the hash of the last one."""
 
     rows: int
     head: str
     kept: int | None = None
-    """The row with the hash that was kept elsewhere, if one was given."""
+    """The number of the row with the hash that was kept elsewhere, if one was given."""
 
 
 def put_audit(
@@ -49,12 +49,12 @@ def put_audit(
     details: dict[str, Any] | None = None,
     digest: str = "",
 ) -> str:
-    """Adds a row to the audit log, in the transaction of the change that it tells of.
+    """Adds a row to the audit log, in the transaction of the change that it describes.
 
     Args:
         sql: A connection within a transaction, as `Database.writing` gives it.
         who: Who made the change; the user of the operating system if None.
-        what: The change in a word, such as "join".
+        what: The kind of change, such as "join".
         why: The reason, if one was given.
         details: Plain values that describe the change.
         digest: The hash of all that was changed (`digest_of`); by default that of the details.
@@ -65,10 +65,10 @@ def put_audit(
     lock_writers(sql)
     last = select(AUDIT, "number", "hash").order_by(AUDIT.c.number.desc()).limit(1)
     (number, before), *_ = *fetch(sql, last), (0, "")
-    told = json.dumps(details or {}, sort_keys=True)
+    text = json.dumps(details or {}, sort_keys=True)
     row = {
         "number": number + 1, "at": timestamp(), "who": check_who(who), "what": what,
-        "why": check_why(why), "details": told, "digest": digest or digest_of(told),
+        "why": check_why(why), "details": text, "digest": digest or digest_of(text),
     }  # fmt: skip
     row["hash"] = row_hash(before, row.values())
     sql.execute(sa.insert(AUDIT).values(row))
@@ -78,13 +78,13 @@ def put_audit(
 
 
 def row_hash(before: str, row: Iterable[Any]) -> str:
-    """The hash of a row, given as all its values but the hash, and of the hash before."""
+    """The hash of a row's values, without its own hash, and of the hash of the row before."""
     text = json.dumps([before, *row], ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digest_of(*parts: str | bytes | list[Any] | None) -> str:
-    """The hash of parts, each with its length before it.
+    """The hash of several parts, each of which is hashed after its length.
 
     >>> from prefermab.programme.store.audit import digest_of
     >>> digest_of("ab", "c") == digest_of("a", "bc")
@@ -111,7 +111,7 @@ def check_who(who: str | None) -> str:
 
 
 def check_why(why: str | None) -> str | None:
-    """A reason, or None."""
+    """The reason; raises an error if it is too long or cannot be stored."""
     return None if why is None else _plain(why, "why", LONGEST_REASON)
 
 
@@ -131,7 +131,7 @@ def read_audit(sql: Connection) -> pl.DataFrame:
 
 
 def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
-    """Checks the audit log, and plans and records against it; raises with what is wrong first.
+    """Checks the audit log, and plans and records against it; raises an error at the first fault.
 
     Args:
         sql: A connection within a transaction.
@@ -162,7 +162,7 @@ def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
 
 
 def _check_end(sql: Connection, rows: int, last: str) -> None:
-    """The log must end with the row that was written last."""
+    """Raises an error unless the log ends with the row that was written last."""
     stored = sql.execute(select(META, "value").where(META.c.key == HEAD_KEY)).scalar()
     noted = {"number": 0, "hash": ""} if stored is None else json.loads(stored)
     if noted["number"] > rows:
@@ -175,26 +175,26 @@ def _check_end(sql: Connection, rows: int, last: str) -> None:
 
 
 def _check_contents(sql: Connection, rows: Iterable[Any]) -> None:
-    """Plans and records must be those that the log tells of."""
-    told: dict[tuple[Any, ...], Any] = {}
+    """Raises an error unless stored plans and records have the digests of their rows in the log."""
+    latest: dict[tuple[Any, ...], Any] = {}
     for row in rows:
         facts = json.loads(row.details)
         if row.what == "plan":
-            told["plan", facts["round"], facts["attempt"]] = row
+            latest["plan", facts["round"], facts["attempt"]] = row
         elif row.what in ("record", "correct"):
-            told["record", facts["round"]] = row
-    for (what, *which), row in told.items():
+            latest["record", facts["round"]] = row
+    for (what, *which), row in latest.items():
         found = plan_digest(sql, *which) if what == "plan" else record_digest(sql, *which)
         if found != row.digest:
             name = f"plan {which[-1]}" if what == "plan" else "the record"
             raise StorageError(
-                f"audit: {name} of round {which[0]} is not as row {row.number} has it: it was "
-                "changed."
+                f"audit: {name} of round {which[0]} was changed: it does not match row "
+                f"{row.number}."
             )
 
 
 def plan_digest(sql: Connection, round: int, attempt: int) -> str:
-    """The hash of a plan as it is stored: what was asked and answered, and by which model."""
+    """The hash of a stored plan: its arguments, people, list and model."""
     names = ("layout", "inputs", "output", "model", "asked", "versions", "facts")
     which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
     return digest_of(
@@ -203,6 +203,6 @@ def plan_digest(sql: Connection, round: int, attempt: int) -> str:
 
 
 def record_digest(sql: Connection, round: int) -> str:
-    """The hash of what was done in a round as it is stored."""
+    """The hash of the stored actions of a round."""
     done = select(ACTIONS, "id", "action", "cost", "reached").where(ACTIONS.c.round == round)
     return digest_of(sorted(fetch(sql, done), key=lambda row: str(row[0])))

@@ -1,17 +1,17 @@
 """The database of a programme: its connection, transactions and locks, on SQLite or PostgreSQL.
 
-On SQLite a programme is one file, with a write-ahead log beside it while it is open: who reads sees
-one state of it and waits for nobody, also while a plan for many people is read or stored. With
-synchronous=EXTRA committed data is on the disk; what is committed is moved from the log to the file
-at once, or with the next change if somebody reads just then, and who closes last removes the log.
+On SQLite a programme is one file, with a write-ahead log beside it while it is open. A reader sees
+one state of it and never waits, even while a plan for many people is read or stored. With
+synchronous=EXTRA committed data is on the disk. It is moved from the log to the file at once, or
+with the next change if somebody is reading; the last connection that closes removes the log.
 
-On PostgreSQL a programme is a schema of a database, named as the programme. Who writes holds an
-advisory lock of the programme until the transaction ends, so there is one writer at a time; who
-reads sees one state of it and waits for nobody.
+On PostgreSQL a programme is a schema of a database, with the name of the programme. A writer holds
+an advisory lock of the programme until its transaction ends, so there is one writer at a time; a
+reader sees one state of the programme and never waits.
 
-Tables of one's own beside those of a programme, such as the users of a service, are made by Alembic
-scripts of one's own (`migrating.upgrade`) and written with `Database.writing`, or with
-`Database.engine` where the programme's lock is not wanted.
+Other tables beside those of a programme, such as the users of a service, are created by Alembic
+scripts (`migrating.upgrade`). They are written within `Database.writing`, or with
+`Database.engine`, which does not take the programme's lock.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class Database:
         if path is not None:
             make_folder(path)
         self.engine = engine_for(self.place, wait)
-        """SQLAlchemy's engine: a new connection each time, to the tables of this programme."""
+        """SQLAlchemy's engine: it opens a new connection each time, to this programme's tables."""
         self._thread = threading.get_ident()
         with self._sentences():
             self._connection = self.engine.connect()
@@ -63,13 +63,13 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """What messages call the place: a path, or an address without its password."""
+        """The place in messages: a path, or an address without its password."""
         return self.place.shown
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed as a whole or not at all; no other process can write.
-        Within another one it is a part of that."""
+        """A transaction that is committed as a whole or not at all; no other process can write
+        meanwhile. Within another transaction it becomes a part of that one."""
         if self._usable().in_transaction():
             assert not self._connection.get_execution_options()[READING], "it only reads"
             yield self._connection
@@ -82,8 +82,8 @@ class Database:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction in which all reads see the same state of the programme; within another
-        one it is a part of that."""
+        """A transaction in which all reads see the same state of the programme. Within another
+        transaction it becomes a part of that one."""
         if self._usable().in_transaction():
             yield self._connection
             return
@@ -94,13 +94,13 @@ class Database:
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
-        """While one process computes a plan, others can read and write but not plan."""
+        """A lock for making a plan: other processes can read and write meanwhile, but not plan."""
         if self.place.path is None:
             self._lock_planning("pg_advisory_lock")
             try:
                 yield
             finally:
-                # A lost connection has given back its locks.
+                # If the connection is lost, the server has released its locks.
                 with contextlib.suppress(DBAPIError):
                     self._lock_planning("pg_advisory_unlock")
             return
@@ -116,8 +116,8 @@ class Database:
         try:
             yield
         finally:
-            # Whoever waits for this very file may plan beside whoever makes a new one: work is done
-            # twice then, but only one plan is stored.
+            # A process that waits for this file can then plan at the same time as one that creates
+            # a new file. Work is done twice, but only one plan is stored.
             with contextlib.suppress(OSError):
                 Path(lock.lock_file).unlink()
             lock.release()
@@ -169,7 +169,7 @@ class Database:
         return self._connection
 
     def _prepare(self, begin: bool, who: str | None) -> None:
-        """Makes or migrates the tables, if that is needed; only then others have to wait."""
+        """Creates or migrates the tables if needed; only then other processes have to wait."""
         with self.reading() as sql:
             ready = migrating.is_ready(sql)
         if not ready:

@@ -1,11 +1,11 @@
-"""Addresses of programmes, connections to the two databases, and their errors as sentences.
+"""Addresses of programmes, connections to the two databases, and clear messages for their errors.
 
-A programme is a file, or a name in a PostgreSQL database:
+A programme is a file, or has a name in a PostgreSQL database:
 
     calls.db                                      a SQLite file
     postgresql://anna@db.example.org/health#calls   the programme `calls` of a database
 
-Of an address, messages show no password and no settings.
+Messages show an address without its password and its settings.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ EXAMPLE = "postgresql://anna@db.example.org/health#calls"
 PROGRAMME_NAME = re.compile(r"(?!pg_|information_schema$|public$)[a-z][a-z0-9_]{0,47}")
 
 READING = "reading"
-"""The execution option of connections that only read; on SQLite they then lock nothing."""
+"""The execution option of connections that only read; on SQLite these take no lock."""
 
 LOCK = "SELECT {take}(hashtextextended('prefermab {what} ' || current_setting('search_path'), 0))"
 PRAGMAS = ("synchronous = EXTRA", "wal_autocheckpoint = 1", "foreign_keys = ON")
@@ -42,20 +42,20 @@ class Place:
 
     @property
     def shown(self) -> str:
-        """What messages call it: never with a password."""
+        """The place in messages, never with a password."""
         if self.url is None:
             return str(self.path)
         url = self.url.set(drivername="postgresql", query={})
         return f"{url.render_as_string(hide_password=True)}#{self.name}"
 
     def without_password(self, text: str) -> str:
-        """A message of the database's, without the password if it should hold one."""
+        """A message of the database, with *** for the password if it holds one."""
         secret = None if self.url is None else self.url.password
         return text.replace(str(secret), "***") if secret else text
 
 
 def parse_place(place: str | Path) -> Place:
-    """The place that somebody wrote: a path or an address.
+    """Parses a place as a user writes it: a path or an address.
 
     >>> from prefermab.programme.store.engines import parse_place
     >>> parse_place("postgresql://anna:secret@localhost/health#calls").shown
@@ -77,7 +77,7 @@ def parse_place(place: str | Path) -> Place:
         )
     if not PROGRAMME_NAME.fullmatch(name):
         raise InputError(
-            f"a programme in a database has a name of small letters, digits and _, at most 48, "
+            f"a programme in a database has a name of at most 48 small letters, digits and _, "
             f"such as calls, not '{brief(name)}'."
         )
     return Place(None, _url(address), name)
@@ -100,7 +100,7 @@ def _url(address: str) -> URL:
 
 
 def engine_for(place: Place, wait: float) -> Engine:
-    """A SQLAlchemy engine for a place; nothing is connected yet."""
+    """A SQLAlchemy engine for a place, which does not connect yet."""
     return sqlite_engine(place, wait) if place.path is not None else postgresql_engine(place)
 
 
@@ -110,16 +110,16 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
     path: Path = place.path
 
     def connect() -> sqlite3.Connection:
-        # A thread that ends may leave its connection to be closed by another.
+        # When a thread ends, another thread may have to close its connection.
         given: Any = {"timeout": wait, "isolation_level": None, "check_same_thread": False}
-        # Even who reads makes files beside one with a write-ahead log. Where they cannot be made,
-        # and nobody has the file open, it is whole by itself.
+        # With a write-ahead log even readers create files beside the database. If the folder cannot
+        # be written, and nobody has the file open, it is complete and can be read without them.
         alone = path.exists() and not Path(f"{path}-wal").exists()
         if alone and not os.access(path.parent, os.W_OK):
             return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, **given)
         return sqlite3.connect(path, **given)
 
-    # Transactions are always ended, so there is nothing to take back when a connection is closed.
+    # Transactions are always ended, so closing a connection never has to roll back.
     engine = create_engine(
         "sqlite://", creator=connect, poolclass=NullPool, pool_reset_on_return=None
     )
@@ -142,8 +142,8 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
 
 
 def use_log(sql: Connection) -> None:
-    """Gives a file of SQLite a write-ahead log, so that who reads and who writes do not wait for
-    each other; a file that cannot be written stays as it is."""
+    """Switches a SQLite file to a write-ahead log, so that readers and writers do not wait for each
+    other. A file that cannot be written stays as it is."""
     driver: Any = sql.connection.driver_connection
     if driver.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
         with contextlib.suppress(sqlite3.OperationalError):
@@ -151,7 +151,7 @@ def use_log(sql: Connection) -> None:
 
 
 def postgresql_engine(place: Place) -> Engine:
-    """An engine for a PostgreSQL database; tables are those of the programme's schema."""
+    """An engine for a PostgreSQL database; it uses the tables of the programme's schema."""
     assert place.url is not None
     given = {"connect_timeout": 10, "application_name": "prefermab"}
     given = {name: value for name, value in given.items() if name not in place.url.query}
@@ -164,7 +164,7 @@ def postgresql_engine(place: Place) -> Engine:
         ) from None
 
     def prepare(connection: Any, _: object) -> None:
-        # What is confirmed must be on the disk, also where the server's default is another.
+        # Committed data must be on the disk, even if the server's default is otherwise.
         connection.execute(
             "SELECT set_config('search_path', %s, false), set_config('synchronous_commit', 'on', "
             "false) WHERE current_setting('synchronous_commit') = 'off' "
@@ -180,9 +180,9 @@ def postgresql_engine(place: Place) -> Engine:
 def readable(
     error: DBAPIError | sqlite3.Error | OverflowError, place: Place, wait: float, *, ending: bool
 ) -> PrefermabError:
-    """An error of a database as one of ours, in one sentence.
+    """Converts an error of a database into an error of ours with one clear sentence.
 
-    `ending` says that it came while a transaction was committed.
+    `ending` is true if it occurred while a transaction was committed.
     """
     if isinstance(error, sqlite3.Error):
         return sqlite_error(error, place, wait)
@@ -194,7 +194,7 @@ def readable(
 
 
 def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabError:
-    """An error of SQLite."""
+    """Converts an error of SQLite."""
     text, code = str(error), str(getattr(error, "sqlite_errorname", ""))
     path = place.shown
     if "locked" in text:
@@ -207,7 +207,7 @@ def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabEr
     if "readonly" in text and code != "SQLITE_READONLY_DIRECTORY":
         return StorageError(f"{path} is read-only; expected a file that can be written.")
     if "readonly" in text or "unable to open" in text:
-        return StorageError(f"{path} cannot be written: expected a folder that can be.")
+        return StorageError(f"{path} cannot be written: expected a folder that can be written to.")
     if "full" in text:
         return StorageError(f"{path}: the disk is full; nothing was changed.")
     if "malformed" in text:
@@ -218,7 +218,7 @@ def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabEr
 def postgresql_error(
     error: DBAPIError, place: Place, wait: float, *, ending: bool
 ) -> PrefermabError:
-    """An error of PostgreSQL; what it says of rows is left out, since they are people."""
+    """Converts an error of PostgreSQL; details of rows are left out, since rows are people."""
     code = getattr(error.orig, "sqlstate", None) or ""
     said = getattr(getattr(error.orig, "diag", None), "message_primary", None)
     lines = [line for line in str(said or error.orig).strip().splitlines() if line] or ["nothing"]
@@ -236,12 +236,12 @@ def postgresql_error(
     if code == "42501":
         return InputError(f"{place.shown}: this user may not do that ({why}).")
     if code.startswith("53"):
-        return StorageError(f"{place.shown}: the server is out of room ({why}).")
+        return StorageError(f"{place.shown}: the server is out of resources ({why}).")
     if error.connection_invalidated or code in ("57P01", "57P02", "57P03") or not code:
         if ending:
             return StorageError(
-                f"{place.shown}: the connection was lost while a change was confirmed: look "
-                "whether it is there before you make it again."
+                f"{place.shown}: the connection was lost during a commit: check whether the change "
+                "was stored before you make it again."
             )
         return StorageError(f"{place.shown}: no connection ({why}); nothing was changed.")
     return StorageError(f"{place.shown}: PostgreSQL says '{why}'; nothing was changed.")
@@ -258,7 +258,7 @@ def make_folder(path: Path) -> None:
 
 
 def lock_writers(sql: Connection) -> None:
-    """Takes the lock of a programme's writers until the transaction ends; on SQLite a transaction
+    """Takes the writers' lock of a programme until the transaction ends. On SQLite a transaction
     that writes has it already. Taking it twice does no harm."""
     if sql.dialect.name == "postgresql":
         sql.exec_driver_sql(LOCK.format(take="pg_advisory_xact_lock", what="write"))

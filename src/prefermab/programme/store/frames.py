@@ -1,8 +1,8 @@
-"""Frames of people on their way into the file and out of it.
+"""Converts frames of people to what is stored, and back.
 
-Details of people (every column but id and state) are stored as one JSON text for each person. A
-column keeps the kind that it first had, so that frames come out as they went in. The inputs and the
-output of a plan are stored as bytes.
+Details of people (every column except id and state) are stored as one JSON text for each person. A
+column keeps the kind of its first values, so that frames are read as they were stored. The inputs
+and the output of a plan are stored as bytes.
 """
 
 import io
@@ -27,12 +27,12 @@ from prefermab.programme.tables import as_frame, first_row, row_in
 
 TYPES_BY_KIND = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
 BEFORE = "last_action_before"
-"""Round of the last action before a person joined, from the column `rounds_since_action` of the
-table they joined with; 0 or less if that was before the programme began."""
+"""The stored round of a person's last action before they joined, from `rounds_since_action` in the
+table of new people; 0 or less if that was before the programme began."""
 
 
 def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
-    """The ids of a frame as whole numbers or text, none of them missing, blank or duplicate."""
+    """The ids of a frame as whole numbers or text; an error if one is missing or not unique."""
     ids = column(frame, "id", where).alias("id")
     if ids.dtype.is_integer() or is_whole(ids) or not len(ids):
         whole = ids.cast(pl.Int64, strict=False)
@@ -69,8 +69,8 @@ def as_ids(given: Any, where: str) -> pl.Series:
 def read_details(
     model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str, known: Iterable[str] = ()
 ) -> pl.DataFrame:
-    """All columns but id and state, each as a kind that is stored: features as numbers, opt_in as
-    true and false, dates as text. Names in `known` and of the model match in any case.
+    """All columns except id and state, with types that can be stored: features as numbers, opt_in
+    as true and false, dates as text. Names in `known` and those of the model match in any case.
     """
     costs = [f"cost_{action}" for action in model.action_names[1:]]
     columns = source_columns(model.feature_names)
@@ -81,7 +81,9 @@ def read_details(
         if name in ("id", "state"):
             continue
         if name in (SINCE_ACTION, SINCE_SEEN, BEFORE):
-            raise InputError(f"{where}: leave out the column '{name}', the programme counts it.")
+            raise InputError(
+                f"{where}: leave out the column '{name}': the programme computes it itself."
+            )
         if name == "opt_in":
             values = as_flags(values, where, unknown=False)
         elif name in costs:
@@ -95,7 +97,7 @@ def read_details(
 def match_names(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[str]:
     """The names of a frame's columns, spelled as in `known` if they match in any case.
 
-    Raises if two columns have the same name in this sense.
+    Raises an error if two columns get the same name.
 
     >>> import polars as pl
     >>> from prefermab.programme.store.frames import match_names
@@ -116,7 +118,7 @@ def match_names(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[s
 def split_last_action(
     frame: pl.DataFrame, ids: pl.Series, now: int, where: str
 ) -> tuple[pl.DataFrame, list[pl.Series]]:
-    """The frame without `rounds_since_action`, and that column as the round of the last action."""
+    """The frame without `rounds_since_action`, and that column converted to rounds of actions."""
     names = match_names(frame, (), where)
     if SINCE_ACTION not in names:
         return frame, []
@@ -133,7 +135,7 @@ def split_last_action(
 
 
 def column_kinds(details: pl.DataFrame, known: dict[str, str], where: str) -> dict[str, str]:
-    """The kind of each column, known ones first; a column that changes its kind is an error."""
+    """The kind of each column, known ones first; an error if the kind of a column changes."""
     kinds = dict(known)
     by_type = {kind: name for name, kind in TYPES_BY_KIND.items()}
     for name, values in zip(details.columns, details.get_columns(), strict=True):
@@ -158,7 +160,7 @@ def to_json(details: pl.DataFrame, height: int) -> list[str]:
 
 
 def from_json(texts: Sequence[str], kinds: dict[str, str]) -> pl.DataFrame:
-    """The columns from the JSON texts; null where a value is unknown."""
+    """The columns in JSON texts; null where a value is unknown."""
     if not kinds:
         return pl.DataFrame()
     fields = pl.Struct({name: TYPES_BY_KIND[kind] for name, kind in kinds.items()})
@@ -180,12 +182,12 @@ def pack(frame: pl.DataFrame) -> bytes:
 
 
 def unpack(data: bytes) -> pl.DataFrame:
-    """The frame from the bytes of `pack`."""
+    """The frame that `pack` turned into these bytes."""
     return pl.read_ipc(io.BytesIO(data))
 
 
 def first_difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
-    """The first difference of two frames in words; None if every bit is the same.
+    """The first difference between two frames in words; None if every bit is the same.
 
     >>> import polars as pl
     >>> from prefermab.programme.store.frames import first_difference

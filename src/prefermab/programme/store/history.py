@@ -1,4 +1,4 @@
-"""Everything that a programme stores, as frames."""
+"""Reads everything that a programme stores, as frames."""
 
 import dataclasses
 import json
@@ -39,7 +39,7 @@ LOG_COLUMNS = ("id", "round", "time", "state", "action", "available", "reached",
 """Columns of every log; a feature with such a name is left out."""
 
 NOW = " now"
-"""Suffix of details as they are known now, beside those of a past round."""
+"""A suffix for details as they are known now; those of a past round have none."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -49,24 +49,25 @@ class History:
     people: pl.DataFrame
     """A row for each stay: id, joined, gone (the first round without them), and details."""
     states: pl.DataFrame
-    """round, id, state."""
+    """A row for each state that was seen: round, id, state."""
     plans: pl.DataFrame
-    """A row for each plan, superseded ones included; `spent`, `acted_on`, `reached` and `changed`
-    are what was recorded: the costs, how many people were acted on, how many of them were reached,
+    """A row for each plan, superseded ones included. `spent`, `acted_on`, `reached` and `changed`
+    come from the record: the costs, how many people were acted on, how many of them were reached,
     and how many were not treated as planned. `corrected` is how often the record was corrected."""
     actions: pl.DataFrame
-    """round, id, action, cost, reached; the passive action is not stored."""
+    """A row for each action that was done: round, id, action, cost, reached. The passive action is
+    not stored."""
     corrections: pl.DataFrame
-    """round, corrected (when), id, action, cost, reached: what was recorded before a correction;
-    one row without an id if no actions were."""
+    """The rows of records before their correction: round, corrected (the time), id, action, cost,
+    reached. A record without actions has one row without an id."""
     passive: str
     """The action that means doing nothing."""
     features: tuple[str, ...]
     """The stored columns that the model's features are read from."""
     listed: pl.DataFrame
-    """round, id, available, planned, probability and features: everyone in the plan of each
-    recorded round, as known at that time. `available` is false for people whom the plan could not
-    choose; `probability` is that with which they got the action that was planned."""
+    """Everyone in the plan of each recorded round, as known at that time: round, id, available,
+    planned, probability and features. `available` is false for people whom the plan could not
+    choose; `probability` is the chance with which they got the planned action."""
 
     @property
     def log(self) -> pl.DataFrame:
@@ -124,7 +125,7 @@ class History:
 
 
 def read_history(sql: Connection, model: Planner) -> History:
-    """All frames, read in one transaction."""
+    """Reads all frames in one transaction."""
     who = id_type(sql)
     stays = fetch(
         sql,
@@ -151,7 +152,7 @@ def read_history(sql: Connection, model: Planner) -> History:
 
 
 def read_plans(sql: Connection) -> pl.DataFrame:
-    """Every plan, and what was recorded for it."""
+    """A row for each plan, with the totals of its record."""
     sums, changed, plans = _sums(sql), _changed(sql), []
     names = ("round", "attempt", "status", "asked", "model", "made", "closed")
     for round, attempt, status, asked, *rest in sorted(fetch(sql, select(PLANS_TABLE, *names))):
@@ -159,7 +160,7 @@ def read_plans(sql: Connection) -> pl.DataFrame:
         budget = json.loads(asked)["budget"]
         plans.append((round, attempt, status, budget, *done, changed.get(round, 0), 0, *rest))
     frame = pl.DataFrame(plans, schema=PLAN_COLUMNS, orient="row")
-    # Files of earlier versions do not say who was treated otherwise in their first rounds.
+    # Files of earlier versions do not store deviations from the plans of their first rounds.
     known = pl.col("round") >= (get_meta(sql, "deviations_from") or 1)
     times = Counter(old["round"] for old in get_meta(sql, "corrections") or [])
     recorded = pl.col("status") == RECORDED
@@ -172,9 +173,9 @@ def read_plans(sql: Connection) -> pl.DataFrame:
 
 
 def _sums(sql: Connection) -> dict[tuple[int, int], tuple[float, int, int]]:
-    """For each plan that was recorded: what was spent, on how many, and how many were reached.
+    """For each recorded plan: what was spent, and how many people were acted on and reached.
 
-    Costs are added exactly, so that both databases find the same bits.
+    Costs are added exactly, so that both databases give the same bits.
     """
     keys = [ACTIONS.c[name] for name in ("round", "attempt", "cost")]
     counted = select(ACTIONS, *keys, sa.func.count(), sa.func.sum(ACTIONS.c.reached))
@@ -211,7 +212,7 @@ def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame
         # A column that was added later was unknown in this round.
         missing = [pl.lit(None).alias(name) for name in features if name not in inputs.columns]
         available = PlanRequest(asked).selectable(inputs, f"round {round}")
-        # Without lots a column of this name is one of the people's own.
+        # Without lots, a column with this name comes from the table of people.
         chance = pl.col("probability") if asked.get("explore") else pl.lit(1.0)
         chances = output.select("id", planned="action", probability=chance)
         own = [name for name in ("planned", "probability") if name in inputs.columns]

@@ -1,12 +1,12 @@
-"""How the tables of a programme come to be: Alembic scripts, run in the opening transaction.
+"""Creates and migrates the tables of a programme by Alembic scripts, when the programme is opened.
 
-If the process is killed meanwhile, everything stays as it was. The scripts are in `migrations`, and
-the table `prefermab_version` says how far a programme has come. Files of prefermab 0.1.0 counted by
-SQLite's user_version, 1 to 4, and `migrate_old_file` brings them to 4; a file with Alembic's table
-has 5, so that versions before refuse it.
+All scripts run in one transaction, so that nothing is changed if the process is killed. They are in
+the folder `migrations`, and the table `prefermab_version` has the version of a programme's tables.
+Files of prefermab 0.1.0 have a SQLite user_version of 1 to 4 instead, and `migrate_old_file` brings
+them to 4. Files with Alembic's table have 5, which earlier versions of prefermab refuse.
 
-Whoever keeps tables of their own beside a programme's has a folder of scripts as `migrations` is
-(`env.py`, and scripts in `versions`) and a table for its version, and calls `upgrade` within
+To keep other tables beside those of a programme, write a folder of scripts like `migrations`
+(`env.py`, and scripts in `versions`), choose a table for its version, and call `upgrade` within
 `Database.writing`.
 """
 
@@ -25,7 +25,7 @@ APPLICATION = 0x70726D62
 """The application id that marks a SQLite file as a programme."""
 
 FILE_VERSION = 5
-"""SQLite's user_version of files whose tables have a version of Alembic's."""
+"""SQLite's user_version of files whose tables are versioned by Alembic."""
 
 FIRST_VERSION, NEWEST_VERSION = "0001", "0002"
 """The script that makes the tables of files of user_version 4, and the last one."""
@@ -42,14 +42,14 @@ def is_ready(sql: Connection) -> bool:
 
 
 def version_of(sql: Connection, table: str) -> str | None:
-    """The version of tables that Alembic made, from its own table; None if there is none."""
+    """The version in a version table of Alembic; None if there is no such table."""
     if not sa.inspect(sql).has_table(table):
         return None
     return sql.execute(sa.select(sa.column("version_num")).select_from(sa.table(table))).scalar()
 
 
 def prepare_tables(sql: Connection, place: Place, *, begin: bool, who: str | None) -> None:
-    """Makes the tables where there is nothing yet, and migrates those of earlier versions."""
+    """Creates the tables of a new programme, and migrates those of earlier versions."""
     if sql.dialect.name == "sqlite":
         before = _prepare_file(sql, place, begin)
     else:
@@ -62,8 +62,8 @@ def prepare_tables(sql: Connection, place: Place, *, begin: bool, who: str | Non
 
 
 def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
-    """Checks a SQLite file and brings old tables to where the scripts begin; returns its version,
-    None if it is new."""
+    """Checks a SQLite file, and migrates tables that are older than the scripts. Returns the file's
+    version before that, None if it is new."""
     known, version = _marks(sql)
     tables = sql.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
     if known == 0 and version == 0 and tables == 0:
@@ -85,7 +85,8 @@ def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
 
 
 def _prepare_schema(sql: Connection, place: Place, begin: bool) -> str | None:
-    """The same for a schema of PostgreSQL, which is made if it is not there."""
+    """Checks a schema of PostgreSQL, and creates it if it is missing. Returns its version, None if
+    it is new."""
     version = version_of(sql, VERSION_TABLE)
     if version is not None:
         return version
@@ -96,8 +97,8 @@ def _prepare_schema(sql: Connection, place: Place, begin: bool) -> str | None:
     names = list(there.scalars())
     if names:
         raise InputError(
-            f"{place.shown}: '{place.name}' holds tables of somebody else's "
-            f"({list_names(names)}): expected a programme, or a name that is free."
+            f"{place.shown}: '{place.name}' holds tables that are not a programme's "
+            f"({list_names(names)}): expected a programme, or a new name."
         )
     if not begin:
         raise no_programme(place.shown)
@@ -113,11 +114,11 @@ def upgrade(
     Args:
         sql: A connection within `Database.writing`.
         scripts: The folder with `env.py` and `versions`.
-        table: The table that keeps the version.
-        shown: What messages call the place.
-        stamp: If given, only this version is noted, and no script is run.
+        table: The table that holds the version.
+        shown: The name of the place in messages.
+        stamp: If given, only stores this version, and runs no script.
     """
-    # Most programmes need no script, and importing Alembic takes a while.
+    # Most programmes need no script, and Alembic is slow to import.
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory
@@ -135,7 +136,7 @@ def upgrade(
 
 
 def no_programme(shown: str) -> InputError:
-    """The error for a place where no programme is."""
+    """The error for a place without a programme."""
     return InputError(
         f"there is no programme at {shown}; Programme(path, model), or `prefermab "
         "programme begin`, begins one."
@@ -145,8 +146,8 @@ def no_programme(shown: str) -> InputError:
 def later(shown: str, version: str, known: str) -> InputError:
     """The error for tables of a later version."""
     return InputError(
-        f"{shown} has tables of version {version}, and this prefermab reads "
-        f"version {known}: it was written by a later one."
+        f"{shown} has tables of version {version}, but this prefermab reads version {known}: the "
+        "programme was written by a later prefermab."
     )
 
 
@@ -175,7 +176,8 @@ def migrate_old_file(sql: Connection, version: int) -> None:
 
 
 def _add_reached(sql: Connection) -> None:
-    """From version 1 to 2: adds whether an action reached its person; old ones count as reached."""
+    """From version 1 to 2: adds whether an action reached its person; stored actions count as
+    reached."""
     sql.exec_driver_sql(
         "ALTER TABLE actions ADD COLUMN reached INTEGER NOT NULL DEFAULT 1 "
         "CHECK (reached IN (0, 1))"
@@ -192,7 +194,7 @@ def _add_reached(sql: Connection) -> None:
 
 
 def _add_deviations(sql: Connection) -> None:
-    """From version 2 to 3: adds who was not treated as planned; of past rounds that is unknown."""
+    """From version 2 to 3: adds deviations from the plan, which are unknown for past rounds."""
     sql.exec_driver_sql(MAKE_DEVIATIONS)
     last = sql.exec_driver_sql("SELECT max(round) FROM plans WHERE status = 'recorded'").scalar()
     first = json.dumps(1 + (last or 0))
@@ -200,7 +202,7 @@ def _add_deviations(sql: Connection) -> None:
 
 
 def _add_layout(sql: Connection) -> None:
-    """From version 3 to 4: adds how people and list of a plan are stored; old ones are whole."""
+    """From version 3 to 4: adds how the frames of a plan are stored; old ones are stored whole."""
     sql.exec_driver_sql("ALTER TABLE plans ADD COLUMN layout TEXT")
 
 
@@ -209,4 +211,4 @@ OLD_FILE_STEPS: tuple[Callable[[Connection], None], ...] = (
     _add_deviations,
     _add_layout,
 )
-"""The first goes from version 1 to 2, and so on."""
+"""The first step goes from version 1 to 2, the next from 2 to 3, and so on."""

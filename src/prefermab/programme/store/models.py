@@ -1,4 +1,4 @@
-"""The model that runs a programme: what it must offer, and how it is told from other models."""
+"""The model of a programme: what it must have, and how it is identified."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,7 @@ PACKAGES = ("prefermab", "jax", "jaxlib", "numpy", "polars")
 
 @runtime_checkable
 class Planner(HasStates, Protocol):
-    """What a programme needs of a model; a `Model` has it, and so can a class of your own."""
+    """The attributes that a programme needs of a model; a class of your own can have them too."""
 
     @property
     def action_names(self) -> tuple[str, ...]:
@@ -35,12 +35,12 @@ class Planner(HasStates, Protocol):
 
     @property
     def plan(self) -> Callable[..., Any]:
-        """A function as `Model.plan`: it returns an object with `frame` and `summary`."""
+        """A function like `Model.plan`: it returns an object with `frame` and `summary`."""
         ...
 
 
 def check_model(model: object) -> Planner:
-    """The model, if it has all that a programme needs."""
+    """The model; raises an error if it lacks something that a programme needs."""
     needed = ("plan", "state_names", "action_names", "feature_names", "costs")
     for name in needed:
         if not hasattr(model, name):
@@ -53,7 +53,7 @@ def check_model(model: object) -> Planner:
 
 
 def model_hash(model: Planner) -> str:
-    """The fingerprint that a model of your own declares, or the hash of a Model's weights."""
+    """The hash of a `Model`, or the `fingerprint` of a model of your own."""
     own = getattr(model, "fingerprint", None)
     if own is not None:
         return str(own)
@@ -65,16 +65,16 @@ def model_hash(model: Planner) -> str:
     return fingerprint(model)
 
 
-def is_same_model(model: object, stored_hash: str | None) -> bool:
-    """Whether a stored hash is that of this model, or of what it was before it was taught the last
-    rounds of a programme."""
+def is_earlier_model(model: object, stored_hash: str | None) -> bool:
+    """Whether a stored hash is that of this model before it was taught the last rounds of a
+    programme."""
     if not isinstance(model, Model):
         return False
     return stored_hash is not None and stored_hash == earlier_fingerprint(model)
 
 
 def software_versions() -> dict[str, str]:
-    """The software that makes a plan; the last bits of its figures can depend on it."""
+    """Versions of the software that makes a plan, on which the last bits of numbers can depend."""
     found = {}
     for name in PACKAGES:
         try:
@@ -87,13 +87,13 @@ def software_versions() -> dict[str, str]:
 
 
 def load_stored(place: str | None, path: str) -> Model:
-    """The model of the programme that messages call `path`: `place` is a shipped model's name or a
-    folder."""
+    """Loads a programme's model; `place` is a folder or the name of a model that ships, and `path`
+    is the name of the programme in messages."""
     again = f"say where it is with `prefermab programme begin {path} --model FOLDER`"
     if place is None:
         raise InputError(f"{path} does not say where its model is: {again}.")
     if not Path(place).is_absolute() and place in shipped_models():
         return load(shipped_models()[place])
     if not Path(place).is_dir():
-        raise InputError(f"{path}: the model's folder {place} is not there any more: {again}.")
+        raise InputError(f"{path}: the model's folder {place} is gone: {again}.")
     return load(place)

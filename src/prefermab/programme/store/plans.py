@@ -1,8 +1,8 @@
-"""Plans as they are stored, found and read.
+"""Stores, finds and reads plans.
 
-A programme plans for almost the same people round after round. So a plan is stored once, and of its
-people only what changed since the last one, whole only every now and then; the list is stored
-without the columns that it has from the people. What is read is what was stored, to the last bit.
+A programme plans for almost the same people round after round. So only the changes of the people
+since the last plan are stored, and all of them only every now and then. The list of a plan is
+stored without the columns that it shares with the people. Every bit is read as it was stored.
 """
 
 import dataclasses
@@ -27,10 +27,11 @@ from prefermab.programme.store.schema import PLANS
 RECORDED, SUPERSEDED = "recorded", "superseded"
 
 LONGEST_CHAIN = 12
-"""After so many changes in a row people are stored whole again: reading has to go through all."""
+"""After so many plans with changes only, people are stored whole again, because reading a plan goes
+through all changes before it."""
 
 StoredPlan = tuple[int, int, str | None, bytes, bytes]
-"""Round, attempt, layout, people and list of a plan, as they stand in the database."""
+"""The round, attempt, layout, people and list of a plan, as in the database."""
 
 STORED = select(PLANS, "round", "attempt", "layout", "inputs", "output")
 READ_ERRORS = (pl.exceptions.PolarsError, OSError, ValueError, KeyError, IndexError)
@@ -38,11 +39,11 @@ READ_ERRORS = (pl.exceptions.PolarsError, OSError, ValueError, KeyError, IndexEr
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Planned:
-    """A plan as it is stored: what was asked of which model, and the answer."""
+    """A plan as it is stored: the arguments, the model, the people and the list."""
 
     round: int
     attempt: int
-    """1 for the first plan of a round; each later plan of the same round counts on."""
+    """The number of the plan within its round, from 1."""
     status: str
     """planned, recorded or superseded."""
     model: str
@@ -50,17 +51,17 @@ class Planned:
     asked: dict[str, Any]
     """The arguments of the plan."""
     versions: dict[str, str]
-    """The software that made it."""
+    """The versions of the software that made the plan."""
     facts: dict[str, Any]
     """The plan's summary as plain values."""
     inputs: pl.DataFrame
-    """The people it was made for, as the model saw them."""
+    """The people of the plan, as the model saw them."""
     frame: pl.DataFrame
     """The list: a row for each person."""
 
     @property
     def summary(self) -> Summary | SimpleNamespace:
-        """The plan's summary; a namespace if a model of your own has a summary of its own."""
+        """The plan's summary; a namespace if your own model has its own type of summary."""
         try:
             return Summary(**self.facts)
         except TypeError:
@@ -68,7 +69,7 @@ class Planned:
 
     @property
     def waiting(self) -> pl.DataFrame:
-        """The waiting list: who is next if somebody drops out."""
+        """The waiting list: the people who come next if somebody drops out."""
         return self.frame.filter(pl.col("list") == "waiting").sort("rank")
 
     def write(self, path: str | Path) -> None:
@@ -79,8 +80,8 @@ class Planned:
 def get_plan(
     sql: Connection, round: int, attempt: int | None = None, near: Planned | None = None
 ) -> Planned | None:
-    """The plan of a round, or None: the valid one, or that with the number `attempt`. If `near` is
-    the plan that was stored before it, less has to be read."""
+    """The valid plan of a round, or the one with the number `attempt`; None if there is none. With
+    the plan that was stored before it, `near`, less has to be read."""
     which = PLANS.c.status != SUPERSEDED if attempt is None else PLANS.c.attempt == attempt
     names = ["round", "attempt", "layout", "inputs", "output", "status", "model"]
     statement = select(PLANS, *names, "asked", "versions", "facts")
@@ -99,7 +100,7 @@ def get_plan(
 def find_plan(
     sql: Connection, round: int, attempt: int | None, near: Planned | None = None
 ) -> Planned:
-    """The same; raises if there is none."""
+    """The same as `get_plan`, but raises an error if there is no such plan."""
     found = get_plan(sql, round, attempt, near)
     if found is None:
         raise InputError(
@@ -113,7 +114,7 @@ def find_plan(
 def recorded_plans(
     sql: Connection,
 ) -> Iterator[tuple[int, dict[str, Any], pl.DataFrame, pl.DataFrame]]:
-    """For each recorded round: its number, what was asked, the people of its plan, and the list."""
+    """Yields for each recorded round its number, and the arguments, people and list of its plan."""
     reader = PlanReader(sql)
     statement = select(PLANS, "round", "attempt", "asked").where(PLANS.c.status == RECORDED)
     for round, attempt, asked in fetch(sql, statement.order_by(PLANS.c.round)):
@@ -121,8 +122,7 @@ def recorded_plans(
 
 
 def put_plan(sql: Connection, plan: Planned, stored: tuple[str, bytes, bytes]) -> None:
-    """Stores a plan, with its frames as `store_frames` made them; it supersedes an earlier one of
-    the same round."""
+    """Stores a plan, with frames from `store_frames`. It supersedes earlier plans of the round."""
     same = PLANS.c.round == plan.round
     sql.execute(sa.update(PLANS).where(same).values(status=SUPERSEDED))
     layout, inputs, output = stored
@@ -148,8 +148,8 @@ def close_round(sql: Connection, plan: Planned) -> None:
 
 
 class PlanReader:
-    """Reads people and lists of plans. The people it read last are kept: the next plan's are most
-    likely changes against them."""
+    """Reads the people and lists of plans. It keeps the people that it read last, because the next
+    plan's are mostly stored as changes to them."""
 
     def __init__(self, sql: Connection):
         self.sql = sql
@@ -186,7 +186,7 @@ class PlanReader:
         return found
 
     def stored(self, round: int, attempt: int) -> StoredPlan:
-        """A plan as it stands in the database."""
+        """The stored values of a plan."""
         which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
         found = self.sql.execute(STORED.where(which)).first()
         if found is None:
@@ -194,7 +194,7 @@ class PlanReader:
         return tuple(found)
 
     def newest(self) -> StoredPlan | None:
-        """The plan that was stored last."""
+        """The stored values of the last plan; None if there is no plan."""
         last = STORED.order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc()).limit(1)
         found = self.sql.execute(last).first()
         return None if found is None else tuple(found)
@@ -206,7 +206,7 @@ def damaged(round: int) -> StorageError:
 
 
 def store_frames(sql: Connection, people: pl.DataFrame, made: pl.DataFrame) -> tuple[Any, ...]:
-    """Layout, people and list of a plan, as they go into the database."""
+    """The layout, people and list of a plan, as they are stored in the database."""
     reader = PlanReader(sql)
     before, data, base = reader.newest(), pack(people), None
     chain = 0 if before is None else _chain(before)
@@ -229,7 +229,7 @@ def _chain(stored: StoredPlan) -> int:
 
 
 def pack_changes(new: pl.DataFrame, old: pl.DataFrame) -> bytes:
-    """The bytes of a frame beside an older one: where each row was, and the values that differ.
+    """A frame as changes to an older one, in bytes: where each row was, and values that differ.
 
     >>> import polars as pl
     >>> from prefermab.programme.store.plans import pack_changes, unpack_changes
@@ -252,7 +252,7 @@ def pack_changes(new: pl.DataFrame, old: pl.DataFrame) -> bytes:
 
 
 def unpack_changes(data: bytes, old: pl.DataFrame) -> pl.DataFrame:
-    """The frame from the bytes of `pack_changes`, beside the same older frame."""
+    """The frame from the bytes of `pack_changes` and the same older frame."""
     stored = {values.name: values[0] for values in unpack(data)}
     at = stored["place"].cum_sum().to_numpy().copy()
     found = []
@@ -260,7 +260,7 @@ def unpack_changes(data: bytes, old: pl.DataFrame) -> pl.DataFrame:
         rows = stored[f"rows {number}"].cum_sum().to_numpy()
         values = stored[f"values {number}"]
         before = old[name] if len(rows) < len(at) else values.clear()
-        # What was there and what is new, side by side: each row says where its value stands.
+        # Each row takes its value from the old values followed by the changed ones.
         place = at.copy()
         place[rows] = len(before) + np.arange(len(rows))
         found.append(pl.concat([before, values]).gather(place).alias(name))
@@ -268,12 +268,12 @@ def unpack_changes(data: bytes, old: pl.DataFrame) -> pl.DataFrame:
 
 
 def _steps(numbers: pl.Series) -> pl.Series:
-    """The first number and the steps to the next ones, which compress to little."""
+    """The first number and the differences between neighbours, which compress well."""
     return numbers.diff().fill_null(numbers.first()) if len(numbers) else numbers
 
 
 def _same_bits(one: pl.Series, other: pl.Series) -> pl.Series:
-    """Where two columns are the same to the last bit: 0.0 is not -0.0, and nothing is nothing."""
+    """Where two columns have the same bits: 0.0 differs from -0.0, and null equals null."""
     if one.dtype != other.dtype:
         return pl.Series(np.zeros(len(one), bool))
     same = one.eq_missing(other)

@@ -30,9 +30,9 @@ from prefermab.programme.tables import as_frame
 class Programme(OpenProgramme):
     """A programme that runs for many rounds, stored in a SQLite file or in PostgreSQL.
 
-    Rounds are counted from 1: `plan` plans the current round and `record` closes it. Each call is a
-    transaction: when it returns, its changes are on the disk; if the process is killed before,
-    nothing was changed. A Programme can only be used in the thread that opened it.
+    Rounds are counted from 1: `plan` plans the current round, and `record` closes it. Each call is
+    one transaction: when it returns, its changes are on the disk; if the process is killed before
+    that, nothing is changed. A Programme can only be used in the thread that opened it.
 
     >>> import tempfile
     >>> import polars as pl
@@ -53,12 +53,12 @@ class Programme(OpenProgramme):
         cls, path: str | Path, model: Any = None, *, change_model: bool = False, wait: float = 60.0,
         who: str | None = None, why: str | None = None,
     ) -> "Programme":  # fmt: skip
-        """Continues a programme that exists; nothing is created if there is none.
+        """Continues a programme, which must exist; never creates one.
 
         Args:
-            path: The file, or the address.
-            model: The model that plans; if left out, the one that is stored there.
-            change_model: Continue with another model than the one that ran the programme so far.
+            path: The file, or the address of a database.
+            model: The model that plans; if left out, the one whose place the programme stores.
+            change_model: Continue with another model than the one that made the plans so far.
             wait: Seconds to wait while another process changes the programme.
             who: Who makes the changes, for the audit log.
             why: The reason for another model, for the audit log.
@@ -86,7 +86,7 @@ class Programme(OpenProgramme):
                 name. `rounds_since_action` says when people were last acted on before they joined.
                 An empty `opt_in` means opted out; without that column people are opted in.
             why: The reason, for the audit log.
-            where: What error messages call the frame.
+            where: The name of the frame in error messages.
 
         Returns:
             How many people joined.
@@ -115,7 +115,7 @@ class Programme(OpenProgramme):
         return len(ids)
 
     def leave(self, ids: str | int | Iterable[Any], *, why: str | None = None) -> int:
-        """Removes people from this round on; they may join again.
+        """Removes people from the current round on; they may join again.
 
         Args:
             ids: One id or several.
@@ -130,8 +130,8 @@ class Programme(OpenProgramme):
             now = queries.current_round(sql)
             queries.end_stays(sql, gone, now)
             if len(gone):
-                told = {"round": now, "people": len(gone)}
-                self._note(sql, "leave", why, told, digest_of(gone.to_list()))
+                details = {"round": now, "people": len(gone)}
+                self._note(sql, "leave", why, details, digest_of(gone.to_list()))
         return len(gone)
 
     def observe(
@@ -140,15 +140,15 @@ class Programme(OpenProgramme):
     ) -> int:  # fmt: skip
         """Stores the states that were seen in the current round.
 
-        People who are not observed count as in the state last seen; the column `rounds_since_seen`
-        of a plan says how long ago that was.
+        People who are not in the frame keep the state that was last seen; the column
+        `rounds_since_seen` of a plan says how long ago that was.
 
         Args:
             frame: A polars or pandas frame with `id` and `state`; an empty state is not stored.
                 Other columns replace the stored details of these people.
             skip_unknown: Leave out people who do not take part, instead of refusing the frame.
             why: The reason, for the audit log.
-            where: What error messages call the frame.
+            where: The name of the frame in error messages.
 
         Returns:
             How many states were stored.
@@ -183,19 +183,21 @@ class Programme(OpenProgramme):
     ) -> Planned:
         """Plans the current round for everyone in the programme.
 
-        The same request returns the stored plan. A request that differs, also because somebody
-        joined since, is refused unless `again` is true. While a plan is made, others can read the
-        programme and change it, but not plan: it is for the people as they were when it began.
+        If the round is planned already, the same request returns the stored plan. A request that
+        differs (also because somebody has joined since) is an error, unless `again` is true. While
+        a plan is made, other processes can read and change the programme, but cannot plan. The plan
+        is for the people as they were when it was started.
 
         Args:
-            budget: What the round may cost.
+            budget: What may be spent in this round.
             rules: Rules that the plan must keep.
             waiting: Length of the waiting list.
-            round: The round that is meant, so that a script may run twice; the current one if None.
-            again: Replace a plan of this round; the old one is stored as superseded.
+            round: The number of the round, so that a script can safely run twice; by default the
+                current round.
+            again: Replace the plan of this round; the old one is kept as superseded.
             why: The reason, for the audit log.
-            **more: Other arguments of the model's `plan`, such as `explore` and `seed`;
-                `rounds_left` is counted from `last_round` where that is set.
+            **more: Other arguments of the model's `plan`, such as `explore` and `seed`. If
+                `last_round` is set, `rounds_left` follows from it.
 
         Returns:
             The plan as it is stored.
@@ -217,15 +219,17 @@ class Programme(OpenProgramme):
                     return made
 
     def _store(self, question: request.Question, made: Planned, why: str | None) -> bool:
-        """Stores a plan, unless its question is not open any more."""
+        """Stores a plan and returns True; returns False if the programme has changed meanwhile."""
         with self._database.reading() as sql:
             stored = store_frames(sql, made.inputs, made.frame)
         with self._database.writing() as sql:
             if not question.is_open(sql, self.hash):
                 return False
             put_plan(sql, made, stored)
-            told = {"round": made.round, "attempt": made.attempt, "budget": made.asked["budget"]}
-            self._note(sql, "plan", why, told, plan_digest(sql, made.round, made.attempt))
+            details = {
+                "round": made.round, "attempt": made.attempt, "budget": made.asked["budget"],
+            }  # fmt: skip
+            self._note(sql, "plan", why, details, plan_digest(sql, made.round, made.attempt))
         return True
 
     def record(
@@ -240,31 +244,32 @@ class Programme(OpenProgramme):
         why: str | None = None,
         where: str = "record",
     ) -> int:
-        """Stores what was done in the current round, and closes it.
+        """Stores what was done in the current round, and closes the round.
 
-        Recording a round again with the same actions changes nothing. `deviations` has what
-        differs from the plan.
+        To record a round again with the same actions changes nothing. `deviations` returns where
+        the record differs from the plan.
 
         Args:
-            actions: A frame with `id` and `action`: everything that was done; people who are not in
-                it got the passive action. Its column `reached`, if there is one, is false if an
-                action was tried and did not reach the person; its column `why` may say why the
-                list was not followed. None if all was done as planned.
-            round: The round that is meant, so that a script may run twice; the current one if None.
-            correct: Replace what was recorded for `round`; `history` has both.
+            actions: A frame with `id` and `action` of everything that was done; people who are not
+                in it got the passive action. A column `reached` is false for an action that was
+                tried and did not reach the person. A column `why` can say why the plan was not
+                followed. None if everything was done as planned.
+            round: The number of the round, so that a script can safely run twice; by default the
+                current round.
+            correct: Replace the record of `round`; `history` has the old and the new one.
             partial: Correct only the people in the frame; all others stay as recorded.
             yes: Accept a correction in which people who were recorded as acted on have no row.
             over_budget: Accept a record that exceeds the budget.
             why: The reason, for the audit log.
-            where: What error messages call the frame.
+            where: The name of the frame in error messages.
 
         Returns:
             The round that was recorded.
         """
         if correct and round is None:
-            raise InputError("record: name the round that is to be corrected, such as round=3.")
+            raise InputError("record: a correction needs the number of its round, such as round=3.")
         if partial and not (correct and actions is not None):
-            raise InputError("record: partial goes with correct and a table of people.")
+            raise InputError("record: partial needs correct=True and a table of people.")
         with self._database.writing() as sql:
             which = queries.current_round(sql) if round is None else count(round, "round")
             did = recording.record(

@@ -1,4 +1,4 @@
-"""Reads and writes of a programme's tables; each function runs in a transaction of `Database`."""
+"""Reads and writes a programme's tables. Each function runs in a transaction of `Database`."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from prefermab.programme.store.frames import (
     from_json,
     to_json,
 )
-from prefermab.programme.store.models import Planner, is_same_model
+from prefermab.programme.store.models import Planner, is_earlier_model
 from prefermab.programme.store.rows import MOST_IDS_PER_STATEMENT, fetch, put_rows, rows_of, select
 from prefermab.programme.store.schema import (
     COLUMNS,
@@ -59,7 +59,7 @@ def get_meta(sql: Connection, key: str) -> Any:
 
 
 def set_meta(sql: Connection, key: str, value: Any) -> bool:
-    """Stores the value of a key in the table `meta`; returns whether it was another before."""
+    """Stores the value of a key in the table `meta`; returns whether this changed it."""
     if get_meta(sql, key) == value:
         return False
     put_rows(sql, META, {"key": [key], "value": [json.dumps(value)]}, "value")
@@ -67,18 +67,21 @@ def set_meta(sql: Connection, key: str, value: Any) -> bool:
 
 
 def check_key(sql: Connection, mark: str | None) -> bool:
-    """Raises an error unless ids are pseudonyms by the key with this mark; the first is kept, and
-    the answer is whether this was it."""
+    """Raises an error unless ids are pseudonyms by the key with this mark (plain ids for None).
+
+    Before anybody joins, stores the mark instead. Returns whether the stored mark changed.
+    """
     new = get_meta(sql, "ids") is None and set_meta(sql, "key", mark)
     stored = get_meta(sql, "key")
     if stored == mark:
         return new
     if stored is None:
-        raise InputError("the ids of this programme are no pseudonyms: leave out --pseudonymise.")
+        raise InputError("the ids of this programme are not pseudonyms: leave out --pseudonymise.")
     raise InputError(
-        "the ids of this programme are pseudonyms: name the file of their key by --pseudonymise."
+        "the ids of this programme are pseudonyms: add --pseudonymise with the file of their key."
         if mark is None
-        else "the ids of this programme are pseudonyms by another key than that of --pseudonymise."
+        else "the ids of this programme are pseudonyms made with another key than that of "
+        "--pseudonymise."
     )
 
 
@@ -88,7 +91,7 @@ def id_type(sql: Connection) -> DataTypeClass:
 
 
 def is_member(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
-    """Which of these people take part now; their ids must be of the same kind as all others."""
+    """Which of these people take part now. Ids must be of the same kind as those of all others."""
     if not len(ids):
         return pl.Series(dtype=pl.Boolean)
     kind = get_meta(sql, "ids")
@@ -103,19 +106,19 @@ def is_member(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
 
 
 def strangers(sql: Connection, ids: pl.Series, where: str, *, skip: bool = False) -> pl.Series:
-    """Which of these people do not take part now; raises, and names them, unless they are to be
-    skipped."""
+    """Which of these people do not take part now. If there are any, raises an error that names
+    them, unless `skip` is true."""
     unknown = ~is_member(sql, ids, where)
     if unknown.any() and not skip:
         raise InputError(
-            f"{where}: {name_rows(ids, unknown, where)} not in the programme: leave out, let them "
-            "join first, or add skip_unknown=True (--skip-unknown)."
+            f"{where}: {name_rows(ids, unknown, where)} not in the programme: remove these rows, "
+            "let the people join first, or add skip_unknown=True (--skip-unknown)."
         )
     return unknown
 
 
 def check_members(sql: Connection, ids: pl.Series, where: str) -> None:
-    """Raises, and names them, if some of these people do not take part now."""
+    """Raises an error that names the people who do not take part now, if there are any."""
     unknown = ids.filter(~is_member(sql, ids, where))
     if len(unknown):
         verb = "is" if len(unknown) == 1 else "are"
@@ -124,7 +127,7 @@ def check_members(sql: Connection, ids: pl.Series, where: str) -> None:
 
 
 def name_rows(ids: pl.Series, which: pl.Series, where: str) -> str:
-    """These people and their rows, with a verb: `row 2: 17 is`, `3 people (17 in row 2, …) are`."""
+    """People and their rows with a verb: `row 2: 17 is` or `3 people (17 in row 2, …) are`."""
     rows = which.arg_true().to_list()
     if len(rows) == 1:
         return f"{row_in(where, rows[0])}: {brief(ids[rows[0]])} is"
@@ -133,13 +136,13 @@ def name_rows(ids: pl.Series, which: pl.Series, where: str) -> str:
 
 
 def known_kinds(sql: Connection) -> dict[str, str]:
-    """The stored columns and their kinds."""
+    """The columns of people's details that are stored, with their kinds."""
     return dict(fetch(sql, select(COLUMNS, "name", "kind").order_by(COLUMNS.c.number)))
 
 
 def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> list[str]:
-    """Stores details of people; columns that are not given stay as they were. Returns what was
-    given as JSON, a text for each person."""
+    """Stores details of people; columns that are not given keep their values. Returns the given
+    details as JSON, a text for each person."""
     kinds = column_kinds(details, known_kinds(sql), where)
     put_rows(sql, COLUMNS, {"name": list(kinds), "kind": list(kinds.values())}, "kind", key="name")
     people, given = ids.to_list(), to_json(details, len(ids))
@@ -158,9 +161,9 @@ FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def merged(old: str, new: str) -> str:
-    """Two JSON objects as one: what the new one has counts.
+    """Merges two JSON objects; the fields of the new one replace those of the old one.
 
-    Numbers stay as they are written, to the last bit.
+    Numbers stay exactly as they are written.
 
     >>> from prefermab.programme.store.queries import merged
     >>> merged('{"a":-0.0,"b":1,"c":2}', '{"b":null,"c":3.50}')
@@ -170,7 +173,7 @@ def merged(old: str, new: str) -> str:
 
 
 def put_states(sql: Connection, ids: pl.Series, states: pl.Series, round: int) -> None:
-    """Stores states seen in a round; a later one of the same round replaces an earlier one."""
+    """Stores states seen in a round; they replace those stored for the same people and round."""
     seen = states.is_not_null()
     who, what = ids.filter(seen).to_list(), states.filter(seen).to_list()
     columns = {"id": who, "round": [round] * len(who), "state": what}
@@ -196,7 +199,7 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
     if since in known.columns:
         raise InputError(
             f"rules.last_column names '{since}', a column of the people's table; the programme "
-            "counts the rounds since the last action itself, so name another."
+            "counts the rounds since the last action itself, so choose another name."
         )
     columns = [pl.Series("id", ids, dtype=id_type(sql)), state_names(model, states)]
     return pl.DataFrame([*columns, *rounds, *known.get_columns()])
@@ -211,14 +214,14 @@ def state_names(model: Planner, states: Sequence[Any]) -> pl.Series:
 
 
 def start_stays(sql: Connection, ids: pl.Series, round: int) -> None:
-    """People take part from this round on; whoever left in the same round counts as not gone."""
+    """Adds people from this round on; people who left in the same round count as never gone."""
     people = ids.to_list()
     columns = {"id": people, "joined": [round] * len(people), "gone": [None] * len(people)}
     put_rows(sql, STAYS, columns, "gone")
 
 
 def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
-    """People do not take part from this round on."""
+    """Removes people from this round on."""
     here = sa.update(STAYS).where(STAYS.c.gone.is_(None)).values(gone=round)
     people = ids.to_list()
     for start in range(0, len(people), MOST_IDS_PER_STATEMENT):
@@ -226,15 +229,15 @@ def end_stays(sql: Connection, ids: pl.Series, round: int) -> None:
 
 
 def current_model(sql: Connection) -> str | None:
-    """The hash of the model that runs the programme."""
+    """The hash of the programme's present model."""
     return sql.execute(select(MODELS, "hash").order_by(MODELS.c.number.desc()).limit(1)).scalar()
 
 
 def set_model(
     sql: Connection, model: Planner, model_hash: str, shown: str, *, change_model: bool
 ) -> dict[str, Any] | None:
-    """Makes this model run the programme from the current round on, if it may; returns what is to
-    be said of it, None if nothing changed."""
+    """Makes this the programme's model from the current round on, or raises an error if it must
+    not be. Returns the details for the audit log, or None if nothing changed."""
     running = current_model(sql)
     if running == model_hash:
         return None
@@ -247,7 +250,7 @@ def set_model(
                 f"{shown}: the {key.replace('_', ' ')} of the programme are {', '.join(stored)}, "
                 f"but this model's are {', '.join(names)}."
             )
-    if running is not None and not change_model and not is_same_model(model, running):
+    if running is not None and not change_model and not is_earlier_model(model, running):
         raise InputError(
             f"{shown}: the programme is run by the model {running[:12]}, but this one is "
             f"{model_hash[:12]}; open it with change_model=True (`programme begin` with "

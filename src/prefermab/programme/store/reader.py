@@ -1,5 +1,5 @@
-"""What holds for a programme as a whole: what can be read of it (`ProgrammeReader`), and how it is
-opened and set up with its model, its end, and the key of its ids (`OpenProgramme`).
+"""The base classes of `Programme`: `ProgrammeReader` has the methods that read a programme, and
+`OpenProgramme` those that open it and set its model, its last round and the key of its ids.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ MODEL_PLACE = "model_place"
 
 
 class ProgrammeReader:
-    """The reading half of a `Programme`."""
+    """The methods of a `Programme` that only read."""
 
     model: Planner
     hash: str
@@ -34,7 +34,7 @@ class ProgrammeReader:
 
     @property
     def database(self) -> Database:
-        """The database of the programme, for tables of one's own beside it."""
+        """The database of the programme, for code that keeps other tables in it."""
         return self._database
 
     @property
@@ -45,16 +45,16 @@ class ProgrammeReader:
 
     @property
     def ids(self) -> str | None:
-        """The kind of ids, "whole numbers" or "text"; None before anybody joined."""
+        """The kind of ids, "whole numbers" or "text"; None until somebody has joined."""
         with self._database.reading() as sql:
             return queries.get_meta(sql, "ids")
 
     def planned(self, round: int | None = None, attempt: int | None = None) -> Planned:
-        """A plan that was made before.
+        """Returns a stored plan.
 
         Args:
-            round: Its round; the current one if None.
-            attempt: Its number among the plans of that round; the valid one if None.
+            round: The round of the plan; the current one if None.
+            attempt: The number of the plan within its round; the valid plan if None.
 
         Returns:
             The plan as it is stored.
@@ -64,11 +64,11 @@ class ProgrammeReader:
             return find_plan(sql, which, attempt)
 
     def replay(self, round: int, attempt: int | None = None) -> Planned:
-        """Makes a plan again from what is stored; raises unless every bit of it is the same.
+        """Makes a stored plan again from its inputs; raises an error unless every bit is the same.
 
         Args:
-            round: Its round.
-            attempt: Its number among the plans of that round; the valid one if None.
+            round: The round of the plan.
+            attempt: The number of the plan within its round; the valid plan if None.
 
         Returns:
             The stored plan.
@@ -78,7 +78,7 @@ class ProgrammeReader:
         return old
 
     def roster(self) -> pl.DataFrame:
-        """Everyone in the programme, as a plan made now would see them."""
+        """Everyone in the programme, with the columns that a plan made now would get."""
         with self._database.reading() as sql:
             return queries.get_members(sql, self.model)
 
@@ -88,50 +88,50 @@ class ProgrammeReader:
             return read_plans(sql)
 
     def deviations(self, round: int | None = None) -> pl.DataFrame:
-        """Who was not treated as planned.
+        """The people who were not treated as planned.
 
         Args:
-            round: One round; all of them if None.
+            round: The round; all rounds if None.
 
         Returns:
-            A row for each: round, id, what was `planned` and `done`, whether the rules `allowed`
-            the person to be acted on, and `why`, where the record says so.
+            A row for each person and round: round, id, what was `planned` and `done`, whether the
+            rules `allowed` the person to be acted on, and `why`, if the record gives a reason.
         """
         with self._database.reading() as sql:
             return read_deviations(sql, None if round is None else count(round, "round"))
 
     def history(self) -> History:
-        """Everything that is stored, as frames; its `log` is a table to learn a model from."""
+        """Everything that is stored, as frames; `History.log` is a log to learn a model from."""
         with self._database.reading() as sql:
             return read_history(sql, self.model)
 
     def audit(self) -> pl.DataFrame:
-        """Every change: its number, when it was made (`at`), by whom, what it was and why, with
-        `details`, the `digest` of what was changed, and the `hash` of the row.
+        """The audit log, with a row for each change: its number, when it was made (`at`), by whom,
+        what it was and why, its `details`, the `digest` of what was changed, and the row's `hash`.
 
-        Programmes of earlier versions have it from when they were first opened by this one.
+        In programmes of earlier versions it starts when they are first opened by this version.
         """
         with self._database.reading() as sql:
             return read_audit(sql)
 
     def verify_audit(self, head: str | None = None) -> AuditProof:
-        """Checks that the audit log is as it was written, and that plans and records are those that
-        it tells of; raises `StorageError` with the first row that is wrong.
+        """Checks that the audit log is as it was written, and that stored plans and records are the
+        same as in the log. Raises a `StorageError` that names the first wrong row.
 
         Args:
             head: The hash of a row that was kept elsewhere; the log must still have that row.
-                Without it, a log that was made anew from its first row on cannot be told.
+                Without it, a log that was replaced from its first row on is not noticed.
 
         Returns:
-            How many rows there are (`rows`), the hash of the last (`head`), and the row that has
-            the given hash (`kept`).
+            The number of rows (`rows`), the hash of the last row (`head`), and the number of the
+            row with the given hash (`kept`).
         """
         with self._database.reading() as sql:
             return verify_audit(sql, head)
 
 
 class OpenProgramme(ProgrammeReader):
-    """A `Programme` as it is opened, closed and set up."""
+    """The methods of a `Programme` that open it, close it and set it up."""
 
     def __init__(
         self,
@@ -151,11 +151,11 @@ class OpenProgramme(ProgrammeReader):
                 of the programme in it, such as postgresql://anna@db.example.org/health#calls.
             model: The model that plans. It may be left out with `begin=False` if `keep_place` (or
                 `prefermab programme begin`) stored where the model is.
-            change_model: Continue with another model than the one that ran the programme so far.
+            change_model: Continue with another model than the one that made the plans so far.
             wait: Seconds to wait while another process changes the programme.
             begin: Whether a programme may be created; if not, it must exist.
             who: Who makes the changes, for the audit log; by default the user of the operating
-                system. It is kept as the attribute `who`, which may be set.
+                system. The attribute `who` holds it, and can be changed later.
             why: The reason for another model, for the audit log.
         """
         if model is not None or begin:
@@ -178,7 +178,7 @@ class OpenProgramme(ProgrammeReader):
         self._database.close()
 
     def _take_over(self, change_model: bool, why: str | None) -> None:
-        """Makes the model run the programme, unless it does already."""
+        """Makes the model the programme's model, unless it is already."""
         with self._database.reading() as sql:
             if queries.current_model(sql) == self.hash:
                 return
@@ -196,14 +196,14 @@ class OpenProgramme(ProgrammeReader):
 
     def check_key(self, mark: str | None) -> None:
         """Raises an error unless the ids are pseudonyms by the key with this mark
-        (`privacy.key_mark`), or plain ids for None. Who joins first decides."""
+        (`privacy.key_mark`), or plain ids for None. The first people who join decide which."""
         with self._database.writing() as sql:
             if queries.check_key(sql, mark):
                 self._note(sql, "key", None, {"mark": mark})
 
     @property
     def last_round(self) -> int | None:
-        """The round with which the programme ends; None where it goes on."""
+        """The last round of the programme; None if it goes on without an end."""
         with self._database.reading() as sql:
             return queries.get_meta(sql, request.LAST_ROUND)
 

@@ -1,4 +1,4 @@
-"""What was done in a round: read from a table, checked against the plan, and stored."""
+"""Records a round: reads what was done from a table, checks it against the plan, and stores it."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ NOT_REACHED = (
     r"\b(no ?(answer|reply|response|contact|show)|(not|un|never) ?(answer|reach|home|at home)|"
     r"(missed|busy|failed|voice ?mail)\b)"
 )
-"""Texts that staff write instead of an action when it did not reach the person."""
+"""Texts that staff write in place of an action that did not reach the person."""
 
 
 def store_states(
     sql: Connection, model: Planner, frame: pl.DataFrame, ids: pl.Series, now: int, where: str
 ) -> pl.Series:
-    """Stores the states of a frame, and returns them."""
+    """Stores the states of a frame, and returns them as numbers."""
     states = state_numbers(model, column(frame, "state", where), ids, where)
     queries.put_states(sql, ids, states, now)
     return states
@@ -47,10 +47,10 @@ def record(
     over_budget: bool,
     where: str,
 ) -> str | None:
-    """Stores what was done in round `which` and closes it if it is the current one; returns
-    "record" or "correct", or None if nothing changed.
+    """Stores what was done in the round `which`, and closes it if it is the current one.
 
-    A recorded round may be recorded again with the same actions, or corrected with others.
+    A recorded round may be recorded again with the same actions, or corrected with others. Returns
+    "record" or "correct", or None if nothing changed.
     """
     now, plan = queries.current_round(sql), get_plan(sql, which)
     if plan is None or which > now:
@@ -72,16 +72,16 @@ def record(
     if not correct:
         raise InputError(
             f"record: round {which} is recorded already, with {differs}; add correct=True "
-            "(--correct) to put these in their place."
+            "(--correct) to replace them by these."
         )
     _check_budget(done, plan, over_budget, where)
     left_out = [who for who in stored if who not in set(done["id"].to_list())]
     if left_out and actions is not None and not yes:
         raise InputError(
             f"{where}: {format_people(len(left_out))} recorded as acted on in round {which} "
-            f"({list_names(map(str, left_out))}) would count as not acted on, for want of a row; "
-            "add partial=True (--partial) to change only those in the table, or yes=True (--yes) "
-            "if that is what happened."
+            f"({list_names(map(str, left_out))}) would count as not acted on, because they have no "
+            "row; add partial=True (--partial) to change only people in the table, or yes=True "
+            "(--yes) if that is what happened."
         )
     keep_old_actions(sql, which)
     _store(sql, model, plan, done)
@@ -89,7 +89,7 @@ def record(
 
 
 def _store(sql: Connection, model: Planner, plan: Planned, done: pl.DataFrame) -> None:
-    """Stores what was done, and who was not treated as planned."""
+    """Stores what was done, and the deviations from the plan."""
     passive = model.action_names[0]
     put_actions(sql, plan, done.filter(pl.col("action") != passive))
     rows = plan.frame.select("id", planned="action")
@@ -108,8 +108,8 @@ def _with_the_rest(
     done: pl.DataFrame,
     stored: dict[Any, tuple[str, bool]],
 ) -> pl.DataFrame:
-    """A correction of some people, with the others as they were recorded, also those who were left
-    out for a reason."""
+    """Adds to a correction of some people all others as they were recorded, also those who got no
+    action and have a reason for that."""
     whys, nothing = get_whys(sql, plan.round), (model.action_names[0], True)
     corrected = set(done["id"].to_list())
     known = {**dict.fromkeys(whys, nothing), **stored}
@@ -141,8 +141,8 @@ def _earlier(which: int, now: int) -> str:
 
 
 def read_done(model: Planner, actions: Any, plan: Planned, where: str = "record") -> pl.DataFrame:
-    """What a table says of its people: id, action, cost, `reached` and `why`, in the order of the
-    plan; without a table, everybody as planned."""
+    """Reads what was done from a table: id, action, cost, `reached` and `why`, in the order of the
+    plan. Without a table, everybody was treated as planned."""
     if actions is None:
         done = plan.frame.with_columns(
             pl.lit(True).alias(REACHED), pl.lit(None, pl.String).alias(WHY)
@@ -169,7 +169,7 @@ def _known(done: pl.DataFrame) -> pl.DataFrame:
 
 
 def _whys(frame: pl.DataFrame) -> pl.Series:
-    """Why staff did what they did: the column `why`, if there is one."""
+    """The reasons that staff give in the column `why`; null without such a column."""
     names = [name for name in frame.columns if name.strip().lower() == WHY]
     if not names:
         return pl.repeat(None, frame.height, dtype=pl.String, eager=True).alias(WHY)
@@ -177,7 +177,7 @@ def _whys(frame: pl.DataFrame) -> pl.Series:
 
 
 def _check_budget(done: pl.DataFrame, plan: Planned, over_budget: bool, where: str) -> None:
-    """Raises if what was done exceeds the budget, unless that is said."""
+    """Raises an error if what was done exceeds the budget, unless `over_budget` is true."""
     budget = plan.asked["budget"]
     if not over_budget and not fits(done["cost"], budget):
         raise InputError(
@@ -188,7 +188,7 @@ def _check_budget(done: pl.DataFrame, plan: Planned, over_budget: bool, where: s
 
 
 def read_actions(model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str) -> pl.Series:
-    """The action of each row, spelled as the model does."""
+    """The action of each row, spelled as in the model."""
     given = column(frame, "action", where).cast(pl.String)
     spelled = {name.lower(): name for name in model.action_names}
     plain = given.str.strip_chars().str.to_lowercase()
@@ -212,8 +212,8 @@ def read_reached(
 ) -> pl.Series:
     """Whether each action reached its person: true if the cell is empty or there is no column.
 
-    Beside the passive action the cell must be empty: otherwise staff may have tried an action
-    without naming it, and it would be lost.
+    For the passive action the cell must be empty. Otherwise staff may have tried an action without
+    naming it, and that action would be lost.
     """
     if not any(name.strip().lower() == REACHED for name in frame.columns):
         return pl.repeat(True, frame.height, eager=True).alias(REACHED)
@@ -231,7 +231,7 @@ def read_reached(
 
 
 def _with_costs(model: Planner, plan: Planned, done: pl.DataFrame) -> pl.DataFrame:
-    """Adds the cost of each action: as planned, from the person's own columns, or the model's."""
+    """Adds the cost of each action: that of the plan, of the person's column, or of the model."""
     planned = plan.frame.select("id", planned="action", then="cost")
     rows = planned.join(done, on="id", how="inner", maintain_order="left")
     rows = rows.join(plan.inputs, on="id", how="left", maintain_order="left", suffix="_known")
@@ -263,7 +263,7 @@ def put_actions(sql: Connection, plan: Planned, done: pl.DataFrame) -> None:
 
 
 def put_deviations(sql: Connection, round: int, deviations: pl.DataFrame) -> None:
-    """Stores who was not treated as planned: id, planned, done, allowed and why."""
+    """Stores the people who were not treated as planned: id, planned, done, allowed and why."""
     columns = {name: deviations[name].to_list() for name in deviations.columns}
     put_rows(sql, DEVIATIONS, {"round": [round] * deviations.height, **columns})
 
@@ -275,7 +275,7 @@ def get_whys(sql: Connection, round: int) -> dict[Any, str]:
 
 
 def keep_old_actions(sql: Connection, round: int) -> None:
-    """Copies what was recorded for a round to the corrections, before it is replaced."""
+    """Copies the record of a round to the corrections, before it is replaced."""
     columns = select(ACTIONS, "id", "action", "cost", "reached")
     rows = fetch(sql, columns.where(ACTIONS.c.round == round))
     old = {"round": round, "corrected": timestamp(), "actions": sorted(rows)}

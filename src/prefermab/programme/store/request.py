@@ -1,4 +1,4 @@
-"""A request for a plan: checked, answered, stored, and answered again by a replay."""
+"""Requests for plans: checks their arguments, makes the plans, and replays stored plans."""
 
 import dataclasses
 import inspect
@@ -16,16 +16,16 @@ from prefermab.programme.planning.roster import SINCE_ACTION, Participants
 from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import first_difference, pack, unpack
-from prefermab.programme.store.models import Planner, is_same_model, software_versions
+from prefermab.programme.store.models import Planner, is_earlier_model, software_versions
 from prefermab.programme.store.plans import Planned, count_attempts, get_plan
 
 LAST_ROUND = "last_round"
-"""Under which a file keeps with which round its programme ends."""
+"""The key of the table `meta` under which the programme's last round is stored."""
 
 
 @dataclasses.dataclass(frozen=True)
 class PlanRequest:
-    """The arguments of a plan, as JSON stores them: budget, rules, waiting and others."""
+    """The arguments of a plan as plain values for JSON: budget, rules, waiting and others."""
 
     asked: dict[str, Any]
 
@@ -33,10 +33,10 @@ class PlanRequest:
     def from_call(
         cls, model: Planner, budget: float, rules: Any, waiting: int, more: dict[str, Any]
     ) -> "PlanRequest":
-        """Checks the arguments of a call; `more` are those that the model's `plan` also takes."""
+        """Checks the arguments of a call; `more` has other arguments of the model's `plan`."""
         if rules is not None and not isinstance(rules, Rules):
             raise InputError(f"rules must be pm.Rules(...), not {type(rules).__name__}.")
-        # Lots that are not asked for are no part of a request, as in files of earlier versions.
+        # Without lots, their arguments are left out, as in files of earlier versions.
         without = {"explore": 0, "seed": None}
         more = {name: value for name, value in more.items() if without.get(name, ...) != value}
         taken = inspect.signature(model.plan).parameters
@@ -56,8 +56,8 @@ class PlanRequest:
             raise InputError("rules and other arguments must be plain values.") from None
 
     def with_seed(self, old: Planned | None) -> "PlanRequest":
-        """The request with a seed for its lots: where none is given, that of the plan that is there
-        already, so that planning again does not draw again; else a new one."""
+        """The request with a seed if it has lots: the given seed, or that of the `old` plan of the
+        round, so that planning again gives the same lots, or a new one."""
         if not self.asked.get("explore") or "seed" in self.asked:
             return self
         known = None if old is None else old.asked.get("seed")
@@ -65,7 +65,7 @@ class PlanRequest:
 
     @property
     def rules(self) -> Rules | None:
-        """The rules as an object again."""
+        """The rules as an object; None if there are none."""
         if self.asked["rules"] is None:
             return None
         given: dict[str, Any] = {
@@ -76,21 +76,21 @@ class PlanRequest:
 
     @property
     def since_column(self) -> str:
-        """The column in which the rules look for the rounds since the last action."""
+        """The column with the rounds since the last action that the rules read."""
         return SINCE_ACTION if self.rules is None else self.rules.last_column
 
     def check_rules(self, model: Planner, people: pl.DataFrame, where: str) -> None:
-        """Raises if rules name columns, ids or groups that do not exist.
+        """Raises an error if rules name columns, ids or groups that do not exist.
 
-        A model of your own reads rules in its own way, and checks them itself.
+        A model of your own reads and checks the rules itself.
         """
         if self.rules is not None and isinstance(model, Model):
             apply_rules(self.rules, model, _participants(people), people, where)
 
     def selectable(self, people: pl.DataFrame, where: str) -> pl.Series:
-        """Who can be chosen by a plan: not those who opted out, are excluded or in cooldown.
+        """Who can be chosen by a plan: everyone who is not opted out, excluded or in cooldown.
 
-        Rules that cannot be read are those of a model of your own: then only opt-out counts.
+        Rules that cannot be read belong to a model of your own; then only opt-out counts.
         """
         listed = _participants(people)
         try:
@@ -101,7 +101,7 @@ class PlanRequest:
     def make(self, model: Planner, people: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
         """The model's plan: its frame, and its summary as plain values.
 
-        The people go through `pack`, so that a replay starts from exactly the same bits.
+        The people are packed and unpacked first, so that a replay starts from the same bits.
         """
         plan = model.plan(unpack(pack(people)), **{**self.asked, "rules": self.rules})
         facts = json.dumps(dataclasses.asdict(plan.summary), default=lambda value: value.item())
@@ -129,8 +129,8 @@ class PlanRequest:
 
 
 def set_last_round(sql: Connection, model: Planner, last: int | None) -> bool:
-    """Stores with which round a programme ends; None where it goes on. Returns whether that is
-    another than before."""
+    """Stores the last round of a programme; None if it goes on without an end. Returns whether this
+    changed it."""
     if last is not None:
         now = queries.current_round(sql)
         if count(last, "last_round") < now:
@@ -141,8 +141,8 @@ def set_last_round(sql: Connection, model: Planner, last: int | None) -> bool:
 
 
 def rounds_to_end(sql: Connection, round: int | None) -> dict[str, int]:
-    """How many rounds are left in a round, by default the current one, that one included: as an
-    argument of a plan; none where the programme goes on."""
+    """The argument `rounds_left` for a plan of this round (by default the current one), which is
+    counted too; no argument if the programme has no last round."""
     last, now = queries.get_meta(sql, LAST_ROUND), round or queries.current_round(sql)
     if last is None:
         return {}
@@ -191,7 +191,7 @@ def plan_round(
     *,
     again: bool,
 ) -> Planned | Question:
-    """The stored plan of a round if the same is requested, or else what is to be planned."""
+    """The stored plan of a round if the request is the same, else the plan that is to be made."""
     now = queries.current_round(sql)
     if round is not None and round != now:
         return _recorded_plan(sql, model, request, round, now)
@@ -205,8 +205,8 @@ def plan_round(
             return old
         if not again:
             raise InputError(
-                f"round {now} is planned already, and {change} since: record it, or plan with "
-                "again=True (--again) to put a new plan in its place."
+                f"round {now} is planned already, and {change} since: record the round, or plan "
+                "with again=True (--again) to replace its plan."
             )
     return Question(request, now, count_attempts(sql, now) + 1, people)
 
@@ -214,8 +214,8 @@ def plan_round(
 def _people(
     sql: Connection, model: Planner, model_hash: str, request: PlanRequest, now: int
 ) -> pl.DataFrame:
-    """Everyone a plan is made for; the state of all who are opted in must be known, unless the
-    model is for states that are not always seen."""
+    """Everyone for whom a plan is made. Raises an error if the state of somebody who is opted in is
+    not known, unless the model is for states that are not always seen."""
     if queries.current_model(sql) != model_hash:
         raise InputError("another model has taken over this programme since it was opened.")
     people = queries.get_members(sql, model, request.since_column)
@@ -233,7 +233,7 @@ def _people(
 def _recorded_plan(
     sql: Connection, model: Planner, request: PlanRequest, round: int, now: int
 ) -> Planned:
-    """The plan of a recorded round, if the same is requested."""
+    """The plan of a recorded round; raises an error unless the request is the same."""
     old = get_plan(sql, round) if round < now else None
     if old is None:
         raise InputError(f"round {round} cannot be planned: the current round is {now}.")
@@ -248,15 +248,15 @@ def _change_since(
     old: Planned, request: PlanRequest, people: pl.DataFrame, model: Planner, model_hash: str
 ) -> str | None:
     """What changed since a plan was made, in words; None if the same plan would be made again."""
-    if old.model != model_hash and not is_same_model(model, old.model):
+    if old.model != model_hash and not is_earlier_model(model, old.model):
         return "the model changed"
     return request.changed_from(PlanRequest(old.asked)) or _people_change(old.inputs, people)
 
 
 def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
-    """Makes a plan again; raises unless it equals the stored one to the last bit.
-    Columns and facts that later versions added are not compared."""
-    if old.model != model_hash and not is_same_model(model, old.model):
+    """Makes a plan again; raises an error unless it equals the stored one to the last bit. Columns
+    and facts that later versions added are not compared."""
+    if old.model != model_hash and not is_earlier_model(model, old.model):
         raise InputError(
             f"the plan of round {old.round} was made by the model {old.model[:12]}, but this one "
             f"is {model_hash[:12]}: open the programme with that model to replay it."
@@ -286,7 +286,7 @@ def _participants(people: pl.DataFrame) -> Participants:
 
 
 def _people_change(old: pl.DataFrame, new: pl.DataFrame) -> str | None:
-    """Who left or joined, or which detail of whom changed, in words; None if nothing did."""
+    """Who left or joined, or whose details changed, in words; None if nothing changed."""
     moved = []
     for one, other, did in ((old, new, "left"), (new, old, "joined")):
         who = one["id"].filter(~one["id"].is_in(other["id"].implode()))

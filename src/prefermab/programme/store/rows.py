@@ -1,4 +1,4 @@
-"""Many rows at once, written and found with few statements on either database."""
+"""Writes and finds many rows with few statements, on SQLite and PostgreSQL."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,19 +10,19 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.exc import DBAPIError
 
 MOST_BY_ID = 2000
-"""Rows of more people than this are found by reading the whole table."""
+"""To find the rows of more people than this, the whole table is read."""
 
 FEWEST_ROWS_TO_COPY = 1000
-"""Rows from which on PostgreSQL gets them by COPY."""
+"""From this number of rows on, they are written to PostgreSQL by COPY."""
 
 TYPES = {sa.BigInteger: pl.Int64, sa.Double: pl.Float64}
 
 MOST_IDS_PER_STATEMENT = 500
-"""People that one statement looks for."""
+"""The most people that one statement looks for."""
 
 
 def select(table: Table, *columns: str | sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """A statement that selects columns of a table, by name, or expressions."""
+    """A statement that selects columns of a table, given by name, or expressions."""
     return sa.select(*(table.c[one] if isinstance(one, str) else one for one in columns))
 
 
@@ -30,7 +30,7 @@ def fetch(sql: Connection, statement: sa.Executable) -> list[tuple[Any, ...]]:
     """The rows of a statement as plain tuples."""
     found = sql.execute(statement)
     if sql.dialect.name == "sqlite" and found.cursor is not None:
-        return list(found.cursor.fetchall())  # no column of ours is converted there
+        return list(found.cursor.fetchall())  # on SQLite no column needs a conversion
     return list(map(tuple, found.fetchall()))
 
 
@@ -42,10 +42,11 @@ def put_rows(
     key: str = "",
     how: str = "excluded.{name}",
 ) -> None:
-    """Inserts rows, given by columns; where the key is there already, `replace` is set anew.
+    """Inserts rows, which are given by columns. If a key exists already, updates the columns
+    `replace` of its row.
 
-    `replace` and `key` are names with blanks between them; the key is by default the table's. `how`
-    is the new value in SQL.
+    `replace` and `key` are names of columns with blanks between them. The key is by default the
+    table's primary key. `how` is the updated value in SQL.
     """
     if not len(next(iter(columns.values()))):
         return
@@ -67,7 +68,7 @@ def put_rows(
         name: list(map(encode, columns[name])) if (encode := encoders[name]) else columns[name]
         for name in columns
     }
-    # Rows keep their order, which numbers people.
+    # Rows keep their order, because it gives people their numbers.
     insert = f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {{}} ORDER BY place{clash}"
     if len(next(iter(columns.values()))) < FEWEST_ROWS_TO_COPY:
         marks = ", ".join(f"%s::{kind.compile(sql.dialect)}[]" for kind in kinds.values())
@@ -80,9 +81,9 @@ def put_rows(
 
 
 def _copy(sql: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Sends rows to a temporary table of PostgreSQL, `given`, with their place.
+    """Copies rows, with their place, to the temporary table `given` of PostgreSQL.
 
-    COPY reads CSV as polars writes it: texts in quotation marks, and nothing for null.
+    COPY reads CSV as polars writes it: texts in quotation marks, and an empty field for null.
     """
     rows = pl.DataFrame(
         [
@@ -106,16 +107,16 @@ def _copy(sql: Connection, table: Table, columns: Mapping[str, Sequence[Any]]) -
 
 
 def driver_errors(sql: Connection) -> type[Exception]:
-    """The errors of the database's driver."""
+    """The base class of the errors of the database's driver."""
     return sql.dialect.loaded_dbapi.Error  # type: ignore[union-attr]
 
 
 def rows_of(
     sql: Connection, statement: sa.Select[Any], ids: Sequence[Any]
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a statement that belong to these people, and perhaps more: of many people, all.
+    """The rows of a statement for these people; for many people, the rows of everybody.
 
-    The statement's first column is the id.
+    The statement's first column must be the id.
     """
     if len(ids) > MOST_BY_ID:
         yield from fetch(sql, statement)
@@ -128,5 +129,5 @@ def rows_of(
 
 
 def timestamp() -> str:
-    """The time now, as it is stored."""
+    """The present time, in the form in which it is stored."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,8 +1,8 @@
-"""The tables of a programme, as SQLAlchemy knows them; the migrations make them.
+"""The tables of a programme for SQLAlchemy; the migrations create them.
 
-SQLite's columns `id` and `state` have no type: an id is a whole number or a text, a state is the
-place of its name, or a number. PostgreSQL needs types: there an id is a text, and its own form says
-which of the two it is.
+In SQLite the columns `id` and `state` have no type. An id is a whole number or a text; a state is
+the place of its name among the model's, or a number. PostgreSQL needs types: there an id is stored
+as a text, in quotes if it is a text that looks like a whole number.
 """
 
 import json
@@ -58,7 +58,7 @@ def encode_id(value: int | str | None) -> str | None:
 
 
 def decode_id(value: str | None) -> int | str | None:
-    """The id that PostgreSQL stores in this form."""
+    """The id that `encode_id` turned into this text."""
     if not value or value[0] not in '"-0123456789':
         return value
     if value[0] == '"':

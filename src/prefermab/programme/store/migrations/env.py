@@ -1,4 +1,4 @@
-"""Runs scripts on the connection that `migrating.upgrade` gives, within its transaction."""
+"""Runs the scripts on the connection of `migrating.upgrade`, within its transaction."""
 
 from alembic import context
 

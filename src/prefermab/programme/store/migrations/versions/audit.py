@@ -1,4 +1,4 @@
-"""The audit log: rows can be added at its end, and neither changed nor removed."""
+"""Creates the audit log: rows can only be added at its end, and never changed or removed."""
 
 from alembic import op
 

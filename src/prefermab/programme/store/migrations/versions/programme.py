@@ -1,4 +1,4 @@
-"""The tables of a programme; on SQLite those of files of user_version 4."""
+"""Creates the tables of a programme; on SQLite the same as in files of user_version 4."""
 
 from alembic import op
 
