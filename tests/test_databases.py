@@ -398,7 +398,7 @@ def test_addresses_that_cannot_be_used_are_told_in_one_sentence(server, places):
             "no such database",
         ),
         (f"{address}#{theirs}", f"'{theirs}' holds tables that are not a programme's \\(visits\\)"),
-        (mine, "has tables of version 9999, and this prefermab reads version 0002"),
+        (mine, "has tables of version 9999, but this prefermab reads version 0002"),
         (nowhere, "names no programme; write one after it"),
         (f"{nowhere}#Calls!", "a name of small letters, digits and _"),
         (f"{nowhere}#pg_x", "a name of small letters, digits and _"),

@@ -304,7 +304,7 @@ def test_numbers_of_eight_digits_and_days_of_a_frame_are_dates():
 
 def test_a_date_far_from_all_others_does_not_fill_the_memory():
     far = CALLS.drop_nulls().with_columns(day=pl.Series(["0001-01-01", *["9999-12-31"] * 2]))
-    with pytest.raises(pm.InputError, match="a date that is far from all others"):
+    with pytest.raises(pm.InputError, match="a wrong date that is far from all others"):
         pm.tables.from_events(pl.concat([far] * 200).with_columns(mother=pl.int_range(600)), MAP)
 
 

@@ -508,7 +508,7 @@ def test_strangers_are_all_named_or_skipped(programme):
         ("leave", [2, 99], "leave: 99 is not in the programme."),
         ("leave", [2, 2], "leave: the id 2 is in row 1 and again in row 2"),
         ("leave", [2, "a"], "ids must be all whole numbers or all text"),
-        ("observe", {"id": [2, 99], "state": [0, 0]}, "row 2: 99 is not in the programme: leave"),
+        ("observe", {"id": [2, 99], "state": [0, 0]}, "row 2: 99 is not in the programme: remove"),
         ("observe", {"id": [2, 2], "state": [0, 1]}, "observe: the id 2 is in row 1 and again"),
         ("observe", {"id": [2], "state": ["sad"]}, "row 1, id 2, has the state 'sad'"),
         ("observe", {"id": [2]}, "observe: the column 'state' is missing"),
@@ -672,7 +672,7 @@ def test_a_file_that_is_no_programme_is_left_alone(tmp_path):
     for path, message in (
         (text, "a.db is not a SQLite file; expected one of a programme"),
         (other, "b.db is a SQLite file, but not of a programme"),
-        (newer, "c.db has tables of version 7, and this prefermab reads version 5"),
+        (newer, "c.db has tables of version 7, but this prefermab reads version 5"),
     ):
         before = path.read_bytes()
         with pytest.raises(pm.InputError, match=message):

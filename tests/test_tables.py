@@ -106,7 +106,7 @@ def test_sheets_are_found_by_name(tmp_path):
     databases.write_sheets(tmp_path / "two.xlsx", {"May": PEOPLE, "June": PEOPLE.head(1)})
     assert read_table(f"{tmp_path}/two.xlsx#june").height == 1
     assert read_table(tmp_path / "two.xlsx", sheet="May").equals(PEOPLE)
-    with pytest.raises(pm.InputError, match=r"it has the sheets May, June; say which .*#May"):
+    with pytest.raises(pm.InputError, match=r"it has the sheets May, June; write which .*#May"):
         read_table(tmp_path / "two.xlsx")
     with pytest.raises(pm.InputError, match="no sheet 'July'; found May, June"):
         read_table(f"{tmp_path}/two.xlsx#July")
@@ -174,7 +174,7 @@ def test_several_tables_of_a_database_are_named(tmp_path):
         made.execute("CREATE VIEW heavy AS SELECT * FROM people")
     made.close()
     with pytest.raises(
-        pm.InputError, match=r"it has the tables heavy, people; say which .* #heavy"
+        pm.InputError, match=r"it has the tables heavy, people; write which .* #heavy"
     ):
         read_table(tmp_path / "a.db")
 

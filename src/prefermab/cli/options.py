@@ -221,10 +221,10 @@ def hide_people(
     """The table with pseudonyms as ids. Unused columns of free text are left out, except those
     named in `keep`."""
     from prefermab.programme.columns import column
-    from prefermab.programme.privacy import free_text, pseudonyms
+    from prefermab.programme.privacy import identifying_columns, pseudonyms
 
-    kept = {column(table, name, where).name for name in keep}
-    omitted = [name for name in free_text(table) if name in unused and name not in kept]
-    if omitted:
-        print(f"prefermab: free text left out: {visible(list_names(omitted))}.", file=sys.stderr)
-    return table.drop(omitted).with_columns(pseudonyms(column(table, "id", where), key))
+    named = {column(table, name, where).name for name in keep}
+    left = [name for name in identifying_columns(table) if name in unused and name not in named]
+    if left:
+        print(f"prefermab: left behind: {visible(list_names(left))}.", file=sys.stderr)
+    return table.drop(left).with_columns(pseudonyms(column(table, "id", where), key))

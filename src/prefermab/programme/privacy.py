@@ -79,14 +79,15 @@ def _pseudonym(label: str, key: bytes) -> str:
     return hmac.new(key, label.encode(), hashlib.sha256).hexdigest()[:PSEUDONYM_DIGITS]
 
 
-def free_text(frame: pl.DataFrame) -> list[str]:
+def identifying_columns(frame: pl.DataFrame) -> list[str]:
     """Columns that may identify people: names, addresses, telephone numbers, notes.
 
     Categories that many rows share, such as a region, are not among them.
 
     >>> import polars as pl
-    >>> from prefermab.programme.privacy import free_text
-    >>> free_text(pl.DataFrame({"id": ["a", "b"], "name": ["Ana", "Bea"], "region": ["n", "n"]}))
+    >>> from prefermab.programme.privacy import identifying_columns
+    >>> people = pl.DataFrame({"id": ["a", "b"], "name": ["Ana", "Bea"], "region": ["n", "n"]})
+    >>> identifying_columns(people)
     ['name']
     """
     others = [values for values in frame if values.name.strip().lower() != "id"]

@@ -74,7 +74,7 @@ def number_meaning(values: pl.Series) -> str:
     >>> number_meaning(pl.Series(["1,234", "12,5"])), number_meaning(pl.Series(["1,234"]))
     ('comma', 'comma or thousands')
     """
-    text = _bare(values).drop_nulls()
+    text = _strip_marks(values).drop_nulls()
     commas = text.str.contains(",", literal=True)
     if not commas.any():
         dots = text.str.contains(".", literal=True)
@@ -83,7 +83,7 @@ def number_meaning(values: pl.Series) -> str:
         several = (text.str.count_matches(".", literal=True) > 1).any()
         unclear = bool((text.str.contains(AMBIGUOUS % r"\.") | ~dots).all())
         return "dot or thousands" if several or unclear else "plain"
-    decimal, thousands = _proofs(text)
+    decimal, thousands = _comma_evidence(text)
     if decimal.any() and thousands.any():
         return "both"
     if decimal.any():
@@ -111,7 +111,7 @@ def parse_numbers(
     [1234.5, None, 0.25]
     """
     _check_percents(values, where, first)
-    meaning, text = number_meaning(values), _bare(values)
+    meaning, text = number_meaning(values), _strip_marks(values)
     if decimal is None:
         _check_meaning(values, text, meaning, where, first)
     comma = decimal == "," or (decimal is None and meaning == "comma")
@@ -132,13 +132,13 @@ def parse_numbers(
     return (numbers / 100).alias(values.name) if percents.any() else numbers.alias(values.name)
 
 
-def _bare(values: pl.Series) -> pl.Series:
+def _strip_marks(values: pl.Series) -> pl.Series:
     """Removes percent signs, blanks and thousands marks; makes a minus sign an ASCII one."""
     text = values.str.strip_chars("% \u00a0\t").str.replace("−", "-", literal=True)
     return text.str.replace_all(THOUSANDS_MARKS, "")
 
 
-def _proofs(text: pl.Series) -> tuple[pl.Series, pl.Series]:
+def _comma_evidence(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     """The rows whose comma must stand before decimals, and those where it must mark thousands."""
     dot, comma = text.str.find(".", literal=True), text.str.find(",", literal=True)
     several = text.str.count_matches(",", literal=True) > 1
@@ -175,7 +175,7 @@ def _check_meaning(
             "what a comma is after the file: #decimal=, or #decimal=."
         )
     if meaning == "both":
-        decimal, thousands = _proofs(text)
+        decimal, thousands = _comma_evidence(text)
         one, other = int(decimal.arg_max() or 0), int(thousands.arg_max() or 0)
         raise InputError(
             f"{where}: in the column '{values.name}' a comma stands before decimals in row "
@@ -207,13 +207,13 @@ def parse_dates(
     text = values.str.strip_chars()
     text = text.set(text == "", None)
     if form is not None:
-        found = _as_written(text, (form,))
+        found = _parse_formats(text, (form,))
     else:
-        found = _iso(text)
+        found = _parse_iso(text)
         if (found.is_null() & text.is_not_null()).any():
-            found = found.fill_null(_slashed(values, text, where, first))
+            found = found.fill_null(_parse_slashed(values, text, where, first))
         if (found.is_null() & text.is_not_null()).any():
-            found = found.fill_null(_as_written(text, NAMED_MONTHS))
+            found = found.fill_null(_parse_formats(text, NAMED_MONTHS))
     wrong = text.is_not_null() & found.is_null()
     if wrong.any():
         row = int(wrong.arg_max() or 0)
@@ -227,21 +227,21 @@ def parse_dates(
     return found.alias(values.name)
 
 
-def _iso(text: pl.Series) -> pl.Series:
+def _parse_iso(text: pl.Series) -> pl.Series:
     """Reads 2026-01-31, 2026/01/31 or 20260131, with or without a time of day. The time zone is
     dropped, so that the local date stays as it is written."""
     if text.head(100).str.contains(r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$").all():
-        return _first_fitting(text, ("%Y-%m-%d",))
+        return _parse_first_fitting(text, ("%Y-%m-%d",))
     day = text.str.replace(r"^([0-9]{4})/([0-9]{1,2})/", "${1}-${2}-")
     day = day.str.replace(r"^([0-9]{4})([0-9]{2})([0-9]{2})$", "${1}-${2}-${3}")
     day = day.str.replace(r"\s*(?:Z|UTC|[+-][0-9]{2}:?[0-9]{2})$", "")
     clock = day.str.replace("T", " ", literal=True)
     forms = ("%Y-%m-%d", "%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M")
     iso = clock.str.contains(r"^[0-9]{4}-[0-9]{1,2}-[0-9]")
-    return _first_fitting(clock.set(~iso, None), forms)
+    return _parse_first_fitting(clock.set(~iso, None), forms)
 
 
-def _slashed(values: pl.Series, text: pl.Series, where: str, first: int) -> pl.Series:
+def _parse_slashed(values: pl.Series, text: pl.Series, where: str, first: int) -> pl.Series:
     """Reads 31/01/2026 or 01/31/2026; the column must show which of them it uses."""
     day = text.str.extract(SLASHED, 1).cast(pl.Int64)
     month = text.str.extract(SLASHED, 2).cast(pl.Int64)
@@ -264,14 +264,16 @@ def _slashed(values: pl.Series, text: pl.Series, where: str, first: int) -> pl.S
             f"{month[row]} of month {day[row]}; write dates as 2026-01-31."
         )
     form = "%m/%d/%Y" if by_month.any() else "%d/%m/%Y"
-    return _as_written(text.str.replace_all(r"^([0-9]+)[.\-]([0-9]+)[.\-]", "${1}/${2}/"), (form,))
+    return _parse_formats(
+        text.str.replace_all(r"^([0-9]+)[.\-]([0-9]+)[.\-]", "${1}/${2}/"), (form,)
+    )
 
 
-def _as_written(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
-    return _first_fitting(text, tuple(form + clock for form in forms for clock in CLOCKS))
+def _parse_formats(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
+    return _parse_first_fitting(text, tuple(form + clock for form in forms for clock in CLOCKS))
 
 
-def _first_fitting(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
+def _parse_first_fitting(text: pl.Series, forms: tuple[str, ...]) -> pl.Series:
     """Reads each cell by the first format that fits it."""
     found = pl.Series(text.name, [None] * len(text), pl.Datetime("us"))
     for form in forms:

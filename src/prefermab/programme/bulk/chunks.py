@@ -16,7 +16,7 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.programme.columns import column, source_columns
-from prefermab.programme.planning.plan import to_the_end
+from prefermab.programme.planning.plan import model_for_rounds_left
 from prefermab.programme.planning.roster import sighting_columns
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.sources.address import PARQUET
@@ -81,7 +81,7 @@ class Job:
         """The folder in which chunks keep what later passes need."""
         return Path(self.out) / ".unfinished"
 
-    def kept(self, chunk: Chunk) -> Path:
+    def scores(self, chunk: Chunk) -> Path:
         """The file with the scores of a chunk, for later passes."""
         return self.scratch / f"chunk-{chunk.number:05}.safetensors"
 
@@ -110,20 +110,20 @@ def model_of(name: str) -> Model:
 
 def planner(job: Job) -> Model:
     """The model of a job, prepared for the rounds that are left."""
-    return to_the_end(model_of(job.model), job.rounds_left)
+    return model_for_rounds_left(model_of(job.model), job.rounds_left)
 
 
-def remember(name: str, model: Model) -> None:
+def keep_model(name: str, model: Model) -> None:
     """Keeps a model in the memory of this process, under this name."""
     _models[name] = model
 
 
-def divide(folder: Path, rows: int = MOST_ROWS_PER_CHUNK) -> list[Chunk]:
+def divide_into_chunks(folder: Path, rows: int = MOST_ROWS_PER_CHUNK) -> list[Chunk]:
     """Divides all files of a folder, in the order of their names, into chunks."""
     found: list[Chunk] = []
     start = 0
     for file in parquet_files(folder):
-        height = height_of(file)
+        height = count_rows(file)
         for first in range(0, height, rows):
             size = min(rows, height - first)
             here = str(file.absolute()), str(file)
@@ -147,7 +147,7 @@ def parquet_files(folder: Path) -> list[Path]:
     return inside
 
 
-def height_of(file: Path) -> int:
+def count_rows(file: Path) -> int:
     """The number of rows of a file, from its footer."""
     try:
         return int(pl.scan_parquet(file, glob=False).select(pl.len()).collect().item())
@@ -185,7 +185,7 @@ def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> N
     if not alike.size:
         return
     seen: dict[str, list[str]] = defaultdict(list)
-    for found in engine.map(functools.partial(holders, alike[:100]), chunks):
+    for found in engine.map(functools.partial(ids_with_hashes, alike[:100]), chunks):
         for one, where in found:
             seen[one].append(where)
     for one, where in seen.items():
@@ -208,7 +208,7 @@ def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) ->
     return np.unique(together[1:][together[1:] == together[:-1]])
 
 
-def holders(alike: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
+def ids_with_hashes(alike: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
     """The ids of a chunk that have one of these checksums, and where they are."""
     ids = column(chunk.read(), "id", chunk.shown)
     rows = np.flatnonzero(np.isin(hashes(ids), alike))
@@ -230,18 +230,18 @@ def save_array(path: Path, array: np.ndarray) -> None:
         np.save(file, array)
 
 
-def keep_ids(job: Job, chunk: Chunk, ids: pl.Series) -> None:
+def store_id_hashes(job: Job, chunk: Chunk, ids: pl.Series) -> None:
     """Stores the sorted checksums of a chunk's ids."""
     sums = np.sort(hashes(ids))
     write_atomically(job.ids(chunk), functools.partial(save_array, array=sums))
 
 
-def union(labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
+def all_labels(labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """The distinct labels of all chunks, sorted."""
     return tuple(sorted({label for own in labels for label in own}))
 
 
-def recoded(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
+def recode_labels(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
     """Converts numbers of a chunk's own labels into numbers of all labels; -1 stays -1."""
     places = np.array([*(labels.index(label) for label in own), -1])
     return places[codes]

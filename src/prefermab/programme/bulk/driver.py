@@ -28,16 +28,21 @@ from prefermab.programme.bulk.chunks import (
     MOST_ROWS_PER_CHUNK,
     Chunk,
     Job,
-    divide,
+    divide_into_chunks,
+    keep_model,
     model_of,
     planner,
     refuse_duplicate_ids,
-    remember,
 )
 from prefermab.programme.bulk.output import Output
 from prefermab.programme.bulk.passes import Report, Totals, choose_together
 from prefermab.programme.planning.increments import Cut, find_cut
-from prefermab.programme.planning.plan import Summary, plan, to_the_end, with_given_columns
+from prefermab.programme.planning.plan import (
+    Summary,
+    model_for_rounds_left,
+    plan,
+    with_given_columns,
+)
 from prefermab.programme.planning.reasons import KEPT_OUT
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.scoring import sample_price
@@ -108,32 +113,32 @@ def plan_folder(
     if isinstance(engine, str):
         check_engine(engine, workers)
     name = _name(model, Path(out), rounds_left)
-    chunks = divide(Path(arms), count(rows, "rows"))
+    chunks = divide_into_chunks(Path(arms), count(rows, "rows"))
     people = chunks[-1].start + chunks[-1].rows
     target = str(Path(out).absolute())
     job = Job(name, rules or Rules(), limit, people, target, reasons, rounds_left)
     output = Output(job, chunks, waiting)
-    with output.entered() as done:
+    with output.started() as done:
         if done is not None:
             return done
         with output.cleanup_on_input_error():
             if isinstance(model, Model) and not Path(name).exists():
                 model.save(name)
-            if output.ready.exists():
-                return output.move()
+            if output.unmoved_summary.exists():
+                return output.move_parts()
             if people <= CHUNK:
                 summary = plan_small(job, chunks, waiting, str(arms))
             else:
-                with given_or_made(engine, workers) as found:
+                with open_engine(engine, workers) as found:
                     summary = Driver(job, chunks, waiting, found, progress).run(output)
-            output.leave(summary)
+            output.finish(summary)
     return summary
 
 
 def _name(model: Model | str | Path, out: Path, rounds_left: int | None) -> str:
     """The name or folder from which workers load the model. A model in memory gets a folder beside
     the unfinished plan."""
-    given = to_the_end(model if isinstance(model, Model) else load(model), rounds_left)
+    given = model_for_rounds_left(model if isinstance(model, Model) else load(model), rounds_left)
     if not given.policy.gains_are_rewards:
         raise InputError(
             f"the model {model} is of the recipe paper, which judges all people together: plan "
@@ -141,13 +146,13 @@ def _name(model: Model | str | Path, out: Path, rounds_left: int | None) -> str:
         )
     if isinstance(model, Model):
         name = str(out.absolute() / ".unfinished" / f"model-{fingerprint(model)[:16]}")
-        remember(name, model)
+        keep_model(name, model)
         return name
     folder = find(model)
     return str(model) if folder == shipped_models().get(str(model)) else str(folder.absolute())
 
 
-def given_or_made(
+def open_engine(
     engine: str | Engine, workers: int | None
 ) -> contextlib.AbstractContextManager[Engine]:
     """The given engine, or a new one with this name."""
@@ -159,7 +164,7 @@ def given_or_made(
 def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summary:
     """Plans for few people: in one table, which is then written in chunks."""
     for chunk in chunks:
-        passes.keep_ids(job, chunk, passes.look(job, chunk)[0].ids)
+        passes.store_id_hashes(job, chunk, passes.read_chunk(job, chunk)[0].ids)
     refuse_duplicate_ids(job, chunks, Local())
     tables = [chunk.read() for chunk in chunks]
     try:
@@ -196,26 +201,30 @@ class Driver:
     def run(self, output: Output) -> Summary:
         """Runs all passes, and returns the summary."""
         job, price = self.job, output.price(self._price)
-        reports = self.each("asking the model", functools.partial(passes.judge, job, price))
+        reports = self.run_pass(
+            "asking the model", functools.partial(passes.score_chunk, job, price)
+        )
         self._check(reports)
-        apart, rate = job.rules.about_groups, price
+        together, rate = job.rules.about_groups, price
         cuts: Sequence[Cut | None] = [None]
-        if apart:
-            cut, one_more = choose_together(job, self.chunks, reports, self.each, self.waiting)
+        if together:
+            cut, one_more = choose_together(job, self.chunks, reports, self.run_pass, self.waiting)
         else:
             room, one_more = job.units.of_budget(job.budget) - _locked(reports), None
             ask = functools.cache(self._ask)
             cut = find_cut(ask, room, self.waiting)
             more = room + job.units.of_budget(1.0)
             cuts, rate = [cut, find_cut(ask, more, 0)], cut.rate
-        tallies = self.each("choosing", functools.partial(passes.tally, job, price, cuts))
-        self.each("writing", functools.partial(passes.write, job, price, cut, apart))
+        tallies = self.run_pass(
+            "choosing", functools.partial(passes.choice_totals, job, price, cuts)
+        )
+        self.run_pass("writing", functools.partial(passes.write_part, job, price, cut, together))
         sums = [functools.reduce(Totals.__add__, parts) for parts in zip(*tallies, strict=True)]
         if one_more is None:
             one_more = sums[1].gained - sums[0].gained
         return self._summary(price, rate, reports, sums[0], one_more)
 
-    def each(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
+    def run_pass(self, what: str, function: Callable[[Chunk], Any]) -> list[Any]:
         """Calls a function for every chunk, reports progress, and returns the results."""
         found = []
         begun = sum(list(SHARE_OF_TIME.values())[: list(SHARE_OF_TIME).index(what)])
@@ -233,10 +242,10 @@ class Driver:
         function = functools.partial(passes.answer_question, self.job, question, about)
         if chunk is not None:
             return list(self.engine.map(function, [self.chunks[chunk]]))
-        return self.each("choosing", function)
+        return self.run_pass("choosing", function)
 
     def _price(self) -> float:
-        found = self.each("finding the price", functools.partial(passes.sampled, self.job))
+        found = self.run_pass("finding the price", functools.partial(passes.price_sample, self.job))
         some = [np.concatenate(parts) for parts in zip(*found, strict=True)]
         model = planner(self.job)
         return sample_price(model, *some, budget=self.job.budget, people=self.job.people)

@@ -30,22 +30,22 @@ class Output:
         return Path(self.job.out)
 
     @property
-    def note(self) -> Path:
+    def inputs_file(self) -> Path:
         """The file with the inputs of the unfinished plan."""
         return self.job.scratch / "inputs.json"
 
     @property
-    def ready(self) -> Path:
+    def unmoved_summary(self) -> Path:
         """The file with the summary, until all parts are moved to their place."""
         return self.job.scratch / "summary.json"
 
     @property
-    def summary(self) -> Path:
+    def summary_file(self) -> Path:
         """The file with the summary of the finished plan."""
         return self.out / "summary.json"
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[Summary | None]:
+    def started(self) -> Iterator[Summary | None]:
         """Starts a plan in an empty folder, or continues the same plan, under a lock. Yields the
         summary if the plan is finished already, else None."""
         if self.out.is_file():
@@ -53,7 +53,7 @@ class Output:
         inputs = self.inputs()
         if self.finished(inputs):
             self._clear()
-            yield summary_of(self.summary)
+            yield summary_of(self.summary_file)
             return
         self._check(inputs)
         taken = (
@@ -61,14 +61,16 @@ class Output:
         )
         with locked(self.job.scratch / "lock", taken):
             self._check(inputs)
-            if not self.note.exists():
-                write_atomically(self.note, lambda draft: draft.write_text(json.dumps(inputs)))
+            if not self.inputs_file.exists():
+                write_atomically(
+                    self.inputs_file, lambda draft: draft.write_text(json.dumps(inputs))
+                )
             yield None
 
     def finished(self, inputs: object) -> bool:
         """Whether this plan is finished here."""
         try:
-            same = json.loads(self.summary.read_text())["origin"]["inputs"] == checksum(inputs)
+            same = json.loads(self.summary_file.read_text())["origin"]["inputs"] == checksum(inputs)
         except (OSError, ValueError, KeyError, TypeError):
             return False
         return same and all((self.out / self.job.part(p).name).exists() for p in self.chunks)
@@ -81,10 +83,10 @@ class Output:
             write_atomically(file, lambda draft: draft.write_text(json.dumps(price)))
         return float(json.loads(file.read_text()))
 
-    def leave(self, summary: Summary) -> None:
+    def finish(self, summary: Summary) -> None:
         """Moves a plan to its place, once all its parts are written."""
         inputs = self.inputs()
-        if self._read() != inputs:
+        if self._stored_inputs() != inputs:
             raise InputError("people or model have changed while the plan was made: make it again.")
         origin = {
             "package": prefermab.__version__,
@@ -93,8 +95,8 @@ class Output:
             "inputs": checksum(inputs),
         }
         text = json.dumps({**dataclasses.asdict(summary), "origin": origin}, indent=2) + "\n"
-        write_atomically(self.ready, lambda draft: draft.write_text(text))
-        self.move()
+        write_atomically(self.unmoved_summary, lambda draft: draft.write_text(text))
+        self.move_parts()
 
     def _model_name(self) -> str:
         """The model's name in the summary; a model in memory has no lasting folder to name."""
@@ -102,14 +104,14 @@ class Output:
             return model_of(self.job.model).domain_name
         return self.job.model
 
-    def move(self) -> Summary:
+    def move_parts(self) -> Summary:
         """Moves parts that are not in their place yet, the summary last, and removes the rest."""
-        summary = summary_of(self.ready)
+        summary = summary_of(self.unmoved_summary)
         for chunk in self.chunks:
             part = self.job.part(chunk)
             if part.exists():
                 part.replace(self.out / part.name)
-        self.ready.replace(self.summary)
+        self.unmoved_summary.replace(self.summary_file)
         self._clear()
         return summary
 
@@ -141,8 +143,8 @@ class Output:
         return json.loads(json.dumps(inputs))
 
     def _check(self, inputs: object) -> None:
-        if self.note.exists():
-            if self._read() != inputs:
+        if self.inputs_file.exists():
+            if self._stored_inputs() != inputs:
                 raise InputError(
                     f"{self.out} holds an unfinished plan of other people, another model, budget "
                     "or rules: make that plan again, or use another folder."
@@ -158,13 +160,13 @@ class Output:
         """Removes the unfinished plan, the file with its inputs last."""
         with contextlib.suppress(OSError):
             for file in self.job.scratch.iterdir():
-                if file.is_file() and file not in (self.note, self.job.scratch / "lock"):
+                if file.is_file() and file not in (self.inputs_file, self.job.scratch / "lock"):
                     file.unlink()
         shutil.rmtree(self.job.scratch, ignore_errors=True)
 
-    def _read(self) -> object:
+    def _stored_inputs(self) -> object:
         try:
-            return json.loads(self.note.read_text())
+            return json.loads(self.inputs_file.read_text())
         except (OSError, ValueError):
             return None
 

@@ -22,12 +22,12 @@ from prefermab.policies.learned import sample_rows
 from prefermab.programme.bulk.chunks import (
     Chunk,
     Job,
-    keep_ids,
+    all_labels,
     needed_columns,
     planner,
-    recoded,
+    recode_labels,
     save_array,
-    union,
+    store_id_hashes,
 )
 from prefermab.programme.columns import column
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
@@ -49,7 +49,7 @@ from prefermab.programme.planning.scoring import (
     best_actions,
     gains_at,
     locked_actions,
-    positive,
+    positive_gains,
 )
 
 
@@ -74,7 +74,7 @@ class Report:
     states_read: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def look(
+def read_chunk(
     job: Job, chunk: Chunk, frame: pl.DataFrame | None = None
 ) -> tuple[Roster, Limits, list[str]]:
     """Reads a chunk, or takes its rows in `frame`: the people as the model sees them, the rules
@@ -97,30 +97,30 @@ def look(
     return roster, apply_rules(alone, model, roster, frame, chunk.where), sorted(here)
 
 
-def sampled(job: Job, chunk: Chunk) -> list[np.ndarray]:
+def price_sample(job: Job, chunk: Chunk) -> list[np.ndarray]:
     """The states, features, permission to act and costs of a chunk's rows in the price sample."""
     rows = sample_rows(job.people)
     rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
     table = chunk.read(needed_columns(planner(job), job.rules, chunk.file))
     try:
-        roster, limits, _ = look(job, chunk, table[rows])
+        roster, limits, _ = read_chunk(job, chunk, table[rows])
         rows = np.arange(rows.size)
     except InputError:
         # Read again as a whole, so that the message has the row's number.
-        roster, limits, _ = look(job, chunk, table)
+        roster, limits, _ = read_chunk(job, chunk, table)
     return [x[rows] for x in (roster.states, roster.features, limits.may, roster.costs)]
 
 
-def judge(job: Job, price: float, chunk: Chunk) -> Report:
+def score_chunk(job: Job, price: float, chunk: Chunk) -> Report:
     """Scores a chunk by the network and stores what later passes need, once for each chunk."""
-    kept = job.kept(chunk)
-    if kept.exists():
-        with safe_open(kept, "np") as file:
+    scores = job.scores(chunk)
+    if scores.exists():
+        with safe_open(scores, "np") as file:
             return Report(**json.loads(file.metadata()["report"]))
     model = planner(job)
-    roster, limits, named = look(job, chunk)
+    roster, limits, named = read_chunk(job, chunk)
     raw = gains_at(model, roster.states, roster.features, price, wide=True)
-    locked = locked_actions(Scored(price, positive(model, raw)), roster.costs, limits.locked)
+    locked = locked_actions(Scored(price, positive_gains(model, raw)), roster.costs, limits.locked)
     arrays = {
         "raw": raw,
         "standing": limits.standing.astype(np.int8),
@@ -145,12 +145,12 @@ def judge(job: Job, price: float, chunk: Chunk) -> Report:
         outside=roster.unlike,
         states_read=roster.states_read,
     )
-    keep_ids(job, chunk, roster.ids)
+    store_id_hashes(job, chunk, roster.ids)
     packed = pack(
         {name: np.ascontiguousarray(array) for name, array in arrays.items()},
         metadata={"report": json.dumps(dataclasses.asdict(report))},
     )
-    write_atomically(kept, lambda draft: draft.write_bytes(packed))
+    write_atomically(scores, lambda draft: draft.write_bytes(packed))
     return report
 
 
@@ -158,7 +158,7 @@ def answer_question(
     job: Job, question: Callable[..., Any], about: tuple[Any, ...], chunk: Chunk
 ) -> Any:
     """Calls a method of a chunk's `Increments`, and returns the answer."""
-    return question(increments_of(job, chunk, kept_of(job, chunk)), *about)
+    return question(increments_of(job, chunk, load_scores(job, chunk)), *about)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,13 +181,17 @@ class Totals:
         return Totals(*(getattr(self, name) + getattr(other, name) for name in fields))
 
 
-def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Totals]:
+def choice_totals(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> list[Totals]:
     """The totals of each choice in a chunk."""
-    kept = kept_of(job, chunk)
-    gains, costs, locked = positive(planner(job), kept["raw"]), kept["costs"], kept["locked"]
-    open = (kept["standing"] == IN) & (locked == 0)
+    scores = load_scores(job, chunk)
+    gains, costs, locked = (
+        positive_gains(planner(job), scores["raw"]),
+        scores["costs"],
+        scores["locked"],
+    )
+    open = (scores["standing"] == IN) & (locked == 0)
     each, found = np.arange(chunk.rows), []
-    for cut, actions in zip(cuts, actions_of(job, chunk, kept, cuts), strict=True):
+    for cut, actions in zip(cuts, actions_of(job, chunk, scores, cuts), strict=True):
         taken = gains[each, actions].astype(float)
         taken[np.isneginf(taken)] = 0.0
         rate = price if cut is None else cut.rate
@@ -203,21 +207,25 @@ def tally(job: Job, price: float, cuts: Sequence[Cut | None], chunk: Chunk) -> l
 
 def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
     """The people of a chunk who matter under shared limits: locked in, or with some gain."""
-    kept = kept_of(job, chunk)
-    gains = positive(planner(job), kept["raw"])
-    open = (kept["standing"] == IN) & (np.isfinite(gains[:, 1:]).any(axis=1) | (kept["locked"] > 0))
+    scores = load_scores(job, chunk)
+    gains = positive_gains(planner(job), scores["raw"])
+    open = (scores["standing"] == IN) & (
+        np.isfinite(gains[:, 1:]).any(axis=1) | (scores["locked"] > 0)
+    )
     rows = np.flatnonzero(open)
-    arrays = {name: kept[name][rows] for name in ("costs", "group", "worker", "locked")}
+    arrays = {name: scores[name][rows] for name in ("costs", "group", "worker", "locked")}
     return {"rows": rows + chunk.start, "gains": gains[rows], **arrays}
 
 
-def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) -> None:
+def write_part(job: Job, price: float, cut: Cut, chosen_together: bool, chunk: Chunk) -> None:
     """Writes a chunk of the plan, unless it is written already."""
     if job.part(chunk).exists():
         return
-    model, kept, table = planner(job), kept_of(job, chunk), chunk.read()
-    (actions,) = actions_of(job, chunk, kept, [None if chosen_apart else cut])
-    best = best_actions(Scored(price, positive(planner(job), kept["raw"])), kept["costs"], actions)
+    model, scores, table = planner(job), load_scores(job, chunk), chunk.read()
+    (actions,) = actions_of(job, chunk, scores, [None if chosen_together else cut])
+    best = best_actions(
+        Scored(price, positive_gains(planner(job), scores["raw"])), scores["costs"], actions
+    )
     listed = (actions > 0).astype(int)
     for row in cut.waiting:
         if chunk.start <= row < chunk.start + chunk.rows:
@@ -227,11 +235,11 @@ def write(job: Job, price: float, cut: Cut, chosen_apart: bool, chunk: Chunk) ->
         {
             "id": column(table, "id", chunk.shown),
             "action": pl.Series(model.action_names, dtype=pl.String).gather(actions),
-            "cost": paid(actions, kept["costs"]),
-            "score": kept["raw"][each, best].astype(float),
+            "cost": paid(actions, scores["costs"]),
+            "score": scores["raw"][each, best].astype(float),
             "list": pl.Series(["", "chosen", "waiting"]).gather(listed),
-            "outside": kept["outside"].astype(int),
-            "reason": listed_reasons(job, chunk, table, kept, price, best, listed > 0),
+            "outside": scores["outside"].astype(int),
+            "reason": listed_reasons(job, chunk, table, scores, price, best, listed > 0),
         }
     )
     write_atomically(job.part(chunk), with_given_columns(frame, table).write_parquet)
@@ -241,13 +249,13 @@ def listed_reasons(
     job: Job,
     chunk: Chunk,
     table: pl.DataFrame,
-    kept: dict[str, np.ndarray],
+    scores: dict[str, np.ndarray],
     price: float,
     best: np.ndarray,
     on_list: np.ndarray,
 ) -> pl.Series:
     """The reasons of those on the list and of those who may not be acted on; null for the rest."""
-    standing = pl.Series(kept["standing"])
+    standing = pl.Series(scores["standing"])
     found = standing.replace_strict(KEPT_OUT, default=None, return_dtype=pl.String)
     rows = np.flatnonzero(on_list)
     if not job.reasons or not rows.size:
@@ -255,17 +263,17 @@ def listed_reasons(
     model, some = planner(job), table[rows]
     roster = read_roster(model, some, chunk.where)
     text = reasons(
-        model, roster, kept["standing"][rows], some, price, best[rows], kept["raw"][rows],
-        kept["locked"][rows] > 0, wide=True,
+        model, roster, scores["standing"][rows], some, price, best[rows], scores["raw"][rows],
+        scores["locked"][rows] > 0, wide=True,
     )  # fmt: skip
     return found.scatter(rows, text)
 
 
-def kept_of(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
+def load_scores(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
     """The arrays that `judge` stored for a chunk."""
-    kept = load_file(job.kept(chunk))
-    kept["costs"] = np.broadcast_to(kept["costs"], kept["raw"].shape)
-    return kept
+    scores = load_file(job.scores(chunk))
+    scores["costs"] = np.broadcast_to(scores["costs"], scores["raw"].shape)
+    return scores
 
 
 def paid(actions: np.ndarray, costs: np.ndarray) -> np.ndarray:
@@ -273,37 +281,37 @@ def paid(actions: np.ndarray, costs: np.ndarray) -> np.ndarray:
     return costs[np.arange(len(actions)), actions]
 
 
-def increments_of(job: Job, chunk: Chunk, kept: dict[str, np.ndarray]) -> Increments:
+def increments_of(job: Job, chunk: Chunk, scores: dict[str, np.ndarray]) -> Increments:
     """The increments of those who may be acted on and are not locked in."""
-    open = (kept["standing"] == IN) & (kept["locked"] == 0)
-    gains = positive(planner(job), kept["raw"])
-    return Increments.of(gains, kept["costs"], open, job.units, chunk.start)
+    open = (scores["standing"] == IN) & (scores["locked"] == 0)
+    gains = positive_gains(planner(job), scores["raw"])
+    return Increments.of(gains, scores["costs"], open, job.units, chunk.start)
 
 
 def actions_of(
-    job: Job, chunk: Chunk, kept: dict[str, np.ndarray], cuts: Sequence[Cut | None]
+    job: Job, chunk: Chunk, scores: dict[str, np.ndarray], cuts: Sequence[Cut | None]
 ) -> list[np.ndarray]:
     """Everyone's action for each cut; None means the actions chosen for all chunks together."""
     if None in cuts:
         return [np.load(job.actions(chunk)).astype(int)]
-    increments, locked = increments_of(job, chunk, kept), kept["locked"].astype(int)
+    increments, locked = increments_of(job, chunk, scores), scores["locked"].astype(int)
     return [np.where(locked > 0, locked, increments.chosen(cut)) for cut in cuts if cut is not None]
 
 
-Each = Callable[[str, Callable[[Chunk], Any]], list[Any]]
+RunPass = Callable[[str, Callable[[Chunk], Any]], list[Any]]
 
 
 def choose_together(
-    job: Job, chunks: Sequence[Chunk], reports: Sequence[Report], each: Each, waiting: int
+    job: Job, chunks: Sequence[Chunk], reports: Sequence[Report], run_pass: RunPass, waiting: int
 ) -> tuple[Cut, float]:
     """Chooses and stores everyone's action under shared limits. Returns a cut with the waiting
     list, and what one more unit of budget would gain."""
-    parts = each("choosing", functools.partial(candidates, job))
-    groups = union(report.groups for report in reports)
-    workers = union(report.workers for report in reports)
+    parts = run_pass("choosing", functools.partial(candidates, job))
+    groups = all_labels(report.groups for report in reports)
+    workers = all_labels(report.workers for report in reports)
     for part, report in zip(parts, reports, strict=True):
-        part["group"] = recoded(part["group"], report.groups, groups)
-        part["worker"] = recoded(part["worker"], report.workers, workers)
+        part["group"] = recode_labels(part["group"], report.groups, groups)
+        part["worker"] = recode_labels(part["worker"], report.workers, workers)
     people = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     limits = shared_limits(job, people, groups, workers)
     gains, costs, locked = people["gains"], people["costs"], people["locked"].astype(int)

@@ -11,16 +11,16 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.programme.columns import as_labels, check_plain, column
-from prefermab.programme.events.mapping import EventMap, named, read_map
+from prefermab.programme.events.mapping import EventMap, column_or_expression, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (
     LOG_FLAGS,
     PAIR,
     Rounds,
+    combine_events,
     event_columns,
+    read_event_times,
     read_flags,
-    read_when,
-    sum_up,
 )
 
 MOST_LOG_ROWS = 50_000_000
@@ -109,11 +109,11 @@ def _place(
     frame: pl.DataFrame, mapping: EventMap, source: str, where: str
 ) -> tuple[pl.DataFrame, Rounds, dict[str, int]]:
     """The rows that are used, with person, time and round; and how many were dropped, by reason."""
-    person = named(frame, mapping.who, source, where, "who")
+    person = column_or_expression(frame, mapping.who, source, where, "who")
     check_plain(person, source)
     who = as_labels(person)
-    times = named(frame, mapping.when, source, where, "when")
-    when = read_when(times, mapping, source, where)
+    times = column_or_expression(frame, mapping.when, source, where, "when")
+    when = read_event_times(times, mapping, source, where)
     rows = pl.DataFrame({"row": pl.arange(frame.height, eager=True), "person": who, "when": when})
     dropped: dict[str, int] = {}
 
@@ -161,7 +161,7 @@ def _assemble(
     """The log with rounds and numbers of events, and the number of values without a label."""
     if not events["when"].is_sorted():
         events = events.sort("when", maintain_order=True)
-    found = sum_up(events, mapping, where)
+    found = combine_events(events, mapping, where)
     unlabelled = int(found["unlabelled"].sum())
     states = found.select(*PAIR, "state")
     if mapping.state.of == "next round":

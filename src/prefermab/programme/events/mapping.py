@@ -177,7 +177,9 @@ def _convert(found: dict[str, Any], where: str) -> EventMap:
     return made
 
 
-def named(frame: pl.DataFrame, text: str, source: str, where: str, name: str) -> pl.Series:
+def column_or_expression(
+    frame: pl.DataFrame, text: str, source: str, where: str, name: str
+) -> pl.Series:
     """A column, which must exist, or the value of an expression: a text with brackets is one.
 
     Args:
@@ -191,9 +193,9 @@ def named(frame: pl.DataFrame, text: str, source: str, where: str, name: str) ->
         A value for each row; the values of an expression get the name `name`.
 
     >>> import polars as pl
-    >>> from prefermab.programme.events.mapping import named
+    >>> from prefermab.programme.events.mapping import column_or_expression
     >>> wells = pl.DataFrame({"deep": ["d1", None], "shallow": [None, "s7"]})
-    >>> named(wells, "COALESCE(deep, shallow)", "wells.csv", "the map", "who").to_list()
+    >>> column_or_expression(wells, "COALESCE(deep, shallow)", "a.csv", "the map", "who").to_list()
     ['d1', 's7']
     """
     if "(" in text and text not in frame.columns:

@@ -11,8 +11,8 @@ from prefermab.programme.events.mapping import (
     EventMap,
     JoinMap,
     WideMap,
+    column_or_expression,
     evaluate_expression,
-    named,
 )
 from prefermab.programme.events.rounds import read_flags
 from prefermab.programme.sources.address import parse_address, plain_numbers
@@ -44,10 +44,10 @@ def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFr
     if mapping.wide is not None:
         frame, source = _widen(frame, mapping.wide, source), str(source)
     if mapping.dictionary is not None:
-        dictionary = read_table(beside(folder, mapping.dictionary), as_text=True)
+        dictionary = read_table(table_path(folder, mapping.dictionary), as_text=True)
         frame = use_labels(frame, dictionary, mapping.dictionary)
     for join in mapping.join:
-        place = beside(folder, join.table)
+        place = table_path(folder, join.table)
         other = _without_unknown(read_table(place), mapping.unknown)
         frame = _join(frame, join, other, source, source_of(place))
     return frame, source
@@ -61,7 +61,7 @@ def _without_unknown(frame: pl.DataFrame, unknown: list[str]) -> pl.DataFrame:
     return plain_numbers(frame.with_columns(pl.when(~texts.is_in(unknown)).then(texts)))
 
 
-def beside(folder: Path, table: str) -> str:
+def table_path(folder: Path, table: str) -> str:
     """The path of a table that a map names relative to the map's folder."""
     if parse_address(table).is_url or Path(table).is_absolute():
         return table
@@ -121,9 +121,9 @@ def read_people(
     people = mapping.people
     assert people is not None
     if people.table is not None:
-        place = beside(folder, people.table)
+        place = table_path(folder, people.table)
         frame, source = _without_unknown(read_table(place), mapping.unknown), source_of(place)
-    person = named(frame, people.who or mapping.who, source, where, "who")
+    person = column_or_expression(frame, people.who or mapping.who, source, where, "who")
     who = as_labels(person).alias("person")
     if people.table is not None and who.drop_nulls().is_duplicated().any():
         twice = who.is_duplicated() & who.is_not_null()

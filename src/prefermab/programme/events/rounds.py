@@ -19,7 +19,7 @@ EXCEL_DAYS = (20_000, 80_000)
 """Excel's day numbers from 1954 to 2119: whole numbers in this range may be dates."""
 
 
-def read_when(values: pl.Series, mapping: EventMap, source: str, where: str) -> pl.Series:
+def read_event_times(values: pl.Series, mapping: EventMap, source: str, where: str) -> pl.Series:
     """Reads the times of events: dates, or whole numbers if the length of a round is a number."""
     form, kind = mapping.form, values.dtype
     if isinstance(mapping.round, int):
@@ -181,7 +181,7 @@ def event_columns(
     return columns
 
 
-def sum_up(events: pl.DataFrame, mapping: EventMap, where: str) -> pl.DataFrame:
+def combine_events(events: pl.DataFrame, mapping: EventMap, where: str) -> pl.DataFrame:
     """A row for each person and round with an event. The events must be in the order of time.
 
     Columns: events (how many), action (its number among the labels), state, unlabelled, and the

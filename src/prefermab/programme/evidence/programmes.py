@@ -22,7 +22,7 @@ from prefermab.programme.evidence.designs import BY_CLUSTER, Design
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import Rules, apply_rules
-from prefermab.programme.planning.scoring import gains_at, own_prices
+from prefermab.programme.planning.scoring import gains_at, highest_prices
 from prefermab.programme.tables import as_frame
 
 POOL = 2000
@@ -257,7 +257,7 @@ def _index(model: Model, features: np.ndarray, state: int) -> np.ndarray:
         judged.features, np.tile(costs, (size, 1)), {}, np.zeros(size), {}, {},
     )  # fmt: skip
     gains = gains_at(model, roster.states, roster.features, 0.0)
-    found = own_prices(model, roster, 0.0, gains)
+    found = highest_prices(model, roster, 0.0, gains)
     assert found is not None
     return np.where(gains[:, 1] > 0, found, 0.0)
 

@@ -17,7 +17,7 @@ from prefermab.programme.evidence.power import play_layouts
 from prefermab.programme.evidence.programmes import TrialProgramme, draw_pool
 from prefermab.programme.evidence.protocol import Protocol
 from prefermab.programme.planning.roster import read_roster
-from prefermab.programme.planning.scoring import gains_at, own_prices
+from prefermab.programme.planning.scoring import gains_at, highest_prices
 
 
 def rehearse(
@@ -193,7 +193,7 @@ def model_index(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
     drop = [name for name in rows.columns if name.strip().lower() == "opt_in"]
     roster = read_roster(model, rows.drop(drop), where)
     gains = gains_at(model, roster.states, roster.features, 0.0)
-    found = own_prices(model, roster, 0.0, gains)
+    found = highest_prices(model, roster, 0.0, gains)
     assert found is not None
     index = np.zeros(table.height)
     index[known.to_numpy()] = np.where(gains[:, 1] > 0, found, 0.0)

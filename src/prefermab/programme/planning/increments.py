@@ -94,8 +94,8 @@ class Increments:
                 break
             action = np.where(there, action, now)
             rates[:, stage], actions[:, stage] = rate, np.where(there, action, 0)
-            extras[:, stage] = _picked(exact, action) - _picked(exact, now)
-            gain, now, before = np.where(there, _picked(gains, action), gain), action, rate
+            extras[:, stage] = _value_at(exact, action) - _value_at(exact, now)
+            gain, now, before = np.where(there, _value_at(gains, action), gain), action, rate
         return cls(rates, extras, actions, first)
 
     def spending(self) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +108,7 @@ class Increments:
         here = (bits >> 16 == cell) & (bits > 0)
         return _sums(bits[here] & (GRID_CELLS - 1), self.extras[here])
 
-    def reach(self, rate: float, room: int) -> tuple[int, int, int]:
+    def first_not_fitting(self, rate: float, room: int) -> tuple[int, int, int]:
         """The row and stage of the first increment of this rate that does not fit, and the room
         that is left before it."""
         rows, stages = np.nonzero(self.rates == np.float32(rate))
@@ -172,7 +172,7 @@ def find_cut(ask: Ask, room: int, waiting: int) -> Cut:
     spent = np.cumsum([int(units[rates == place].sum()) for rates, units in answers])
     chunk = int(np.argmax(spent > room))
     room -= int(spent[chunk - 1]) if chunk else 0
-    row, stage, room = ask(Increments.reach, rate, room, chunk=chunk)[0]
+    row, stage, room = ask(Increments.first_not_fitting, rate, room, chunk=chunk)[0]
     return _filled(ask, Cut(rate, row, stage), room, waiting)
 
 
@@ -222,7 +222,7 @@ def _steepest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The action with the highest rate compared with the present one, and its rate; 0 if none."""
     action, best = np.zeros(len(gains), np.int8), np.zeros(len(gains))
-    cost, units = _picked(costs, now).astype(float), _picked(exact, now)
+    cost, units = _value_at(costs, now).astype(float), _value_at(exact, now)
     for place in range(1, gains.shape[1]):
         more, extra = gains[:, place].astype(float) - gain, costs[:, place] - cost
         better = (more > 0) & (exact[:, place] >= units)
@@ -233,7 +233,7 @@ def _steepest(
     return action, best
 
 
-def _picked(table: np.ndarray, action: np.ndarray) -> np.ndarray:
+def _value_at(table: np.ndarray, action: np.ndarray) -> np.ndarray:
     return np.take_along_axis(table, action[:, None].astype(int), axis=1)[:, 0]
 
 

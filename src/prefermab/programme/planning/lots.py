@@ -27,7 +27,7 @@ import numpy as np
 from prefermab.errors import InputError, count, share
 from prefermab.programme.planning.rules import Limits
 
-MOST_SEED = 2**63
+SEED_LIMIT = 2**63
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class DealtLots:
     dealt: np.ndarray
 
     @property
-    def own(self) -> np.ndarray:
+    def chances(self) -> np.ndarray:
         """The probability of the action that each person got."""
         return self.probabilities[np.arange(len(self.actions)), self.actions]
 
@@ -54,7 +54,7 @@ def check_lots(explore: float, seed: int | None) -> tuple[float, int | None]:
     """
     dealt = share(explore, "explore")
     known = None if seed is None else count(seed, "seed", at_least=0)
-    if known is not None and known >= MOST_SEED:
+    if known is not None and known >= SEED_LIMIT:
         raise InputError(f"seed must be below 2**63, not {known}.")
     return dealt, known
 

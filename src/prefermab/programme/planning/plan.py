@@ -35,8 +35,8 @@ from prefermab.programme.planning.scoring import (
     best_actions,
     by_increments,
     gains_at,
+    highest_prices,
     locked_actions,
-    own_prices,
     score,
     settle,
 )
@@ -89,7 +89,7 @@ def plan(
     """Makes a round's plan; see `Model.plan`. `where` names the table in messages."""
     limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
     explore, seed = check_lots(explore, seed)
-    model = to_the_end(model, rounds_left)
+    model = model_for_rounds_left(model, rounds_left)
     table = as_frame(frame)
     draft = prepare(model, table, rules or Rules(), limit, where)
     actions = choose(draft)
@@ -119,7 +119,7 @@ def what_if(
 ) -> pl.DataFrame:
     """Compares several budgets; see `Model.what_if`. All gains are those at the price of the budget
     `valued_at`; by default, of the training's budget per person."""
-    model = to_the_end(model, rounds_left)
+    model = model_for_rounds_left(model, rounds_left)
     limits = [number(budget, "budget") for budget in budgets]
     if not limits:
         raise InputError("budgets must name at least one budget.")
@@ -144,7 +144,7 @@ def what_if(
     return pl.DataFrame(rows, schema_overrides={"gain": pl.Float64})
 
 
-def to_the_end(model: Model, rounds_left: int | None) -> Model:
+def model_for_rounds_left(model: Model, rounds_left: int | None) -> Model:
     """The model for a programme with so many rounds left; the same model if None."""
     return model if rounds_left is None else model.with_rounds_left(rounds_left)
 
@@ -230,7 +230,7 @@ def explain(draft: Draft, actions: np.ndarray, waiting: int) -> pl.DataFrame:
     best = best_actions(draft.scored, roster.costs, actions)
     gains = gains_at(draft.model, roster.states, roster.features, price)
     scores = gains[np.arange(size), best].astype(float)
-    prices = own_prices(draft.model, roster, price, gains)
+    prices = highest_prices(draft.model, roster, price, gains)
     may = draft.limits.may
     order = np.lexsort(
         (np.arange(size), -scores, -(scores if prices is None else prices), ~(actions > 0), ~may)
@@ -267,7 +267,7 @@ def with_lots(listed: pl.DataFrame, actions: np.ndarray, lots: DealtLots) -> pl.
     reason = pl.when(other).then(pl.lit("by lot; ") + pl.col("reason")).otherwise("reason")
     place = listed.get_column_index("reason")
     return listed.with_columns(reason=reason).insert_column(
-        place, pl.Series("probability", lots.own)
+        place, pl.Series("probability", lots.chances)
     )
 
 

@@ -31,7 +31,7 @@ from prefermab.programme.tables import first_row, row_in
 SINCE_SEEN, ACTION_SEEN, SINCE_ACTION = "rounds_since_seen", "action_seen", "rounds_since_action"
 """Columns of the table that say when a person was seen and acted on; a programme computes them."""
 
-LIKELY = 0.05
+LEAST_LIKELY_CHANGE = 0.05
 """A reason does not mention a change of state that is less likely than this."""
 
 
@@ -285,6 +285,6 @@ def _text(tree: Sightings, root: int, since: int, belief: np.ndarray) -> str:
     long = f"{since} round{'s' * (since > 1)}{' or more' * (since == tree.rounds)}"
     other = int(np.where(np.arange(len(belief)) == root, -1.0, belief).argmax())
     seen = f"not seen for {long}, then {tree.states[root]}"
-    if belief[other] < LIKELY:
+    if belief[other] < LEAST_LIKELY_CHANGE:
         return f"{seen}: {belief[root]:.0%} likely to be so still"
     return f"{seen}: {belief[other]:.0%} likely to have become {tree.states[other]}"

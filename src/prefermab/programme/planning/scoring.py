@@ -39,7 +39,7 @@ def score(
     if by_increments(model, roster.size):
         price = sample_price(model, *sampled_people(roster, may), budget=budget, people=roster.size)
         gains = gains_at(model, roster.states, roster.features, price)
-        return Scored(price, positive(model, gains))
+        return Scored(price, positive_gains(model, gains))
     judged = _judge(model.policy, observation(model.policy, roster, may, budget))
     gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
     if everyone and not may.all():
@@ -72,7 +72,7 @@ def observation(
     little is compiled."""
     arrays = [roster.states, roster.features, may, roster.costs]
     if policy.gains_are_rewards and roster.size <= CHUNK:
-        arrays = [padded(array) for array in arrays]
+        arrays = [pad_rows(array) for array in arrays]
     return _observation(*arrays, budget, paid)
 
 
@@ -113,7 +113,7 @@ def gains_at(
     prices = np.broadcast_to(np.asarray(prices, np.float32), (size,))
     found = np.empty((size, len(model.action_names)), np.float32)
     for rows in batches(size):
-        part = [padded(array[rows], least) for array in (states, features, prices)]
+        part = [pad_rows(array[rows], least) for array in (states, features, prices)]
         found[rows] = np.asarray(_gains(model.policy, *part))[: rows.stop - rows.start]
     return found
 
@@ -129,12 +129,12 @@ def batches(size: int) -> Iterator[slice]:
         yield slice(start, min(start + CHUNK, size))
 
 
-def padded(array: np.ndarray, least: int = 0) -> np.ndarray:
+def pad_rows(array: np.ndarray, least: int = 0) -> np.ndarray:
     """The rows, with zeros added up to the next of a few sizes, which is at least `least`.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.scoring import padded
-    >>> padded(np.ones((3, 2))).shape
+    >>> from prefermab.programme.planning.scoring import pad_rows
+    >>> pad_rows(np.ones((3, 2))).shape
     (64, 2)
     """
     size = next(s for s in (64, 1024, 8192, CHUNK) if s >= max(len(array), least))
@@ -154,7 +154,7 @@ def useful_gains(
     return gains
 
 
-def positive(model: Model, gains: np.ndarray) -> np.ndarray:
+def positive_gains(model: Model, gains: np.ndarray) -> np.ndarray:
     """The gains, with -inf for actions that gain nothing at the present price."""
     found = np.where(gains > np.float32(model.policy.least_gain), gains, np.float32(-np.inf))
     found[:, 0] = 0.0
@@ -175,7 +175,9 @@ def best_actions(scores: Scored, costs: np.ndarray, actions: np.ndarray) -> np.n
     return np.where(actions > 0, actions, net.argmax(axis=1) + 1)
 
 
-def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) -> np.ndarray | None:
+def highest_prices(
+    model: Model, roster: Roster, price: float, gains: np.ndarray
+) -> np.ndarray | None:
     """The highest price at which each person would still be acted on; 0 if there is none.
 
     The search starts from the `gains` at the present `price`. The result is None for a recipe whose
@@ -192,10 +194,10 @@ def own_prices(model: Model, roster: Roster, price: float, gains: np.ndarray) ->
 
     first = (gains[:, 1:] - price * costs).max(axis=1)
     steepest = costs.max(axis=1)
-    return crossing(net, np.full(roster.size, price), first, -steepest, highest)
+    return find_crossings(net, np.full(roster.size, price), first, -steepest, highest)
 
 
-def crossing(
+def find_crossings(
     net: Callable[[np.ndarray], np.ndarray],
     start: np.ndarray,
     at_start: np.ndarray,
@@ -206,9 +208,9 @@ def crossing(
     at once. `slope` is a guess that is used if two points are too close to each other.
 
     >>> import numpy as np
-    >>> from prefermab.programme.planning.scoring import crossing
+    >>> from prefermab.programme.planning.scoring import find_crossings
     >>> line = lambda x: np.array([4.0, -1.0]) - 2 * x
-    >>> crossing(line, np.ones(2), line(np.ones(2)), -np.ones(2), 10.0).round(3)
+    >>> find_crossings(line, np.ones(2), line(np.ones(2)), -np.ones(2), 10.0).round(3)
     array([2., 0.])
     """
     before, value_before = start.astype(float), at_start.astype(float)

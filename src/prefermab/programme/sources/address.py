@@ -93,7 +93,7 @@ def parse_address(table: str | Path, **settings: str | None) -> Address:
     text = str(table)
     given = {name: value for name, value in settings.items() if value is not None}
     if "#" not in text or _exists(Path(text)):
-        return _checked(Address(text, **given))
+        return _check_settings(Address(text, **given))
     place, *marks = text.split("#")
     said: dict[str, str] = {}
     for mark in marks:
@@ -107,7 +107,7 @@ def parse_address(table: str | Path, **settings: str | None) -> Address:
                 f"{text}: expected a sheet or table, encoding=..., separator=... or decimal=... "
                 f"after a #, not '{mark}'."
             )
-    return _checked(Address(place, **{**said, **given}))
+    return _check_settings(Address(place, **{**said, **given}))
 
 
 def _exists(path: Path) -> bool:
@@ -117,7 +117,7 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _checked(address: Address) -> Address:
+def _check_settings(address: Address) -> Address:
     separator = address.separator
     if separator is not None:
         separator = SEPARATORS.get(separator, separator)

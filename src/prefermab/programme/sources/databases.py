@@ -35,7 +35,7 @@ LIST_TABLES = {
 
 def read_database(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads one table of a database, to which nothing is ever written."""
-    with connected(address) as connection:
+    with open_read_only(address) as connection:
         table = _choose_table(connection, address)
         quoted = ".".join('"' + part.replace('"', '""') + '"' for part in table.split("."))
         if address.kind == "sqlite":
@@ -49,7 +49,7 @@ def read_database(address: Address, *, as_text: bool = False) -> pl.DataFrame:
 
 
 @contextlib.contextmanager
-def connected(address: Address) -> Iterator[Any]:
+def open_read_only(address: Address) -> Iterator[Any]:
     """Opens a connection that can only read; errors of the database become `InputError`."""
     connect = _sqlite if address.kind == "sqlite" else _postgresql
     connection, errors = connect(address)

@@ -46,7 +46,7 @@ OTHER_FORMATS = {
 
 def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads a text file; with `as_text` all cells stay as they are written."""
-    text = _lines(decode(_read_bytes(address), address.encoding, address.shown))
+    text = _unix_lines(decode(_read_bytes(address), address.encoding, address.shown))
     said = re.match(r"sep=(.)\n", text)
     if said is not None:  # Excel's own way to name the separator
         text = text[said.end() :]
@@ -144,7 +144,7 @@ def _unpack(path: Path, where: str) -> bytes:
     return data
 
 
-def _lines(text: str) -> str:
+def _unix_lines(text: str) -> str:
     """Makes all line ends \\n; old Macs ended lines with \\r alone."""
     if "\r" not in text:
         return text
@@ -172,7 +172,7 @@ def _check_rows(text: str, separator: str, where: str) -> None:
 
 def _rows(text: str, separator: str, where: str) -> Iterator[list[str]]:
     """The fields of each row."""
-    reader = csv.reader(_each_line(text), delimiter=separator)
+    reader = csv.reader(_iterate_lines(text), delimiter=separator)
     number = 1
     try:
         for fields in reader:
@@ -184,7 +184,7 @@ def _rows(text: str, separator: str, where: str) -> Iterator[list[str]]:
         ) from None
 
 
-def _each_line(text: str) -> Iterator[str]:
+def _iterate_lines(text: str) -> Iterator[str]:
     """The lines of a text one by one, without a copy of the whole text."""
     start = 0
     while start < len(text):
@@ -325,11 +325,11 @@ def _plausible(sample: bytes, page: str) -> bool:
         return False
     strange = re.findall(r"(?<=[^\W\d_])[^\x00-\x7f\w’‘“”–—…»«\s](?=[^\W\d_])|[\x80-\x9f]", text)
     at_edge = re.findall(r"[¢£¤¥¦§¨©¬®¯±²³´µ¶·¸¹¼½¾×÷](?=[^\W\d_])", text)
-    capitals = [word for word in re.findall(r"[^\W\d_]{2,}", text) if _mixed(word)]
+    capitals = [word for word in re.findall(r"[^\W\d_]{2,}", text) if _has_inner_capital(word)]
     return not strange and not at_edge and not capitals
 
 
-def _mixed(word: str) -> bool:
+def _has_inner_capital(word: str) -> bool:
     """Whether a word has a capital beyond ASCII after a small letter, as in josŽ."""
     pairs = itertools.pairwise(word)
     return any(a.islower() and b.isupper() and ord(b) > 127 for a, b in pairs)

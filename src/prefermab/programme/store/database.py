@@ -33,8 +33,8 @@ from prefermab.programme.store.engines import (
     lock_writers,
     make_folder,
     parse_place,
-    readable,
-    use_log,
+    translate_error,
+    use_write_ahead_log,
 )
 
 
@@ -47,13 +47,13 @@ class Database:
         self.place, self.wait = parse_place(place), wait
         path = self.place.path
         if path is not None and not begin and not path.is_file():
-            raise migrating.no_programme(self.place.shown)
+            raise migrating.no_programme_error(self.place.shown)
         if path is not None:
             make_folder(path)
         self.engine = engine_for(self.place, wait)
         """SQLAlchemy's engine: it opens a new connection each time, to this programme's tables."""
         self._thread = threading.get_ident()
-        with self._sentences():
+        with self._translated_errors():
             self._connection = self.engine.connect()
         try:
             self._prepare(begin, who)
@@ -70,7 +70,7 @@ class Database:
     def writing(self) -> Iterator[Connection]:
         """A transaction that is committed as a whole or not at all; no other process can write
         meanwhile. Within another transaction it becomes a part of that one."""
-        if self._usable().in_transaction():
+        if self._open_connection().in_transaction():
             assert not self._connection.get_execution_options()[READING], "it only reads"
             yield self._connection
             return
@@ -84,7 +84,7 @@ class Database:
     def reading(self) -> Iterator[Connection]:
         """A transaction in which all reads see the same state of the programme. Within another
         transaction it becomes a part of that one."""
-        if self._usable().in_transaction():
+        if self._open_connection().in_transaction():
             yield self._connection
             return
         with self._transaction(reading=True) as sql:
@@ -104,7 +104,7 @@ class Database:
                 with contextlib.suppress(DBAPIError):
                     self._lock_planning("pg_advisory_unlock")
             return
-        self._usable()
+        self._open_connection()
         lock = filelock.FileLock(f"{self.place.path}-plan", timeout=self.wait)
         try:
             lock.acquire()
@@ -125,7 +125,7 @@ class Database:
     def close(self) -> None:
         """Closes the connection."""
         self._check_thread()
-        with self._sentences():
+        with self._translated_errors():
             self._connection.close()
             self.engine.dispose()
 
@@ -140,21 +140,21 @@ class Database:
 
     @contextlib.contextmanager
     def _transaction(self, *, reading: bool) -> Iterator[Connection]:
-        sql, ending = self._usable(), False
+        sql, ending = self._open_connection(), False
         try:
             sql.execution_options(**{READING: reading})
             with sql.begin():
                 yield sql
                 ending = True
         except (DBAPIError, sqlite3.Error, OverflowError) as error:
-            raise readable(error, self.place, self.wait, ending=ending) from None
+            raise translate_error(error, self.place, self.wait, ending=ending) from None
 
     @contextlib.contextmanager
-    def _sentences(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
-            raise readable(error, self.place, self.wait, ending=False) from None
+            raise translate_error(error, self.place, self.wait, ending=False) from None
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -162,7 +162,7 @@ class Database:
                 "a Programme belongs to the thread that opened it: open one in each thread."
             )
 
-    def _usable(self) -> Connection:
+    def _open_connection(self) -> Connection:
         self._check_thread()
         if self._connection.closed:
             raise InputError("the programme is closed.")
@@ -176,4 +176,4 @@ class Database:
             with self.writing() as sql:
                 migrating.prepare_tables(sql, self.place, begin=begin, who=who)
         if self.place.path is not None:
-            use_log(self._connection)
+            use_write_ahead_log(self._connection)

@@ -141,7 +141,7 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
     return engine
 
 
-def use_log(sql: Connection) -> None:
+def use_write_ahead_log(sql: Connection) -> None:
     """Switches a SQLite file to a write-ahead log, so that readers and writers do not wait for each
     other. A file that cannot be written stays as it is."""
     driver: Any = sql.connection.driver_connection
@@ -177,7 +177,7 @@ def postgresql_engine(place: Place) -> Engine:
     return engine
 
 
-def readable(
+def translate_error(
     error: DBAPIError | sqlite3.Error | OverflowError, place: Place, wait: float, *, ending: bool
 ) -> PrefermabError:
     """Converts an error of a database into an error of ours with one clear sentence.

@@ -87,9 +87,9 @@ def read_details(
         if name == "opt_in":
             values = as_flags(values, where, unknown=False)
         elif name in costs:
-            values = _costs(values, ids, where)
+            values = _read_costs(values, ids, where)
         else:
-            values = _stored(values, name in numbers, where)
+            values = _storable(values, name in numbers, where)
         found.append(values.alias(name))
     return pl.DataFrame(found)
 
@@ -212,7 +212,7 @@ def first_difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
     return None
 
 
-def _costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
+def _read_costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
     """Costs of at least 0; an empty cell means the model's cost."""
     costs = values.cast(pl.Float64, strict=False).fill_nan(None)
     wrong = (values.is_not_null() & costs.is_null()) | (costs < 0) | costs.is_infinite()
@@ -227,7 +227,7 @@ def _costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
     return costs
 
 
-def _stored(values: pl.Series, is_number: bool, where: str) -> pl.Series:
+def _storable(values: pl.Series, is_number: bool, where: str) -> pl.Series:
     """A column as one of the kinds that are stored."""
     if is_number or values.dtype.is_float() or values.dtype.is_decimal():
         return as_numbers(values, where)

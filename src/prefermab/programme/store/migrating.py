@@ -68,14 +68,14 @@ def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
     tables = sql.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
     if known == 0 and version == 0 and tables == 0:
         if not begin:
-            raise no_programme(place.shown)
+            raise no_programme_error(place.shown)
         sql.exec_driver_sql(f"PRAGMA application_id = {APPLICATION}")
         sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
         return None
     if known != APPLICATION:
         raise InputError(f"{place.shown} is a SQLite file, but not of a programme.")
     if version > FILE_VERSION:
-        raise later(place.shown, str(version), str(FILE_VERSION))
+        raise later_version_error(place.shown, str(version), str(FILE_VERSION))
     if version == FILE_VERSION:
         return version_of(sql, VERSION_TABLE)
     migrate_old_file(sql, version)
@@ -101,7 +101,7 @@ def _prepare_schema(sql: Connection, place: Place, begin: bool) -> str | None:
             f"({list_names(names)}): expected a programme, or a new name."
         )
     if not begin:
-        raise no_programme(place.shown)
+        raise no_programme_error(place.shown)
     sql.exec_driver_sql(f'CREATE SCHEMA IF NOT EXISTS "{place.name}"')
     return None
 
@@ -131,11 +131,11 @@ def upgrade(
         return
     known, version = ScriptDirectory.from_config(config), version_of(sql, table)
     if version is not None and version not in {one.revision for one in known.walk_revisions()}:
-        raise later(shown, version, str(known.get_current_head()))
+        raise later_version_error(shown, version, str(known.get_current_head()))
     command.upgrade(config, "head")
 
 
-def no_programme(shown: str) -> InputError:
+def no_programme_error(shown: str) -> InputError:
     """The error for a place without a programme."""
     return InputError(
         f"there is no programme at {shown}; Programme(path, model), or `prefermab "
@@ -143,7 +143,7 @@ def no_programme(shown: str) -> InputError:
     )
 
 
-def later(shown: str, version: str, known: str) -> InputError:
+def later_version_error(shown: str, version: str, known: str) -> InputError:
     """The error for tables of a later version."""
     return InputError(
         f"{shown} has tables of version {version}, but this prefermab reads version {known}: the "

@@ -165,7 +165,7 @@ class PlanReader:
                 own = own.with_columns(people[name] for name in names if name not in own.columns)
                 own = own.select(names)
         except READ_ERRORS:
-            raise damaged(round) from None
+            raise damaged_plan_error(round) from None
         return people, own
 
     def people(self, stored: StoredPlan) -> pl.DataFrame:
@@ -181,7 +181,7 @@ class PlanReader:
         try:
             found = unpack(inputs) if before is None else unpack_changes(inputs, before)
         except READ_ERRORS:
-            raise damaged(round) from None
+            raise damaged_plan_error(round) from None
         self.last = (round, attempt), found
         return found
 
@@ -190,7 +190,7 @@ class PlanReader:
         which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
         found = self.sql.execute(STORED.where(which)).first()
         if found is None:
-            raise damaged(round)
+            raise damaged_plan_error(round)
         return tuple(found)
 
     def newest(self) -> StoredPlan | None:
@@ -200,7 +200,7 @@ class PlanReader:
         return None if found is None else tuple(found)
 
 
-def damaged(round: int) -> StorageError:
+def damaged_plan_error(round: int) -> StorageError:
     """The error for a plan that cannot be read."""
     return StorageError(f"the plan of round {round} is damaged and cannot be read.")
 

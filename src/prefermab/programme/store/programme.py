@@ -156,7 +156,7 @@ class Programme(OpenProgramme):
         frame = as_frame(frame)
         with self._database.writing() as sql:
             now, ids = queries.current_round(sql), read_ids(frame, where)
-            known = ~queries.strangers(sql, ids, where, skip=skip_unknown)
+            known = ~queries.find_non_members(sql, ids, where, skip=skip_unknown)
             frame, ids = frame.filter(known), ids.filter(known)
             details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
             states = recording.store_states(sql, self.model, frame, ids, now, where)
@@ -214,16 +214,16 @@ class Programme(OpenProgramme):
                     )
                 if isinstance(found, Planned):
                     return found
-                made = found.answer(self.model, self.hash)
+                made = found.make(self.model, self.hash)
                 if self._store(found, made, why):
                     return made
 
-    def _store(self, question: request.Question, made: Planned, why: str | None) -> bool:
+    def _store(self, pending: request.PendingPlan, made: Planned, why: str | None) -> bool:
         """Stores a plan and returns True; returns False if the programme has changed meanwhile."""
         with self._database.reading() as sql:
             stored = store_frames(sql, made.inputs, made.frame)
         with self._database.writing() as sql:
-            if not question.is_open(sql, self.hash):
+            if not pending.can_be_stored(sql, self.hash):
                 return False
             put_plan(sql, made, stored)
             details = {

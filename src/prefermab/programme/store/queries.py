@@ -105,7 +105,9 @@ def is_member(sql: Connection, ids: pl.Series, where: str) -> pl.Series:
     return ids.is_in(pl.Series(members, dtype=ids.dtype).implode())
 
 
-def strangers(sql: Connection, ids: pl.Series, where: str, *, skip: bool = False) -> pl.Series:
+def find_non_members(
+    sql: Connection, ids: pl.Series, where: str, *, skip: bool = False
+) -> pl.Series:
     """Which of these people do not take part now. If there are any, raises an error that names
     them, unless `skip` is true."""
     unknown = ~is_member(sql, ids, where)
@@ -152,7 +154,7 @@ def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: s
         return given
     known = dict(rows_of(sql, select(PEOPLE, "id", "details"), people))
     pairs = zip(people, given, strict=True)
-    texts = [merged(known[who], text) if who in known else text for who, text in pairs]
+    texts = [merge_json(known[who], text) if who in known else text for who, text in pairs]
     put_rows(sql, PEOPLE, {"id": people, "details": texts}, "details", key="id")
     return given
 
@@ -160,13 +162,13 @@ def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: s
 FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def merged(old: str, new: str) -> str:
+def merge_json(old: str, new: str) -> str:
     """Merges two JSON objects; the fields of the new one replace those of the old one.
 
     Numbers stay exactly as they are written.
 
-    >>> from prefermab.programme.store.queries import merged
-    >>> merged('{"a":-0.0,"b":1,"c":2}', '{"b":null,"c":3.50}')
+    >>> from prefermab.programme.store.queries import merge_json
+    >>> merge_json('{"a":-0.0,"b":1,"c":2}', '{"b":null,"c":3.50}')
     '{"a":-0.0,"b":null,"c":3.50}'
     """
     return msgspec.json.encode(FIELDS.decode(old) | FIELDS.decode(new)).decode()

@@ -168,7 +168,7 @@ class OpenProgramme(ProgrammeReader):
                     place = queries.get_meta(sql, MODEL_PLACE)
                 model = load_stored(place, self._database.shown)
             self.model, self.hash = check_model(model), model_hash(model)
-            self._take_over(change_model, why)
+            self._run_with_model(change_model, why)
         except BaseException:
             self._database.close()
             raise
@@ -177,7 +177,7 @@ class OpenProgramme(ProgrammeReader):
         """Closes the file or the connection."""
         self._database.close()
 
-    def _take_over(self, change_model: bool, why: str | None) -> None:
+    def _run_with_model(self, change_model: bool, why: str | None) -> None:
         """Makes the model the programme's model, unless it is already."""
         with self._database.reading() as sql:
             if queries.current_model(sql) == self.hash:

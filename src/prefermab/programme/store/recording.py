@@ -65,7 +65,7 @@ def record(
         return "record"
     done, stored = read_done(model, actions, plan, where), get_actions(sql, which)
     if partial:
-        done = _with_the_rest(sql, model, plan, done, stored)
+        done = _with_uncorrected_people(sql, model, plan, done, stored)
     differs = _difference(done.filter(pl.col("action") != model.action_names[0]), stored)
     if differs is None:
         return None
@@ -101,7 +101,7 @@ def _store(sql: Connection, model: Planner, plan: Planned, done: pl.DataFrame) -
     put_deviations(sql, plan.round, rows.select("id", "planned", "done", "allowed", WHY))
 
 
-def _with_the_rest(
+def _with_uncorrected_people(
     sql: Connection,
     model: Planner,
     plan: Planned,
@@ -147,7 +147,7 @@ def read_done(model: Planner, actions: Any, plan: Planned, where: str = "record"
         done = plan.frame.with_columns(
             pl.lit(True).alias(REACHED), pl.lit(None, pl.String).alias(WHY)
         )
-        return _known(done)
+        return _record_columns(done)
     given = as_frame(actions, "actions")
     ids = read_ids(given, where)
     names = read_actions(model, given, ids, where)
@@ -161,10 +161,12 @@ def read_done(model: Planner, actions: Any, plan: Planned, where: str = "record"
             f"{plan.round}."
         )
     ids = ids.cast(plan.frame["id"].dtype)
-    return _known(_with_costs(model, plan, pl.DataFrame([ids, names, reached, _whys(given)])))
+    return _record_columns(
+        _with_costs(model, plan, pl.DataFrame([ids, names, reached, _whys(given)]))
+    )
 
 
-def _known(done: pl.DataFrame) -> pl.DataFrame:
+def _record_columns(done: pl.DataFrame) -> pl.DataFrame:
     return done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED, WHY)
 
 

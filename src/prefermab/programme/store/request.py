@@ -155,16 +155,16 @@ def rounds_to_end(sql: Connection, round: int | None) -> dict[str, int]:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Question:
-    """A plan that is still to be made: for whom, of which round, and as which of its plans."""
+class PendingPlan:
+    """A plan that is still to be made: its request, round, number within the round and people."""
 
     request: PlanRequest
     round: int
     attempt: int
     people: pl.DataFrame
 
-    def answer(self, model: Planner, model_hash: str) -> Planned:
-        """The plan, which may take long; it is not stored yet."""
+    def make(self, model: Planner, model_hash: str) -> Planned:
+        """Makes the plan, which may take long, and does not store it."""
         frame, facts = self.request.make(model, self.people)
         asked, versions = self.request.asked, software_versions()
         return Planned(
@@ -172,9 +172,9 @@ class Question:
             frame,
         )  # fmt: skip
 
-    def is_open(self, sql: Connection, model_hash: str) -> bool:
-        """Whether it still is to be answered: no round was closed, no other plan made, and no other
-        model took over meanwhile."""
+    def can_be_stored(self, sql: Connection, model_hash: str) -> bool:
+        """Whether the plan can still be stored: meanwhile no round was closed, no other plan was
+        stored and no other model took over."""
         return (
             queries.current_round(sql) == self.round
             and count_attempts(sql, self.round) + 1 == self.attempt
@@ -190,7 +190,7 @@ def plan_round(
     round: int | None,
     *,
     again: bool,
-) -> Planned | Question:
+) -> Planned | PendingPlan:
     """The stored plan of a round if the request is the same, else the plan that is to be made."""
     now = queries.current_round(sql)
     if round is not None and round != now:
@@ -208,7 +208,7 @@ def plan_round(
                 f"round {now} is planned already, and {change} since: record the round, or plan "
                 "with again=True (--again) to replace its plan."
             )
-    return Question(request, now, count_attempts(sql, now) + 1, people)
+    return PendingPlan(request, now, count_attempts(sql, now) + 1, people)
 
 
 def _people(
