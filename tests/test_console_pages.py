@@ -136,7 +136,7 @@ def test_a_replay_is_bit_for_bit_or_says_what_differs(served, monkeypatch):
         return other(frame, budget + 1, **more)
 
     monkeypatch.setattr(type(served.desk.model), "plan", lambda _, *a, **k: tampered(*a, **k))
-    assert "does not come out as it was stored" in vera.post("/models", data={"round": "1"}).text
+    assert "differs from the stored one" in vera.post("/models", data={"round": "1"}).text
 
 
 def test_the_audit_log_is_filtered_and_verified(served):

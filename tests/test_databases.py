@@ -362,7 +362,7 @@ def test_only_a_hash_that_was_kept_elsewhere_shows_a_log_that_was_made_anew(tmp_
                 programme.verify_audit("0" * 64)
     with (
         pm.Programme(tmp_path / "b.db", FirstCome()) as programme,
-        pytest.raises(StorageError, match="cut off at the end, or the log was made anew"),
+        pytest.raises(StorageError, match="cut off at the end, or the whole log was replaced"),
     ):
         programme.verify_audit(heads[0])
 

@@ -317,7 +317,7 @@ HEAD = "mother,day,seconds\n"
         ("7,2026-01-05,4O\n", "calls.csv: the column 'seconds' must hold numbers, but row 2"),
         (",2026-01-05,1\n8,2026-01-06,-\n", "but row 3 holds '-'"),
         ("7,2026-01-05,1e400\n8,2026-01-05,3\n", "finite numbers, but row 2"),
-        ("7,1767571200,1\n", 'seconds since 1970, say form = "unix"'),
+        ("7,1767571200,1\n", 'seconds since 1970, write form = "unix"'),
         ("7,0000-00-00,1\n", "row 2 holds '0000-00-00'"),
         ("7,2026-01-05,40\n" + HEAD, "row 3 holds 'day'"),
     ],

@@ -75,7 +75,7 @@ def test_what_a_mark_means_can_be_said(decimal, tmp_path):
 
 def test_a_dot_beside_decimal_commas_is_asked_about(tmp_path):
     (tmp_path / "a.csv").write_text("id;x;y\n1;0,5;1.234\n")
-    with pytest.raises(pm.InputError, match=r"'1\.234', whose dot may stand before decimals"):
+    with pytest.raises(pm.InputError, match=r"'1\.234', whose dot may mark decimals or thousands"):
         read_table(tmp_path / "a.csv")
     assert read_table(tmp_path / "a.csv", decimal=",")["y"].to_list() == [1234]
 

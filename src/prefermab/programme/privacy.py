@@ -49,8 +49,8 @@ def read_key(path: Path) -> tuple[bytes, bool]:
     key = path.read_bytes().strip()
     if len(key) < SHORTEST_KEY:
         raise InputError(
-            f"{path}: a key must have at least {SHORTEST_KEY} bytes, not {len(key)}; name a file "
-            "that does not exist to have one made."
+            f"{path}: a key must have at least {SHORTEST_KEY} bytes, not {len(key)}; to make a new "
+            "key, name a file that does not exist."
         )
     return key, False
 

@@ -158,7 +158,7 @@ def _check_percents(values: pl.Series, where: str, first: int) -> None:
         raise InputError(
             f"{where}: the column '{values.name}' holds '{brief(values[with_it])}' in row "
             f"{with_it + first} and '{brief(values[without])}' without a percent sign in row "
-            f"{without + first}, which may be a share or percent too; write all in one way."
+            f"{without + first}; write all cells with a percent sign, or none."
         )
 
 
@@ -171,8 +171,8 @@ def _check_meaning(
         cell = text[row]
         raise InputError(
             f"{where}: the column '{values.name}' holds '{brief(values[row])}' in row "
-            f"{row + first}, which may be {cell.replace(',', '')} or {cell.replace(',', '.')}; say "
-            "what a comma is after the file: #decimal=, or #decimal=."
+            f"{row + first}, which may be {cell.replace(',', '')} or {cell.replace(',', '.')}; "
+            "write #decimal=. or #decimal=, after the file's name."
         )
     if meaning == "both":
         decimal, thousands = _comma_evidence(text)

@@ -37,13 +37,13 @@ def read_event_times(values: pl.Series, mapping: EventMap, source: str, where: s
         day = datetime.date(1899, 12, 30) + datetime.timedelta(days=int(known[0]))
         raise InputError(
             f"{source}: the column '{values.name}' holds numbers such as {known[0]}, which may be "
-            f'days of Excel ({day}) or counts; say form = "excel" in {where}, or give round as a '
-            "number."
+            f'days of Excel ({day}) or counts; in {where}, write form = "excel" for days, or round '
+            "as a whole number for counts."
         )
     raise InputError(
-        f"{source}: the column '{values.name}' must hold dates, not {kind}; if it counts, round in "
-        f'{where} must be a whole number, and if it holds seconds since 1970, say form = "unix" '
-        "there."
+        f"{source}: the column '{values.name}' must hold dates, not {kind}; if it holds counts, "
+        f"write round in {where} as a whole number, and if it holds seconds since 1970, write "
+        'form = "unix" there.'
     )
 
 
@@ -55,8 +55,8 @@ def _naive(values: pl.Series) -> pl.Series:
 def _whole(values: pl.Series, source: str, where: str) -> pl.Series:
     if not values.dtype.is_numeric():
         raise InputError(
-            f"{source}: the column '{values.name}' must hold whole numbers, as round in {where} is "
-            f"one, not {values.dtype}."
+            f"{source}: the column '{values.name}' must hold whole numbers, not {values.dtype}, "
+            f"because round in {where} is a whole number."
         )
     wrong = (values != values.round() if values.dtype.is_float() else values != values).fill_null(
         False
@@ -93,7 +93,9 @@ class Rounds:
         if isinstance(earliest, datetime.datetime):
             earliest = earliest.date()
         if (self.kind == "numbers") == isinstance(earliest, datetime.date):
-            raise InputError(f"{where}: first must be a date if rounds are dates, else a number.")
+            raise InputError(
+                f"{where}: first must be a number if round is a number, and otherwise a date."
+            )
         self.start = earliest
         if self.kind == "days" and self.length % 7 == 0 and mapping.first is None:
             back = (earliest.weekday() - WEEKDAYS[mapping.week_starts]) % 7

@@ -289,5 +289,5 @@ def check_locks(selection: Selection) -> None:
     if everyone_in_a_group and limits.max_share.sum() < 1 - 1e-9:
         raise InputError(
             f"the largest shares of the groups add up to {limits.max_share.sum():.0%}, less than "
-            "everyone: no plan can keep them."
+            "100%: no plan can keep them."
         )

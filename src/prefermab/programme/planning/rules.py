@@ -98,7 +98,7 @@ class Rules:
         if least > 1 + 1e-9:
             raise InputError(
                 f"the least shares of the groups ({_in_words(self.min_share)}) add up to "
-                f"{least:.0%}, more than everyone."
+                f"{least:.0%}, more than 100%."
             )
         for group in self.min_share.keys() & self.max_share.keys():
             if self.min_share[group] > self.max_share[group]:
@@ -238,8 +238,8 @@ def locked_rows(
     if strange.any():
         row = first_row(strange)
         raise InputError(
-            f"{where}: the column '{rules.lock_column}' must hold true, false or an action of "
-            f"{', '.join(model.action_names)}, but {row_in(where, row)} holds '{given[row]}'."
+            f"{where}: the column '{rules.lock_column}' must hold true, false or an action (one of "
+            f"{', '.join(model.action_names)}), but {row_in(where, row)} holds '{given[row]}'."
         )
     given = text.replace_strict(words, default=0, return_dtype=pl.Int32).fill_null(0).to_numpy()
     return np.where(given != 0, given, locked)

@@ -111,9 +111,9 @@ def infer_numbers(frame: pl.DataFrame, address: Address) -> pl.DataFrame:
         if decimal == "," and meaning == "dot or thousands" and not address.decimal:
             raise InputError(
                 f"{address.shown}: the column '{column.name}' holds "
-                f"'{brief(column.drop_nulls()[0])}', whose dot may stand before decimals or "
-                "between thousands, as other columns have decimal commas; say what stands before "
-                "decimals after the file: #decimal=, or #decimal=."
+                f"'{brief(column.drop_nulls()[0])}', whose dot may mark decimals or thousands, "
+                "since other columns have decimal commas; write #decimal=. or #decimal=, after the "
+                "file's name."
             )
         by_comma = decimal == "," and meaning == "dot or thousands"
         if by_comma or meaning in ("comma", "comma or thousands"):

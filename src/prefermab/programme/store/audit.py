@@ -155,7 +155,7 @@ def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
     if head is not None and kept is None:
         raise StorageError(
             f"audit: no row has the hash {brief(head)} that was kept: rows were cut off at the "
-            "end, or the log was made anew."
+            "end, or the whole log was replaced."
         )
     _check_contents(sql, rows)
     return AuditProof(len(rows), before, kept)

@@ -203,7 +203,7 @@ def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabEr
             f"{wait:g} seconds; nothing was changed."
         )
     if "not a database" in text:
-        return InputError(f"{path} is not a SQLite file; expected one of a programme.")
+        return InputError(f"{path} is not a SQLite file; expected the file of a programme.")
     if "readonly" in text and code != "SQLITE_READONLY_DIRECTORY":
         return StorageError(f"{path} is read-only; expected a file that can be written.")
     if "readonly" in text or "unable to open" in text:

@@ -110,7 +110,7 @@ def match_names(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[s
         if name in names[:place]:
             first = frame.columns[names.index(name)]
             raise InputError(
-                f"{where}: the columns '{first}' and '{frame.columns[place]}' are the same one."
+                f"{where}: the columns '{first}' and '{frame.columns[place]}' have the same name."
             )
     return names
 

@@ -73,7 +73,7 @@ def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
         sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
         return None
     if known != APPLICATION:
-        raise InputError(f"{place.shown} is a SQLite file, but not of a programme.")
+        raise InputError(f"{place.shown} is a SQLite file, but not the file of a programme.")
     if version > FILE_VERSION:
         raise later_version_error(place.shown, str(version), str(FILE_VERSION))
     if version == FILE_VERSION:

@@ -45,8 +45,8 @@ def check_model(model: object) -> Planner:
     for name in needed:
         if not hasattr(model, name):
             raise InputError(
-                f"a programme needs a model, as pm.load gives one, but {type(model).__name__} has "
-                f"no {name}."
+                f"a programme needs a model, such as pm.load returns, but {type(model).__name__} "
+                f"has no {name}."
             )
     assert isinstance(model, Planner)
     return model
@@ -59,8 +59,8 @@ def model_hash(model: Planner) -> str:
         return str(own)
     if not isinstance(model, Model):
         raise InputError(
-            "a model of your own needs a text that identifies it, but "
-            f"{type(model).__name__} has no fingerprint."
+            "a model of your own needs a fingerprint, a text that identifies it, but "
+            f"{type(model).__name__} has none."
         )
     return fingerprint(model)
 

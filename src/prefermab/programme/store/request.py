@@ -273,8 +273,8 @@ def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
     other = [f"{name} {was}" for name, was in old.versions.items() if now.get(name) != was]
     hint = f"; it was made with {', '.join(other)}" if other else ""
     raise InputError(
-        f"the plan of round {old.round} does not come out as it was stored (then and now): "
-        f"{differs}{hint}."
+        f"the plan of round {old.round} was made again and differs from the stored one (first the "
+        f"stored plan, then the new one): {differs}{hint}."
     )
 
 
