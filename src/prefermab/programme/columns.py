@@ -45,13 +45,13 @@ def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
     """The column with this name, whatever its case and outer blanks; an error if there is none."""
     if name in frame.columns:
         return frame[name]
-    alike = [one for one in frame.columns if one.strip().lower() == name.strip().lower()]
-    if len(alike) > 1:
+    found = [one for one in frame.columns if one.strip().lower() == name.strip().lower()]
+    if len(found) > 1:
         raise InputError(
-            f"{where}: the column '{name}' may be '{alike[0]}' or '{alike[1]}'; rename one of them."
+            f"{where}: the column '{name}' may be '{found[0]}' or '{found[1]}'; rename one of them."
         )
-    if alike:
-        return frame[alike[0]]
+    if found:
+        return frame[found[0]]
     raise InputError(
         f"{where}: the column '{name}' is missing; found {list_names(frame.columns) or 'none'}."
     )

@@ -73,15 +73,15 @@ def from_influence(
     """
     estimate, size = float(estimate), len(influence)
     free = max(size - lost, 1)
-    apart = influence - influence.mean()
-    variance = float((apart**2).sum()) / free
+    deviations = influence - influence.mean()
+    variance = float((deviations**2).sum()) / free
     error = float(np.sqrt(variance / size))
     if error == 0:
         return Interval(estimate, estimate, estimate, 0.0)
     if normal:
         reach = error * float(student.ppf((1 + level) / 2, free))
         return Interval(estimate, estimate - reach, estimate + reach, error)
-    scaled = apart / np.sqrt(variance)
+    scaled = deviations / np.sqrt(variance)
     skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean())
     # About `free` if the influences are normal; fewer if a few units dominate.
     degrees = float(np.clip(2 * size / max(kurtosis - 1, 1e-9), 1, free))

@@ -181,11 +181,13 @@ def refuse_duplicate_ids(job: Job, chunks: Sequence[Chunk], engine: Engine) -> N
     ranges = -(-job.people // HASHES_AT_ONCE)
     ends = [(2**64 * place) // ranges for place in range(ranges + 1)]
     spans = list(itertools.pairwise(ends))
-    alike = np.concatenate(list(engine.map(functools.partial(repeated_hashes, job, chunks), spans)))
-    if not alike.size:
+    repeated = np.concatenate(
+        list(engine.map(functools.partial(repeated_hashes, job, chunks), spans))
+    )
+    if not repeated.size:
         return
     seen: dict[str, list[str]] = defaultdict(list)
-    for found in engine.map(functools.partial(ids_with_hashes, alike[:100]), chunks):
+    for found in engine.map(functools.partial(ids_with_hashes, repeated[:100]), chunks):
         for one, where in found:
             seen[one].append(where)
     for one, where in seen.items():
@@ -208,10 +210,10 @@ def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) ->
     return np.unique(together[1:][together[1:] == together[:-1]])
 
 
-def ids_with_hashes(alike: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
+def ids_with_hashes(repeated: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
     """The ids of a chunk that have one of these checksums, and where they are."""
     ids = column(chunk.read(), "id", chunk.shown)
-    rows = np.flatnonzero(np.isin(hashes(ids), alike))
+    rows = np.flatnonzero(np.isin(hashes(ids), repeated))
     text = ids.cast(pl.String).gather(rows).to_list()
     return [
         (one, f"{row_in(chunk.where, int(row))} of {chunk.shown}")
@@ -238,10 +240,12 @@ def store_id_hashes(job: Job, chunk: Chunk, ids: pl.Series) -> None:
 
 def all_labels(labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
     """The distinct labels of all chunks, sorted."""
-    return tuple(sorted({label for own in labels for label in own}))
+    return tuple(sorted({label for chunk_labels in labels for label in chunk_labels}))
 
 
-def recode_labels(codes: np.ndarray, own: Sequence[str], labels: tuple[str, ...]) -> np.ndarray:
+def recode_labels(
+    codes: np.ndarray, chunk_labels: Sequence[str], labels: tuple[str, ...]
+) -> np.ndarray:
     """Converts numbers of a chunk's own labels into numbers of all labels; -1 stays -1."""
-    places = np.array([*(labels.index(label) for label in own), -1])
+    places = np.array([*(labels.index(label) for label in chunk_labels), -1])
     return places[codes]

@@ -176,11 +176,11 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
         ) from None
     model, left = model_of(job.model), job.rounds_left
     made = plan(model, table, job.budget, job.rules, waiting, where, rounds_left=left)
-    said = pl.col("reason").is_in(list(KEPT_OUT.values()))
+    with_reason = pl.col("reason").is_in(list(KEPT_OUT.values()))
     if job.reasons:
-        said |= pl.col("list") != ""
+        with_reason |= pl.col("list") != ""
     listed = made.frame.select(
-        "id", "action", "cost", "score", "list", pl.when(said).then("reason").alias("reason")
+        "id", "action", "cost", "score", "list", pl.when(with_reason).then("reason").alias("reason")
     )
     for chunk, table in zip(chunks, tables, strict=True):
         part = with_given_columns(listed.slice(chunk.start, chunk.rows), table)

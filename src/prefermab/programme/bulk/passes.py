@@ -320,9 +320,9 @@ def choose_together(
     actions = choose_under_rules(selection)
     for chunk in chunks:
         begin, end = np.searchsorted(people["rows"], (chunk.start, chunk.start + chunk.rows))
-        own = np.zeros(chunk.rows, np.int8)
-        own[people["rows"][begin:end] - chunk.start] = actions[begin:end]
-        write_atomically(job.actions(chunk), functools.partial(save_array, array=own))
+        chunk_actions = np.zeros(chunk.rows, np.int8)
+        chunk_actions[people["rows"][begin:end] - chunk.start] = actions[begin:end]
+        write_atomically(job.actions(chunk), functools.partial(save_array, array=chunk_actions))
     left = (actions == 0) & (locked == 0)
     increments = Increments.of(gains, costs, left, job.units)
     queue = increments.after(Cut(np.inf), 0, waiting)[-1]

@@ -92,7 +92,7 @@ class Selection:
         """The ledger of those who are locked in."""
         limits, acted = self.limits, self.locked > 0
         each = np.arange(len(self.locked))
-        own = self.worker_units[each, self.locked]
+        worker_costs = self.worker_units[each, self.locked]
         return Ledger(
             actions=self.locked.copy(),
             spent=add_up(self.units[each, self.locked]),
@@ -101,7 +101,8 @@ class Selection:
                 for group in range(len(limits.group_names))
             ],
             of_worker=[
-                add_up(own[limits.worker == worker]) for worker in range(len(limits.worker_names))
+                add_up(worker_costs[limits.worker == worker])
+                for worker in range(len(limits.worker_names))
             ],
             chosen=int(acted.sum()),
         )
@@ -122,24 +123,26 @@ class Selection:
             self.worker_units[people, actions],
         )  # fmt: skip
         cheapest = int(costs.min(initial=self.room + 1))
-        for person, action, cost, of, by, own in zip(*(c.tolist() for c in columns), strict=True):
+        for person, action, cost, in_group, worker, worker_cost in zip(
+            *(c.tolist() for c in columns), strict=True
+        ):
             if ledger.chosen >= most or ledger.spent + cheapest > self.room:
                 break
             if group is not None and ledger.of_group[group] >= need:
                 break
             if ledger.actions[person] or ledger.spent + cost > self.room:
                 continue
-            if of >= 0 and ledger.of_group[of] >= caps[of]:
+            if in_group >= 0 and ledger.of_group[in_group] >= caps[in_group]:
                 continue
-            if by >= 0 and ledger.of_worker[by] + own > self.worker_rooms[by]:
+            if worker >= 0 and ledger.of_worker[worker] + worker_cost > self.worker_rooms[worker]:
                 continue
             ledger.actions[person] = action
             ledger.spent += cost
             ledger.chosen += 1
-            if of >= 0:
-                ledger.of_group[of] += 1
-            if by >= 0:
-                ledger.of_worker[by] += own
+            if in_group >= 0:
+                ledger.of_group[in_group] += 1
+            if worker >= 0:
+                ledger.of_worker[worker] += worker_cost
 
     def improve(self, ledger: Ledger) -> None:
         """Spends what is left on better actions for people who are chosen already."""
@@ -158,15 +161,15 @@ class Selection:
 
     def _upgrade(self, ledger: Ledger, person: int, now: int, action: int) -> None:
         """Replaces a person's action by a better one if all budgets allow it."""
-        by = int(self.limits.worker[person])
+        worker = int(self.limits.worker[person])
         cost = int(self.units[person, action] - self.units[person, now])
-        own = int(self.worker_units[person, action] - self.worker_units[person, now])
+        worker_cost = int(self.worker_units[person, action] - self.worker_units[person, now])
         if ledger.spent + cost > self.room:
             return
-        if by >= 0:
-            if ledger.of_worker[by] + own > self.worker_rooms[by]:
+        if worker >= 0:
+            if ledger.of_worker[worker] + worker_cost > self.worker_rooms[worker]:
                 return
-            ledger.of_worker[by] += own
+            ledger.of_worker[worker] += worker_cost
         ledger.actions[person] = action
         ledger.spent += cost
 

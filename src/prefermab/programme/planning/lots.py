@@ -11,7 +11,7 @@ the action a to k people of the cell, then this person gets the action a with th
 
     (1 - l/N + 1/N)·[a = m] + (l - 1)/N · (k - [a = m])/(N - 1),
 
-because a person in the pot keeps the own action with probability 1/l and otherwise gets that of
+because a person in the pot keeps their own action with probability 1/l and otherwise gets that of
 anybody else in the cell. If e·N is not a whole number, the size of the pot is drawn from the two
 whole numbers next to it (from 0 and 2 if e·N is below 2), so that everybody is in a pot with
 probability e.
@@ -62,8 +62,8 @@ def check_lots(explore: float, seed: int | None) -> tuple[float, int | None]:
 def find_cells(costs: np.ndarray, limits: Limits, locked: np.ndarray) -> list[np.ndarray]:
     """The rows of each cell, in the order of the table; only cells of two or more people."""
     rows = np.flatnonzero(limits.may & (locked == 0))
-    alike = np.column_stack([costs[rows], limits.group[rows], limits.worker[rows]])
-    _, cell = np.unique(alike, axis=0, return_inverse=True)
+    cell_keys = np.column_stack([costs[rows], limits.group[rows], limits.worker[rows]])
+    _, cell = np.unique(cell_keys, axis=0, return_inverse=True)
     order = np.argsort(cell.ravel(), kind="stable")
     cuts = np.flatnonzero(np.diff(cell.ravel()[order])) + 1
     return [each for each in np.split(rows[order], cuts) if len(each) > 1]
@@ -88,9 +88,9 @@ def draw_lots(
     probabilities = np.eye(n_actions)[actions]
     for cell, raw in zip(cells, sizes, strict=False):
         chances = pot_sizes(len(cell), explore)
-        own = np.eye(n_actions)[actions[cell]]
-        probabilities[cell] = sum(p * _given_pot(own, pot) for pot, p in chances)
-        dealt[cell] = (probabilities[cell] < own).any(axis=1)
+        planned = np.eye(n_actions)[actions[cell]]
+        probabilities[cell] = sum(p * _given_pot(planned, pot) for pot, p in chances)
+        dealt[cell] = (probabilities[cell] < planned).any(axis=1)
         (small, chance), (large, _) = chances
         pot_size = small if int(raw) / 2**64 < chance else large
         pot = cell[np.argsort(order[cell], kind="stable")[:pot_size]]
@@ -113,10 +113,10 @@ def pot_sizes(people: int, explore: float) -> list[tuple[int, float]]:
     return [(small, 1 - (mean - small)), (min(small + 1, people), mean - small)]
 
 
-def _given_pot(own: np.ndarray, pot: int) -> np.ndarray:
-    """Probabilities (person, action) for a pot of this size; `own` has 1 at the model's action."""
-    people = len(own)
+def _given_pot(planned: np.ndarray, pot: int) -> np.ndarray:
+    """Probabilities (person, action) for a pot of this size; `planned` is 1 at the model's."""
+    people = len(planned)
     if pot < 2:
-        return own
-    others = (own.sum(axis=0) - own) / (people - 1)
-    return (1 - (pot - 1) / people) * own + (pot - 1) / people * others
+        return planned
+    others = (planned.sum(axis=0) - planned) / (people - 1)
+    return (1 - (pot - 1) / people) * planned + (pot - 1) / people * others

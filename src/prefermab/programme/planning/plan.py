@@ -93,8 +93,8 @@ def plan(
     table = as_frame(frame)
     draft = prepare(model, table, rules or Rules(), limit, where)
     actions = choose(draft)
-    asked = model.rounds_left if rounds_left is None else rounds_left
-    summary = dataclasses.replace(summarise(draft, actions), rounds_left=asked)
+    left = model.rounds_left if rounds_left is None else rounds_left
+    summary = dataclasses.replace(summarise(draft, actions), rounds_left=left)
     if not explore:
         return Plan(with_given_columns(explain(draft, actions, waiting), table), summary)
     seed = secrets.randbits(32) if seed is None else seed

@@ -49,8 +49,8 @@ def reasons(
             ignore_nulls=True,
         )
     ).to_series()
-    apart = np.select([standing == why for why in KEPT_OUT], list(KEPT_OUT.values()), "")
-    first = pl.Series(np.where(locked, "locked in", apart).astype(object), dtype=pl.String)
+    standing_text = np.select([standing == why for why in KEPT_OUT], list(KEPT_OUT.values()), "")
+    first = pl.Series(np.where(locked, "locked in", standing_text).astype(object), dtype=pl.String)
     return pl.select(
         pl.when(first == "")
         .then(text)
@@ -71,7 +71,7 @@ def effects(
     """How much the state and each known column of features change the gain of `action`: the state
     compared with the mean over states, a column compared with not knowing it."""
     each = np.arange(roster.size)
-    own = gains[each, action]
+    gain = gains[each, action]
     points = np.asarray(model.network.perception.points)
     if not model.network.perception.continuous:
         points = np.arange(len(points))
@@ -81,7 +81,7 @@ def effects(
     for point in points:
         states = np.full(roster.size, point, roster.states.dtype)
         elsewhere += gains_at(model, states, roster.features, price, wide)[each, action]
-    found = {"state": own - elsewhere / len(points)}
+    found = {"state": gain - elsewhere / len(points)}
     for name in source_columns(model.feature_names):
         columns = [
             i
@@ -92,7 +92,7 @@ def effects(
         hidden[:, columns] = np.nan
         if np.isnan(roster.features[:, columns]).all():
             continue
-        found[name] = own - gains_at(model, roster.states, hidden, price, wide)[each, action]
+        found[name] = gain - gains_at(model, roster.states, hidden, price, wide)[each, action]
     return found
 
 

@@ -88,14 +88,14 @@ class Summary:
             )
         if self.rounds_left is not None:
             lines.append(self._ending())
-        apart = {
+        counts = {
             "opted out": self.opted_out,
             "excluded": self.excluded,
             "in cooldown": self.resting,
             "locked in": self.locked,
             "with unknown features": self.incomplete,
         }
-        lines.append(", ".join(f"{number:,} {what}" for what, number in apart.items()))
+        lines.append(", ".join(f"{number:,} {what}" for what, number in counts.items()))
         nowhere = [name for name, number in self.unknown.items() if number == self.people]
         some = {name: number for name, number in self.unknown.items() if number < self.people}
         if some:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from prefermab.errors import InputError, brief
+from prefermab.programme.values import PLAIN_NUMBER
 
 TEXT = (".csv", ".tsv", ".txt")
 WORKBOOK = (".xlsx", ".xlsm")
@@ -95,19 +96,19 @@ def parse_address(table: str | Path, **settings: str | None) -> Address:
     if "#" not in text or _exists(Path(text)):
         return _check_settings(Address(text, **given))
     place, *marks = text.split("#")
-    said: dict[str, str] = {}
+    written: dict[str, str] = {}
     for mark in marks:
         name, equals, value = mark.partition("=")
         if equals and name in ("encoding", "separator", "decimal"):
-            said[name] = value
-        elif mark and "part" not in said:
-            said["part"] = mark
+            written[name] = value
+        elif mark and "part" not in written:
+            written["part"] = mark
         else:
             raise InputError(
                 f"{text}: expected a sheet or table, encoding=..., separator=... or decimal=... "
                 f"after a #, not '{mark}'."
             )
-    return _check_settings(Address(place, **{**said, **given}))
+    return _check_settings(Address(place, **{**written, **given}))
 
 
 def _exists(path: Path) -> bool:
@@ -144,7 +145,6 @@ differ."""
 MOST_COLUMNS = 50_000
 """The most columns of a table; Excel has 16,384."""
 
-PLAIN = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 LONGEST_WHOLE = 18
 """The most characters of a whole number; longer ones are codes."""
@@ -218,7 +218,7 @@ def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
     known = columns_where(frame, TEXTS.is_not_null())
     texts = frame.select(known)
     flags = set(columns_where(texts, TEXTS.is_in(["true", "false"]), all=True))
-    numbers = columns_where(texts, TEXTS.str.contains(PLAIN), all=True)
+    numbers = columns_where(texts, TEXTS.str.contains(PLAIN_NUMBER), all=True)
     texts = texts.select(numbers)
     codes = {*columns_where(texts, TEXTS.str.contains(ZEROS))}
     whole = {*columns_where(texts, TEXTS.str.contains(WHOLE_NUMBER), all=True)}

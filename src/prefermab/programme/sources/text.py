@@ -47,16 +47,18 @@ OTHER_FORMATS = {
 def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads a text file; with `as_text` all cells stay as they are written."""
     text = _unix_lines(decode(_read_bytes(address), address.encoding, address.shown))
-    said = re.match(r"sep=(.)\n", text)
-    if said is not None:  # Excel's own way to name the separator
-        text = text[said.end() :]
+    declared = re.match(r"sep=(.)\n", text)
+    if declared is not None:  # Excel's own way to name the separator
+        text = text[declared.end() :]
     if not text.strip():
         raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
     if text[: text.find("\n")].strip() == "":
         raise InputError(
             f"{address.shown}: the first line is empty; delete the lines above the header."
         )
-    separator = address.separator or (said[1] if said else find_separator(text, address.shown))
+    separator = address.separator or (
+        declared[1] if declared else find_separator(text, address.shown)
+    )
     _check_rows(text, separator, address.shown)
     frame = pl.read_csv(
         text.encode(), separator=separator, infer_schema=False, null_values=list(UNKNOWN)
@@ -163,9 +165,9 @@ def _check_rows(text: str, separator: str, where: str) -> None:
         return
     for number, fields in enumerate(rows, 2):
         if fields and len(fields) != len(header):
-            few = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
+            size = "1 field" if len(fields) == 1 else f"{len(fields)} fields"
             raise InputError(
-                f"{where}: row {number} has {few}, but the header has {len(header)}; expected the "
+                f"{where}: row {number} has {size}, but the header has {len(header)}; expected the "
                 "same number, with quotes around a text that holds the separator."
             )
 

@@ -220,8 +220,8 @@ def postgresql_error(
 ) -> PrefermabError:
     """Converts an error of PostgreSQL; details of rows are left out, since rows are people."""
     code = getattr(error.orig, "sqlstate", None) or ""
-    said = getattr(getattr(error.orig, "diag", None), "message_primary", None)
-    lines = [line for line in str(said or error.orig).strip().splitlines() if line] or ["nothing"]
+    text = getattr(getattr(error.orig, "diag", None), "message_primary", None) or error.orig
+    lines = [line for line in str(text).strip().splitlines() if line] or ["nothing"]
     first = lines[0].removeprefix("connection failed: ").strip().rstrip(".")
     why = brief(place.without_password(first), 200)
     if code in ("55P03", "57014", "40P01", "40001"):

@@ -215,8 +215,8 @@ def _listed(sql: Connection, who: Any, features: dict[str, Any]) -> pl.DataFrame
         # Without lots, a column with this name comes from the table of people.
         chance = pl.col("probability") if asked.get("explore") else pl.lit(1.0)
         chances = output.select("id", planned="action", probability=chance)
-        own = [name for name in ("planned", "probability") if name in inputs.columns]
-        rows = inputs.drop(own).with_columns(*missing, round=pl.lit(round), available=available)
+        taken = [name for name in ("planned", "probability") if name in inputs.columns]
+        rows = inputs.drop(taken).with_columns(*missing, round=pl.lit(round), available=available)
         rows = rows.join(chances, on="id", how="left", maintain_order="left")
         frames.append(rows.select(pl.col(name).cast(kind) for name, kind in schema.items()))
     return pl.concat(frames)

@@ -54,9 +54,9 @@ def check_model(model: object) -> Planner:
 
 def model_hash(model: Planner) -> str:
     """The hash of a `Model`, or the `fingerprint` of a model of your own."""
-    own = getattr(model, "fingerprint", None)
-    if own is not None:
-        return str(own)
+    declared = getattr(model, "fingerprint", None)
+    if declared is not None:
+        return str(declared)
     if not isinstance(model, Model):
         raise InputError(
             "a model of your own needs a fingerprint, a text that identifies it, but "

@@ -160,13 +160,15 @@ class PlanReader:
         round, _, layout, _, output = stored
         people = self.people(stored)
         try:
-            own, names = unpack(output), None if layout is None else json.loads(layout)["list"]
+            listed, names = unpack(output), None if layout is None else json.loads(layout)["list"]
             if names is not None:
-                own = own.with_columns(people[name] for name in names if name not in own.columns)
-                own = own.select(names)
+                listed = listed.with_columns(
+                    people[name] for name in names if name not in listed.columns
+                )
+                listed = listed.select(names)
         except READ_ERRORS:
             raise damaged_plan_error(round) from None
-        return people, own
+        return people, listed
 
     def people(self, stored: StoredPlan) -> pl.DataFrame:
         """The people of a plan."""

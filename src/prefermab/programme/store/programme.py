@@ -208,9 +208,9 @@ class Programme(OpenProgramme):
             while True:
                 with self._database.reading() as sql:
                     given = request.rounds_to_end(sql, which) | more
-                    asked = PlanRequest.from_call(self.model, budget, rules, waiting, given)
+                    plan_request = PlanRequest.from_call(self.model, budget, rules, waiting, given)
                     found = request.plan_round(
-                        sql, self.model, self.hash, asked, which, again=again
+                        sql, self.model, self.hash, plan_request, which, again=again
                     )
                 if isinstance(found, Planned):
                     return found

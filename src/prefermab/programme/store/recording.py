@@ -221,9 +221,9 @@ def read_reached(
         return pl.repeat(True, frame.height, eager=True).alias(REACHED)
     given = as_labels(column(frame, REACHED, where))
     reached = as_flags(given, where, unknown=True)
-    odd = given.is_not_null() & (actions == passive)
-    if odd.any():
-        row = first_row(odd)
+    misplaced = given.is_not_null() & (actions == passive)
+    if misplaced.any():
+        row = first_row(misplaced)
         raise InputError(
             f"{where}: {row_in(where, row)}, id {ids[row]}: the column '{given.name}' holds "
             f"'{given[row]}' beside the action '{passive}', but it belongs to an action that was "
@@ -239,10 +239,11 @@ def _with_costs(model: Planner, plan: Planned, done: pl.DataFrame) -> pl.DataFra
     rows = rows.join(plan.inputs, on="id", how="left", maintain_order="left", suffix="_known")
     cost = pl.when(pl.col("action") == pl.col("planned")).then(pl.col("then").cast(pl.Float64))
     for place, name in enumerate(model.action_names):
-        own, usual = f"cost_{name}", 0.0 if model.costs is None else float(model.costs[place])
+        cost_column = f"cost_{name}"
+        usual = 0.0 if model.costs is None else float(model.costs[place])
         here = pl.lit(usual)
-        if own in plan.inputs.columns:
-            here = pl.col(own).cast(pl.Float64).fill_null(usual)
+        if cost_column in plan.inputs.columns:
+            here = pl.col(cost_column).cast(pl.Float64).fill_null(usual)
         cost = cost.when(pl.col("action") == name).then(here)
     return rows.with_columns(cost=cost)
 
@@ -272,8 +273,8 @@ def put_deviations(sql: Connection, round: int, deviations: pl.DataFrame) -> Non
 
 def get_whys(sql: Connection, round: int) -> dict[Any, str]:
     """The reasons that were given for deviations of a round, by person."""
-    said = (DEVIATIONS.c.round == round) & (DEVIATIONS.c.why != "")
-    return dict(fetch(sql, select(DEVIATIONS, "id", "why").where(said)))
+    with_reason = (DEVIATIONS.c.round == round) & (DEVIATIONS.c.why != "")
+    return dict(fetch(sql, select(DEVIATIONS, "id", "why").where(with_reason)))
 
 
 def keep_old_actions(sql: Connection, round: int) -> None:
