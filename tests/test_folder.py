@@ -324,7 +324,7 @@ def test_what_was_interrupted_goes_on(tmp_path, table):
     arms = in_parts(table, tmp_path / "arms", [6_250])
     asked = {"budget": 500, "rows": 3_125, "reasons": False}
     plan_folder("armman", arms, tmp_path / "at-once", **asked)
-    for where in ("sampled", "judge", "answer_question", "write"):
+    for where in ("price_sample", "score_chunk", "answer_question", "write_part"):
         with pytest.raises(KeyboardInterrupt):
             plan_folder("armman", arms, tmp_path / "out", engine=Interrupted(where), **asked)
     out = tmp_path / "out"
@@ -424,7 +424,7 @@ def test_a_model_in_memory_plans_as_its_folder_does(tmp_path, table):
     asked = {"budget": 500, "rows": 3_125, "reasons": False}
     plan_folder("armman", arms, tmp_path / "named", **asked)
     with pytest.raises(KeyboardInterrupt):
-        plan_folder(MODEL, arms, tmp_path / "given", engine=Interrupted("write"), **asked)
+        plan_folder(MODEL, arms, tmp_path / "given", engine=Interrupted("write_part"), **asked)
     _models.clear()  # as in another process
     plan_folder(MODEL, arms, tmp_path / "given", **asked)
     for path in (tmp_path / "named").glob("part-*"):

@@ -78,7 +78,7 @@ def test_every_cell_keeps_its_actions_and_chances_add_up(size, explore, seed, da
         assert sorted(lots.actions[cell]) == sorted(actions[cell])
         expected = np.bincount(actions[cell], minlength=3)
         np.testing.assert_allclose(lots.probabilities[cell].sum(axis=0), expected, atol=1e-9)
-    assert (lots.own > 0).all()
+    assert (lots.chances > 0).all()
 
 
 def test_everybody_is_in_a_pot_with_the_stated_chance():

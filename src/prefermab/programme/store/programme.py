@@ -140,7 +140,7 @@ class Programme(OpenProgramme):
     ) -> int:  # fmt: skip
         """Stores the states that were seen in the current round.
 
-        People who are not in the frame keep the state that was last seen; the column
+        People without a new state keep the state that was last seen; the column
         `rounds_since_seen` of a plan says how long ago that was.
 
         Args:
