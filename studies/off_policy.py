@@ -203,7 +203,7 @@ def _off_policy_lots(pool: Pool, people: int = 300, budget: int = 45) -> str:
         reward = pool.rewards[who, np.minimum(following, 2)]
         truths.append((pool.chances[who, state, model] * pool.rewards[who]).sum(axis=1).mean())
         ratio = (lots.actions == model) / lots.chances
-        for (method, per), (value, _) in intervals_of(row_episodes(reward, ratio)).items():
+        for (method, per), (value, _) in method_intervals(row_episodes(reward, ratio)).items():
             if per == "decision":
                 found.setdefault(method, []).append(value)
     truth = float(np.mean(truths))

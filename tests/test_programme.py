@@ -1,3 +1,4 @@
+import contextlib
 import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -546,14 +547,14 @@ def test_strangers_are_all_named_or_skipped(programme):
 )
 def test_bad_input_is_one_sentence_and_changes_nothing(programme, file, call, given, message):
     programme.plan(2)
-    with plain_sql(str(file)) as sql:
+    with contextlib.closing(sqlite3.connect(file)) as sql:
         before = list(sql.iterdump())
     given = frame(**given) if isinstance(given, dict) else given
     with pytest.raises(pm.InputError) as error:
         getattr(programme, call)(given)
     assert message in str(error.value)
     assert len(str(error.value).splitlines()) == 1
-    with plain_sql(str(file)) as sql:
+    with contextlib.closing(sqlite3.connect(file)) as sql:
         assert list(sql.iterdump()) == before
 
 

@@ -64,7 +64,7 @@ def teach_end(name: str) -> Model:
     assert isinstance(model.network, Worth)
     assert model.domain is not None
     recipe = dataclasses.replace(model.config, rounds_left=LONGEST)
-    ends, key = recipe.ends, jax.random.fold_in(jax.random.key(recipe.seed), 2)
+    ends, key = recipe.to_end_recipe, jax.random.fold_in(jax.random.key(recipe.seed), 2)
     begin, proceed = eqx.filter_jit(ends.begin), eqx.filter_jit(ends.proceed)
     state = begin(model.domain, model.network.perception, key)
     state = proceed(model.domain, recipe.steps, state, key)
@@ -161,7 +161,7 @@ def chosen_domains(arguments: Sequence[str]) -> tuple[list[str], bool]:
     for name in chosen.names:
         if name not in SHIPPED:
             parser.error(str(unknown("domain", name, SHIPPED)))
-    return chosen.names, chosen.ends
+    return chosen.names, chosen.to_end_recipe
 
 
 if __name__ == "__main__":

@@ -223,8 +223,9 @@ def hide_people(
     from prefermab.programme.columns import column
     from prefermab.programme.privacy import identifying_columns, pseudonyms
 
-    named = {column(table, name, where).name for name in keep}
-    left = [name for name in identifying_columns(table) if name in unused and name not in named]
-    if left:
-        print(f"prefermab: left behind: {visible(list_names(left))}.", file=sys.stderr)
-    return table.drop(left).with_columns(pseudonyms(column(table, "id", where), key))
+    kept = {column(table, name, where).name for name in keep}
+    found = identifying_columns(table)
+    omitted = [name for name in found if name in unused and name not in kept]
+    if omitted:
+        print(f"prefermab: free text left out: {visible(list_names(omitted))}.", file=sys.stderr)
+    return table.drop(omitted).with_columns(pseudonyms(column(table, "id", where), key))

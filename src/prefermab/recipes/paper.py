@@ -96,9 +96,7 @@ class Paper(Recipe):
     critic_target: Literal["advantages", "returns"] = "advantages"  #: advantages: added to values.
     cooling: Literal["part", "whole"] = "part"  #: In a block entropy falls to 1/subepochs, or to 0.
     entropy_frozen: Literal["on", "off"] = "on"  #: The entropy bonus while the price is fixed.
-    actor: Literal["mean", "last"] = (
-        "mean"  #: Mean over epochs with a fixed price, or the last.
-    )
+    actor: Literal["mean", "last"] = "mean"  #: Mean over epochs with a fixed price, or the last.
 
     later: ClassVar[tuple[str, ...]] = (
         "features", "state_code", "price_network", "price_output", "price_start", "price_decays",
