@@ -2,6 +2,8 @@
 
 import contextlib
 import dataclasses
+import inspect
+import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from prefermab.cli.options import (
 )
 from prefermab.errors import InputError, count, unknown
 from prefermab.recipes import BY_NAME, Tuning
+from prefermab.recipes.base import choices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,15 +42,29 @@ def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:
     Values are checked when the work starts, not while they are parsed, so that a wrong value gives
     a one-line message. Fields that may be a function in Python accept only a name here.
     """
-    named = [f for f in dataclasses.fields(kind) if f.type not in (int, float, str)]
+    texts, values = field_comments(kind), choices(kind)
+    options = []
+    for field in dataclasses.fields(kind):
+        plain = field.type in (int, float, str)
+        if field.name in texts or not plain:
+            known = values.get(field.name)
+            metavar = f"{{{','.join(known)}}}" if known else None
+            shown = arg(help=texts.get(field.name), metavar=metavar)
+            kept: Any = field.type if plain else str
+            options.append((field.name, Annotated[kept, shown], field.default))
     return dataclasses.make_dataclass(
         f"{kind.__name__}Options",
-        [(name, Annotated[int, Suppress], 0) for name in hidden]
-        + [(field.name, str, field.default) for field in named],
+        [*((name, Annotated[int, Suppress], 0) for name in hidden), *options],
         bases=(kind,),
         namespace={"__doc__": doc, "__post_init__": lambda _: None},
         frozen=True,
     )
+
+
+def field_comments(kind: type) -> dict[str, str]:
+    """The texts that stand behind the fields of a dataclass as comments `#: text`, by field."""
+    sources = [inspect.getsource(base) for base in reversed(kind.__mro__[:-1])]
+    return dict(re.findall(r"^    (\w+): .*  #: (.*)$", "\n".join(sources), re.MULTILINE))
 
 
 def recipe_options() -> type:

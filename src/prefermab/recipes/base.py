@@ -202,15 +202,15 @@ def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
     return kept
 
 
-def choices(recipe: type[Recipe]) -> dict[str, tuple[str, ...]]:
-    """The values of each hyperparameter that is a choice, those of type `Literal`, by name.
+def choices(kind: type) -> dict[str, tuple[str, ...]]:
+    """The values of each field of a dataclass that is a choice (its type is a `Literal`), by name.
 
     >>> import prefermab as pm
     >>> from prefermab.recipes.base import choices
     >>> choices(pm.recipes.Paper)["price_network"]
     ('pooled', 'concatenated')
     """
-    declared = [inspect.get_annotations(kind) for kind in reversed(recipe.__mro__)]
+    declared = [inspect.get_annotations(base) for base in reversed(kind.__mro__)]
     return {
         name: get_args(hint)
         for names in declared
