@@ -119,7 +119,7 @@ class Stumbling(Ray):
         self.log = str(log)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        log, asking = self.log, getattr(function, "func", function).__name__ == "judge"
+        log, asking = self.log, getattr(function, "func", function).__name__ == "score_chunk"
 
         def stumbling(item: Any) -> Any:
             if asking and item.number == 2:

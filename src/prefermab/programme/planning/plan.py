@@ -67,6 +67,9 @@ class Plan:
         """Writes the list as CSV, Parquet or Excel; the file is complete or not written at all.
 
         A workbook has sheets for the list, the waiting list, the summary and everybody.
+
+        Args:
+            path: A file whose name ends in .csv, .parquet, .pq or .xlsx.
         """
         write_list(self.frame, dataclasses.asdict(self.summary), Path(path))
 
