@@ -92,28 +92,36 @@ def test_everything_public_has_a_docstring():
     assert not [name for name, found in public_names().items() if not inspect.getdoc(found)]
 
 
-FILLED_IN = (pm.domains.Domain, pm.policies.Policy, pm.recipes.Recipe)
-"""Interfaces: their own methods are documented, and not again where a subclass fills them in."""
+INTERFACES = (pm.domains.Domain, pm.policies.Policy, pm.recipes.Recipe)
+"""Classes that users fill in. The class says what the arguments of its methods are, once."""
+
+
+def public_methods(kind: type) -> dict[str, Callable]:
+    """The methods that a class defines itself, by name."""
+    methods = {name: getattr(method, "__func__", method) for name, method in vars(kind).items()}
+    return {n: f for n, f in methods.items() if inspect.isfunction(f) and not n.startswith("_")}
 
 
 def public_functions() -> dict[str, Callable]:
-    """Functions that users call or fill in: public ones, and the methods of public classes."""
+    """Functions that users call: public ones, and the methods of public classes."""
     functions = {}
     for name, thing in public_names().items():
         if inspect.isfunction(thing):
             functions[name] = thing
-        elif inspect.isclass(thing) and (thing in FILLED_IN or not issubclass(thing, FILLED_IN)):
-            for own, method in vars(thing).items():
-                method = getattr(method, "__func__", method)
-                if inspect.isfunction(method) and not own.startswith("_"):
-                    functions[f"{name}.{own}"] = method
+        elif inspect.isclass(thing) and not issubclass(thing, INTERFACES):
+            methods = public_methods(thing).items()
+            functions |= {f"{name}.{method}": function for method, function in methods}
     return functions
+
+
+def parameters(function: Callable) -> set[str]:
+    return set(inspect.signature(function).parameters) - {"self", "cls"}
 
 
 def missing_sections(function: Callable) -> list[str]:
     """`Args:` and `Returns:`, where a docstring lacks what its function has."""
     docstring, signature = inspect.getdoc(function) or "", inspect.signature(function)
-    if not set(signature.parameters) - {"self", "cls"}:
+    if not parameters(function):
         return []
     returns = signature.return_annotation not in (None, "None")
     wanted = ["Args:", *["Returns:"] * returns]
@@ -125,6 +133,15 @@ def test_public_functions_say_what_they_take_and_return():
     assert len(functions) > 60
     missing = {name: missing_sections(function) for name, function in functions.items()}
     assert not {name: sections for name, sections in missing.items() if sections}
+
+
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_interfaces_say_what_the_arguments_of_their_methods_are(interface):
+    methods = public_methods(interface)
+    assert len(methods) > 2
+    assert all(method.__doc__ for method in methods.values())
+    used = set().union(*map(parameters, methods.values()))
+    assert not {name for name in used if f"`{name}`" not in interface.__doc__}
 
 
 def test_the_version_is_the_same_everywhere():

@@ -49,8 +49,14 @@ class FeatureMap(eqx.Module):
             raise InputError(f"masked features are numbered from 0, not {min(self.masked)}.")
 
     def matrix(self, size: int) -> np.ndarray:
-        """A: square, standard normal entries scaled by 1/√size so that features keep their scale;
-        or uniform on [0, 1], as in the paper's released code.
+        """The random matrix A of the projection.
+
+        Args:
+            size: The number of parameters of an arm.
+
+        Returns:
+            A, (size, size). Its entries are standard normal, scaled by 1/√size so that features
+            keep their scale; or uniform on [0, 1], as in the paper's released code.
 
         >>> from prefermab import FeatureMap
         >>> FeatureMap("linear", seed=0).matrix(2).shape

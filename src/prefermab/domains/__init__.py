@@ -64,7 +64,13 @@ def get(name: str, **settings: Any) -> Domain:
 
 
 def settings_of(domain: Domain | None) -> dict[str, Any] | None:
-    """The settings that rebuild a domain by `get`, or None for a domain that the user wrote.
+    """The settings that rebuild a domain by `get`.
+
+    Args:
+        domain: A domain.
+
+    Returns:
+        The settings by name; None for a domain that the user wrote, or if there is none.
 
     >>> import prefermab as pm
     >>> pm.domains.settings_of(pm.domains.Synthetic(shift=0.1))["shift"]

@@ -30,7 +30,10 @@ STARTS_SAMPLED = 512
 class Domain(eqx.Module):
     """A family of arms. Methods that take an `arm` act on one; vmap them for many.
 
-    A `cell` is a state where states are finite, and a point of a grid where they are continuous.
+    Arguments of the methods: `key` is a random key, `arm` an arm as `draw` returns it, `arms` are
+    `n_arms` of them, `state` is a state of an arm, `action` the number of an action, `round` the
+    number of a round, from 0. A `cell` is the number of a state where states are finite, and of a
+    point of a grid where they are continuous.
 
     >>> import jax
     >>> import prefermab as pm

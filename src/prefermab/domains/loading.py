@@ -17,6 +17,12 @@ from prefermab.errors import InputError, unknown
 def in_a_file(name: str) -> bool:
     """Whether a name is that of a file, with or without a class.
 
+    Args:
+        name: What a user gave as a domain.
+
+    Returns:
+        True for `presses.py` and `presses.py:Presses`, False for any other name.
+
     >>> from prefermab.domains.loading import in_a_file
     >>> in_a_file("presses.py:Presses"), in_a_file("presses.py"), in_a_file("armman")
     (True, True, False)

@@ -55,6 +55,10 @@ class Problem(eqx.Module):
 class Policy(eqx.Module):
     """Base of all policies; a subclass gives `act`.
 
+    Arguments of the methods: `problem` is a trial with its true dynamics, `n_arms` the number of
+    arms, `seen` what is observed in a round, `memory` what the policy remembers, and `key` a
+    random key.
+
     `pm.budget.greedy` turns scores into actions: the highest score first, while the budget lasts.
     It never reads column 0, the passive action, so everything affordable is bought, even at no
     gain; a score of -inf forbids an action.

@@ -101,6 +101,12 @@ class Tuned:
 class Recipe(abc.ABC):
     """Base of all recipes; `tests/test_recipes.py` has one of sixty lines.
 
+    Arguments of the methods: `domain` is what to train on, `n_arms` and `budget` the programme that
+    the model is meant for, `key` a random key, `state` what changes in training, `states` the
+    stacked states of all seeds, `size` a number of units, `rows` the metrics of a seed, `shape` the
+    sizes of a network, `network` (`net`) a trained one, `tuning` the settings of fine-tuning, and
+    `arms` those to fine-tune on.
+
     >>> import prefermab as pm
     >>> recipe = pm.recipes.Paper(epochs=50)
     >>> recipe.name, type(recipe) is pm.recipes.BY_NAME["paper"]
