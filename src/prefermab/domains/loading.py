@@ -21,7 +21,7 @@ def in_a_file(name: str) -> bool:
         name: What a user gave as a domain.
 
     Returns:
-        True for `presses.py` and `presses.py:Presses`, False for any other name.
+        True where the name ends in `.py`, or has a class after that and a colon.
 
     >>> from prefermab.domains.loading import in_a_file
     >>> in_a_file("presses.py:Presses"), in_a_file("presses.py"), in_a_file("armman")
