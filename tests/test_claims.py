@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from prefermab import domains
-from prefermab.paper import cells, claims, results, tables, tasks, topline
+from prefermab.paper import cells, claims, given_arms, results, tables, tasks
 from prefermab.paper.cells import Noise, Pair
 from prefermab.paper.runner import Scale, Store
 from prefermab.paper.tables import Figure, Setting
@@ -124,16 +124,16 @@ def test_every_seed_has_a_projection_of_its_own_where_asked():
 
 def test_fine_tuning_goes_beyond_an_eighth_of_the_toplines_samples():
     recipe = Paper()
-    assert recipe.epochs * recipe.rounds / 8 > topline.TUNED_SAMPLES >= 1000
+    assert recipe.epochs * recipe.rounds / 8 > given_arms.TUNED_SAMPLES >= 1000
 
 
 def test_toplines_are_shown_with_and_without_features():
     every = results.Results(Store(Path()), Scale(2, 20), ("paper",))
     for name in ("table7", "table13", "table14", "table15"):
         tasks = every.tasks_of(tables.published_tables()[name])
-        tops = [task for task in tasks if isinstance(task, topline.TrainTopline)]
+        tops = [task for task in tasks if isinstance(task, given_arms.TrainTopline)]
         sees = {task.setting.features for task in tops}
         assert sees == {True, False}
-    curves = [task for task in every.tuning_tasks() if isinstance(task, topline.Curves)]
+    curves = [task for task in every.tuning_tasks() if isinstance(task, given_arms.Curves)]
     assert {task.setting.features for task in curves if task.recipe is None} == {True, False}
     assert all(task.setting.features for task in curves if task.recipe)

@@ -21,8 +21,8 @@ from prefermab.cli import dispatch
 from prefermab.errors import BusyError, StorageError
 from prefermab.programme.store import migrating, rows
 from prefermab.programme.store.audit import put_audit
+from prefermab.programme.store.connections import parse_place
 from prefermab.programme.store.database import Database
-from prefermab.programme.store.engines import parse_place
 from prefermab.programme.store.frames import first_difference
 from prefermab.programme.store.plans import find_plan
 from prefermab.programme.store.schema import METADATA, decode_id, encode_id

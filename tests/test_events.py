@@ -26,7 +26,7 @@ from prefermab.programme.events.propose import propose_map
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.planning.rules import unused_columns
 from prefermab.programme.privacy import pseudonyms, read_key
-from prefermab.programme.sources.databases import write_sheets
+from prefermab.programme.sources.workbooks import write_sheets
 from prefermab.programme.tables import read_table
 
 HERE = Path(__file__).parent

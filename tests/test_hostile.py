@@ -16,7 +16,7 @@ from prefermab.cli.plan import print_list, warn_of_unused
 from prefermab.cli.terminal import plain, plain_table
 from prefermab.errors import visible
 from prefermab.programme.planning.roster import read_roster
-from prefermab.programme.sources import address
+from prefermab.programme.sources import cleaning
 from prefermab.programme.tables import read_table
 
 MODEL = pm.load("armman")
@@ -182,7 +182,7 @@ def test_a_header_of_many_columns_is_read_whole(tmp_path):
 
 
 def test_a_cell_that_swallowed_the_file_is_found(tmp_path, monkeypatch):
-    monkeypatch.setattr(address, "LONGEST_CELL", 1000)
+    monkeypatch.setattr(cleaning, "LONGEST_CELL", 1000)
     (tmp_path / "a.csv").write_text('id,state\n1,"0\n' + "2,1\n" * 1000 + '"')
     with pytest.raises(pm.InputError, match=r"row 2 .* a quotation mark may be missing"):
         read_table(tmp_path / "a.csv")

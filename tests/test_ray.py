@@ -19,6 +19,7 @@ import prefermab as pm
 from prefermab.engines import Ray
 from prefermab.paper.runner import RayWorker, Store, Task, TaskResult, run_all
 from prefermab.programme.bulk.driver import plan_folder
+from prefermab.programme.bulk.passes import score_chunk
 from test_folder import in_parts, people
 
 pytestmark = [
@@ -119,7 +120,7 @@ class Stumbling(Ray):
         self.log = str(log)
 
     def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
-        log, asking = self.log, getattr(function, "func", function).__name__ == "score_chunk"
+        log, asking = self.log, getattr(function, "func", function) is score_chunk
 
         def stumbling(item: Any) -> Any:
             if asking and item.number == 2:
@@ -135,7 +136,8 @@ def test_two_nodes_write_the_same_though_one_is_killed_midway(tmp_path, cluster,
     killer = threading.Thread(target=kill_at, args=(cluster, log), daemon=True)
     killer.start()
     plan_folder("armman", arms, out, engine=Stumbling(log), **ASKED)
-    killer.join()
+    killer.join(60)
+    assert not killer.is_alive(), "no worker came to the place where its node is lost"
     assert files(out) == alone
     first, again = log.read_text().splitlines()
     assert first != again
@@ -177,7 +179,8 @@ def test_tasks_of_the_report_survive_a_lost_node(tmp_path, cluster):
     killer.start()
     last = Sum(2, str(log))
     run_all([last], store, 2, None, functools.partial(RayWorker, Ray()))
-    killer.join()
+    killer.join(60)
+    assert not killer.is_alive(), "no worker came to the place where its node is lost"
     assert store.get(last)["total"].tolist() == [3]
     first, again = log.read_text().splitlines()
     assert first != again

@@ -16,12 +16,12 @@ from prefermab.features import FeatureMap
 from prefermab.paper import (
     cells,
     claims,
+    given_arms,
     report,
     results,
     runner,
     tables,
     tasks,
-    topline,
     verdicts,
 )
 from prefermab.paper.runner import Scale, Store
@@ -288,9 +288,9 @@ class MadeUp(Store):
         if isinstance(task, tasks.Bounds):
             bounded = task.scale.bounded_trials_of(task.setting)
             return {"bound": 0.2 + rewards(bounded), "informed": 0.1 + rewards(bounded)}
-        if isinstance(task, topline.TrainTopline):
+        if isinstance(task, given_arms.TrainTopline):
             return {"best": rewards(seeds, trials), "last": rewards(seeds, trials)}
-        if isinstance(task, topline.Curves):
+        if isinstance(task, given_arms.Curves):
             curve = {"samples": np.arange(5) * 20, "reward": rewards(seeds, 5)}
             return curve | {"random": rewards(seeds) - 1}
         if isinstance(task, tasks.Train):

@@ -239,7 +239,7 @@ def test_bombs(served, monkeypatch):
     assert len(data.getvalue()) < 200_000
     found = program.post("/api/v1/people", content=data.getvalue(), headers=parquet)
     assert (found.status_code, "6,000,000 rows" in found.json()["detail"]) == (400, True)
-    monkeypatch.setattr("prefermab.programme.sources.databases.LARGEST_UNPACKED", 10 << 20)
+    monkeypatch.setattr("prefermab.programme.sources.workbooks.LARGEST_UNPACKED", 10 << 20)
     book = io.BytesIO()
     with zipfile.ZipFile(book, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", "<Types/>")

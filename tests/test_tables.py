@@ -19,7 +19,7 @@ import prefermab as pm
 from prefermab.errors import InputWarning
 from prefermab.programme.columns import as_numbers
 from prefermab.programme.planning.printed import write_list
-from prefermab.programme.sources import databases, text
+from prefermab.programme.sources import text, workbooks
 from prefermab.programme.sources.text import guess_page
 from prefermab.programme.tables import read_table, write_table
 
@@ -103,7 +103,7 @@ def test_a_code_page_is_found_out_and_said(page, words, tmp_path):
 def test_sheets_are_found_by_name(tmp_path):
     write_table(PEOPLE, tmp_path / "one.xlsx")
     assert read_table(tmp_path / "one.xlsx").equals(PEOPLE)
-    databases.write_sheets(tmp_path / "two.xlsx", {"May": PEOPLE, "June": PEOPLE.head(1)})
+    workbooks.write_sheets(tmp_path / "two.xlsx", {"May": PEOPLE, "June": PEOPLE.head(1)})
     assert read_table(f"{tmp_path}/two.xlsx#june").height == 1
     assert read_table(tmp_path / "two.xlsx", sheet="May").equals(PEOPLE)
     with pytest.raises(pm.InputError, match=r"it has the sheets May, June; write which .*#May"):
@@ -210,7 +210,7 @@ def test_a_text_in_no_known_encoding_is_refused(tmp_path, monkeypatch):
 
 def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):
     write_table(PEOPLE, tmp_path / "a.xlsx")
-    monkeypatch.setattr(databases, "LARGEST_UNPACKED", 100)
+    monkeypatch.setattr(workbooks, "LARGEST_UNPACKED", 100)
     with pytest.raises(pm.InputError, match="it unpacks to"):
         read_table(tmp_path / "a.xlsx")
     with zipfile.ZipFile(tmp_path / "b.xlsx", "w") as archive:

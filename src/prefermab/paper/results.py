@@ -5,10 +5,10 @@ import dataclasses
 
 import numpy as np
 
+from prefermab.paper.given_arms import Curves, TrainTopline, ZeroShot
 from prefermab.paper.runner import PAPER_RECIPES, Scale, Store, Task
 from prefermab.paper.tables import Figure, Row, Setting, Table
 from prefermab.paper.tasks import BestPrice, Bounds, Play, Train
-from prefermab.paper.topline import Curves, TrainTopline, ZeroShot
 
 WHERE_TUNED = (
     ("Synthetic, N = 21, B = 7", Setting("synthetic", 21, 7)),

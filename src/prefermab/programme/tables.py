@@ -8,20 +8,11 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.files import check_file, write_atomically
-from prefermab.programme.sources.address import (
-    Address,
-    check_cells,
-    check_column_names,
-    clean,
-    parse_address,
-)
-from prefermab.programme.sources.databases import (
-    read_database,
-    read_workbook,
-    row_below_header,
-    write_sheets,
-)
+from prefermab.programme.sources.address import Address, parse_address
+from prefermab.programme.sources.cleaning import check_cells, check_column_names, clean
+from prefermab.programme.sources.databases import read_database
 from prefermab.programme.sources.text import UNKNOWN, read_text
+from prefermab.programme.sources.workbooks import read_workbook, row_below_header, write_sheets
 from prefermab.programme.values import mark_formulas
 
 __all__ = [

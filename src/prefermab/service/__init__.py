@@ -18,8 +18,8 @@ everything, and only `cli` imports it.
 | `api.py`, `api_work.py`, `api_admin.py` | routes under /api/v1 |
 | `pages.py`, `rendering.py`, `templates/`, `static/` | sign-in pages, templates, charts |
 | `planning.py` | the form for a plan; plans made from requests |
-| `week.py`, `pages_week.py` | this week: list, changes by hand, approval |
-| `pages_record.py`, `static/record.js`, `static/sw.js` | the record page, online and offline |
+| `week.py`, `pages_week.py` | this week: list, facts shown of a person, changes by hand, approval |
+| `pages_record.py`, `static/record.js`, `static/sw.js` | visits are ticked off, also offline |
 | `pages_people.py` | people, and one person round by round |
 | `pages_import.py`, `uploads.py` | import of tables, with a preview |
 | `pages_insight.py`, `pages_manage.py` | what-if, groups; models, audit log, users |

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prefermab.errors import InputError
-from prefermab.programme.store.engines import parse_place
+from prefermab.programme.store.connections import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"
 """Environment variable through which worker processes get the settings of `prefermab serve`."""

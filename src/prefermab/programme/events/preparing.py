@@ -15,7 +15,8 @@ from prefermab.programme.events.mapping import (
     evaluate_expression,
 )
 from prefermab.programme.events.rounds import read_flags
-from prefermab.programme.sources.address import parse_address, plain_numbers
+from prefermab.programme.sources.address import parse_address
+from prefermab.programme.sources.cleaning import plain_numbers
 from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
 
 FIELD_NAME, FIELD_TYPE, FIELD_CHOICES = (

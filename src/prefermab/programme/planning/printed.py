@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from prefermab.files import write_atomically
-from prefermab.programme.sources.databases import BOOK_OPTIONS
+from prefermab.programme.sources.workbooks import BOOK_OPTIONS
 from prefermab.programme.tables import write_table
 
 if TYPE_CHECKING:

@@ -14,11 +14,9 @@ from pathlib import Path
 import polars as pl
 
 from prefermab.errors import InputError, InputWarning, brief
-from prefermab.programme.sources.address import (
-    LARGEST_UNPACKED,
-    SEPARATORS,
+from prefermab.programme.sources.address import LARGEST_UNPACKED, SEPARATORS, Address
+from prefermab.programme.sources.cleaning import (
     TEXTS,
-    Address,
     check_column_names,
     clean,
     columns_where,

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prefermab.errors import InputError, StorageError, brief
-from prefermab.programme.store.engines import lock_writers
+from prefermab.programme.store.connections import lock_writers
 from prefermab.programme.store.rows import fetch, put_rows, select, timestamp
 from prefermab.programme.store.schema import ACTIONS, AUDIT, META, PLANS
 

@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError
 
 from prefermab.errors import BusyError, InputError
 from prefermab.programme.store import migrating
-from prefermab.programme.store.engines import (
+from prefermab.programme.store.connections import (
     LOCK,
     READING,
     engine_for,

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, list_names
 from prefermab.programme.store.audit import put_audit
-from prefermab.programme.store.engines import Place
+from prefermab.programme.store.connections import Place
 
 APPLICATION = 0x70726D62
 """The application id that marks a SQLite file as a programme."""

@@ -57,7 +57,7 @@ class Place:
 def parse_place(place: str | Path) -> Place:
     """Parses a place as a user writes it: a path or an address.
 
-    >>> from prefermab.programme.store.engines import parse_place
+    >>> from prefermab.programme.store.connections import parse_place
     >>> parse_place("postgresql://anna:secret@localhost/health#calls").shown
     'postgresql://anna:***@localhost/health#calls'
     """
