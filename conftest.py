@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Literal, get_origin
 
 import hypothesis
 import pytest
@@ -54,8 +55,11 @@ _checks: dict = {}
 def checked(function: Callable) -> Callable:
     """A check of arguments or results, as beartype makes it. jaxtyping asks for one each time that
     a function is defined, which for a function inside another is at every call. What it asks with
-    has a signature and no body of its own, so the same signature gets the same check."""
+    has a signature and no body of its own, so the same signature gets the same check. Choices of
+    hyperparameters are left to recipes, which answer a wrong one in a sentence."""
     hints = tuple(function.__annotations__.items())
+    if any(get_origin(hint) is Literal for _, hint in hints):
+        return function
     key = (function.__module__, function.__qualname__, function.__code__, hints)
     try:
         found = _checks.get(key)

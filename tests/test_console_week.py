@@ -133,7 +133,7 @@ def test_what_rules_cost_and_what_is_to_be_known_is_said(served):
     served.desk.programme().record()
     again = {"budget": str(BUDGET), "cooldown": "0"}
     paul.post("/week/plan", data=again)
-    assert "36 people planned for by a state of an earlier round" in paul.get("/week").text
+    assert "36 people planned with a state of an earlier round" in paul.get("/week").text
     refused = paul.post("/week/plan", data={**again, "budget": "5"})
     assert "say why the list is made again" in refused.text
 

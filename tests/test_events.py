@@ -616,7 +616,7 @@ def test_a_list_with_pseudonyms_leaves_free_text_behind(tmp_path, capsys):
     unused = unused_columns(pm.load("armman"), rules, people.columns)
     hidden = hide_people(people, "people.xlsx", key, unused, typed.keep_text)
     assert hidden.columns == ["id", "state", "feature_0", "region", "note"]
-    assert "free text left out: name, phone" in capsys.readouterr().err
+    assert "may identify people: name, phone" in capsys.readouterr().err
     assert not set(hidden["id"]) & set(people["id"])
     folder = dataclasses.replace(typed, arms=str(tmp_path))
     with pytest.raises(pm.InputError, match="needs a table, but this is a folder"):
@@ -641,7 +641,7 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
 
     run("begin", "--model", "armman", key=None)
     run("join", f"{tmp_path}/people.csv", "--keep-text", "note")
-    assert "free text left out: telephone" in capsys.readouterr().err
+    assert "may identify people: telephone" in capsys.readouterr().err
     run("observe", f"{tmp_path}/seen.csv")
     run("plan", "--budget", "1", "--out", f"{tmp_path}/list.csv", "--exclude-ids", ids[1])
     run("record", f"{tmp_path}/done.csv")
@@ -658,7 +658,7 @@ def test_a_programme_with_pseudonyms_never_holds_an_id(tmp_path, capsys):
 
     (tmp_path / "other").write_text("another key of some length")
     for wrong, said in ((None, "with the file of their key"), ("other", "made with another key"),
-                        ("new", "there is no key at")):  # fmt: skip
+                        ("new", "expected the key of the programme's ids")):  # fmt: skip
         with pytest.raises(pm.InputError, match=said):
             run("observe", f"{tmp_path}/seen.csv", key=wrong and f"{tmp_path}/{wrong}")
     assert not (tmp_path / "new").exists()

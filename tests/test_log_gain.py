@@ -450,9 +450,8 @@ def test_a_verdict_of_nothing_says_what_the_log_could_show_and_what_to_do():
     log, found = tiny(), assessment("not shown", NOTHING)
     # Half the interval, 0.3, and 0.84 standard errors of 0.18.
     assert "would show a gain of 0.45 or more in four of five cases" in summary.how_sure(found)
-    assert "the estimates were -0.10 to +0.10, and a gain was never claimed" in summary.how_sure(
-        found
-    )
+    said = "the estimates were -0.10 to +0.10, and a gain was never claimed"
+    assert said in summary.how_sure(found)
     assert "does not tell them apart" in summary.next_step(found, log)
     assert "nothing can be said about whom" in summary.for_whom(found, pl.DataFrame())
     spoilt = assessment("cannot tell", warnings=(LogWarning("few_people", "few."), SPOILT))
@@ -476,7 +475,7 @@ def test_a_shown_gain_names_the_groups_it_helps_and_what_to_do():
         "Acting helps most among people with phone own (call +0.30 in the next round); age 18 "
         "to 30 (call +0.20 in the next round)."
     )
-    assert summary.for_whom(found, groups.tail(1)).startswith("In no single group is it certain")
+    assert summary.for_whom(found, groups.tail(1)).startswith("In no single group is it shown")
     assert summary.next_step(found, tiny()).startswith("Use the list, choose a small share")
     advised = {"too_few_to_judge": "Collect more people", "sentinel": "Correct the log"}
     for code, advice in advised.items():

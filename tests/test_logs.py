@@ -348,9 +348,7 @@ def test_draws_scatter_around_the_likeliest_coefficients_and_shrink_with_the_log
     log = read_walked(tables, features, 10, 0.2, rng)
     fit = fit_log(log)
     spread = fit.draws.std(axis=0)
-    assert (
-        fit.effect_probability > 0.999
-    )  # so that all draws are of accounts in which acting does something
+    assert fit.effect_probability > 0.999  # so all draws are of models with an effect
     np.testing.assert_allclose(fit.draws.mean(axis=0), fit.mean, atol=0.05)
     more = fit_log(read_walked(np.tile(tables, (20, 1, 1, 1)), {
         name: np.tile(values, 20) for name, values in features.items()

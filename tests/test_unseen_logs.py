@@ -65,10 +65,8 @@ def test_states_on_actions_only_are_seen_by_acting():
     assert found.state[0].tolist() == [0, -1, 1, -1, 0]
     assert found.since[0].tolist() == [-1, 1, 2, 1, 2]
     assert found.last_seen[0].tolist() == [-1, 0, 0, 1, 1]
-    assert found.rounds_between_sightings(2).tolist() == [
-        3,
-        3,
-    ]  # not the last call of either person
+    # Not the last call of either person.
+    assert found.rounds_between_sightings(2).tolist() == [3, 3]
 
 
 def test_a_state_at_joining_still_counts_as_seen_by_acting():

@@ -161,7 +161,7 @@ def chosen_domains(arguments: Sequence[str]) -> tuple[list[str], bool]:
     for name in chosen.names:
         if name not in SHIPPED:
             parser.error(str(unknown("domain", name, SHIPPED)))
-    return chosen.names, chosen.to_end_recipe
+    return chosen.names, chosen.ends
 
 
 if __name__ == "__main__":

@@ -162,7 +162,7 @@ def _decimal(amount: float) -> Decimal:
 
 
 def as_single(budget: float) -> Float[Array, ""]:
-    """A budget in single precision, rounded so that it does not grow.
+    """A budget in single precision, which is never read as more than the budget.
 
     >>> from prefermab.amounts import as_single
     >>> float(as_single(16_777_219.0)), round(float(as_single(0.1)), 8)
@@ -308,7 +308,7 @@ _FIGURES, _OFFSETS = np.array([[7, 7, 7, 6], [1, -1, 0, 0]], np.int32)
 def _read_single(
     amounts: Float[Array, "n"], up: np.ndarray
 ) -> tuple[Int[Array, "n"], Int[Array, "n"]]:
-    """Digits and decimal places; an amount that no short decimal number gives is rounded `up`."""
+    """Digits and decimal places; without a short decimal number rounded, `up` or else down."""
     size = jnp.floor(jnp.log10(jnp.where(amounts > 0, amounts, 1.0))).astype(jnp.int32) + 1
     # Fallback for an amount that no short decimal number gives: eight digits, rounded up or down.
     places = jnp.clip(8 - size, -37, 37)

@@ -1,8 +1,8 @@
 """Checkpoints: files from which an interrupted training is resumed.
 
-A checkpoint is written between two pieces of training, so that the file is never half-written. Its
-format is safetensors: the arrays of the recipe's state and the metrics so far. The header names the
-training, so that no other training resumes from it.
+A checkpoint is written between two pieces of training, and atomically, so that the file is never
+half-written. Its format is safetensors: the arrays of the recipe's state and the metrics so far.
+The header names the training, so that no other training resumes from it.
 """
 
 import hashlib

@@ -114,7 +114,8 @@ class Model:
             features: Features (arm, feature), NaN where unknown.
 
         Returns:
-            The features, which cells were moved, and which arms are unlike those of the training.
+            The features to use, which of the given ones lie outside their range, and which arms are
+            unlike those of the training.
 
         >>> import numpy as np
         >>> import prefermab as pm
@@ -198,7 +199,7 @@ class Model:
             rounds_since_seen: For states that are not always seen: how many rounds ago each was;
                 0 if left out.
             action_seen: For states that are not always seen: the number of the action in the round
-                in which each was.
+                in which each was; an action that shows the state if left out.
             rounds_left: How many rounds the programme has left, the present one included; it goes
                 on without an end if left out.
 
@@ -248,13 +249,13 @@ class Model:
 
         Args:
             frame: A polars or pandas frame with the columns id, state (by name or number) and the
-                features by name, and optionally `opt_in`. Unknown features and categories may be
-                empty. All other columns are copied to the plan.
+                features by name, and optionally `opt_in`. Features may be empty; a category that
+                the model never saw counts as unknown. Other columns are copied to the plan.
             budget: What may be spent in this round.
             rules: Rules that the plan must keep.
             waiting: Length of the waiting list.
-            explore: Share of the actions that goes by lot; the plan then has a column
-                `probability`, the chance with which each person got their action.
+            explore: Share of those who may be acted on, among whom actions are exchanged at random;
+                the plan then has a column `probability`, the chance of each person's action.
             seed: Random seed of the lots; a new one if left out.
             rounds_left: How many rounds the programme has left, this one included; it goes on
                 without an end if left out.

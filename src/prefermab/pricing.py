@@ -34,7 +34,7 @@ class Pricing(eqx.Module):
 
 class PriceNetwork(Pricing):
     """The pooled price network: one network summarises each arm with its opt-in, another turns the
-    mean over places into a price. It does not depend on the order or the number of arms.
+    mean over places into a price. It takes any number of arms, in any order.
     """
 
     each: eqx.nn.MLP
@@ -71,7 +71,7 @@ class ConcatenatedPrice(Pricing):
                 f"this model has a concatenated price network, made for {self.n_arms} arms: it "
                 f"cannot price {len(codes)}."
             )
-        # A code of several numbers is one-hot: the state's number is the place of the 1.
+        # A code of several numbers stands for one state of a list.
         numbers = codes[:, 0] if codes.shape[1] == 1 else codes @ jnp.arange(codes.shape[1])
         present = opt_in.astype(jnp.float32)
         parts = [numbers * present, (features * present[:, None]).reshape(-1), present]

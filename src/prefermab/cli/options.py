@@ -91,8 +91,8 @@ Explore = Annotated[
     float,
     option(
         "SHARE",
-        "Share of people, such as 0.1, whose actions are exchanged at random among them. The list "
-        "gives the probability of each person's action. Default: 0.",
+        "Share of the people who may be acted on, such as 0.1, among whom actions are exchanged at "
+        "random. The list gives the probability of each person's action. Default: 0.",
     ),
 ]
 LotSeed = Annotated[
@@ -227,5 +227,6 @@ def hide_people(
     found = identifying_columns(table)
     omitted = [name for name in found if name in unused and name not in kept]
     if omitted:
-        print(f"prefermab: free text left out: {visible(list_names(omitted))}.", file=sys.stderr)
+        names = visible(list_names(omitted))
+        print(f"prefermab: left out, since they may identify people: {names}.", file=sys.stderr)
     return table.drop(omitted).with_columns(pseudonyms(column(table, "id", where), key))

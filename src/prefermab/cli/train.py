@@ -63,7 +63,9 @@ def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:
 
 def field_comments(kind: type) -> dict[str, str]:
     """The texts that stand behind the fields of a dataclass as comments `#: text`, by field."""
-    sources = [inspect.getsource(base) for base in reversed(kind.__mro__[:-1])]
+    sources = []
+    with contextlib.suppress(OSError):  # without sources there is no help
+        sources = [inspect.getsource(base) for base in reversed(kind.__mro__[:-1])]
     return dict(re.findall(r"^    (\w+): .*  #: (.*)$", "\n".join(sources), re.MULTILINE))
 
 

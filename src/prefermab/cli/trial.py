@@ -69,7 +69,7 @@ class LogOptions:
 
     log: Annotated[str | None, option("LOG")] = None
     """Log from which the model was learned; simulated people are drawn from it.
-    Default: the model's domain, for a model in the package."""
+    Default: the model's domain, if it is one of the package."""
     time: str = "time"
     """Column of the log with the time of a row."""
     rewards: RewardsOption = ()
@@ -185,7 +185,7 @@ class RandomiseCommand:
     out: Annotated[Path, arg(metavar="FOLDER")]
     """New folder for the protocol, the assignment and the tables of both arms."""
     balance: Names = ()
-    """Columns whose values must be alike in both arms; for trials of people or of clusters."""
+    """Columns whose values should be alike in both arms; for trials of people or of clusters."""
     groups: Names = ()
     """Columns of groups for which the analysis shows effects separately."""
     cluster: ColumnName = None

@@ -70,7 +70,8 @@ def settings_of(domain: Domain | None) -> dict[str, Any] | None:
         domain: A domain.
 
     Returns:
-        The settings by name; None for a domain that the user wrote, or if there is none.
+        The settings by name; None if `get` cannot rebuild the domain: one of the user's own, or
+        one that was made from arrays or a log.
 
     >>> import prefermab as pm
     >>> pm.domains.settings_of(pm.domains.Synthetic(shift=0.1))["shift"]

@@ -27,10 +27,10 @@ _REWARDS = np.array([1.0, 0.5, 0.0], dtype=np.float32)
 class Armman(FiniteDomain):
     """Three states with rewards 1, .5 and 0, and two actions.
 
-    An arm has one parameter, a probability, for each state and action. A motivated arm stays
-    motivated, else becomes persuadable. A persuadable arm becomes a lost cause if not called, or
-    motivated if called, else stays persuadable. A lost cause stays one, else becomes persuadable.
-    The ranges of these probabilities depend on the arm's group, A, B or C.
+    An arm has one parameter for each state and action, a probability: that a motivated arm stays so
+    (else it becomes persuadable); that a persuadable arm becomes a lost cause if not called, or
+    motivated if called (else it stays persuadable); that a lost cause stays one (else it becomes
+    persuadable). Their ranges depend on the arm's group, A, B or C.
 
     Args:
         mix: Shares of the groups A, B and C.

@@ -1,8 +1,8 @@
 """What is known of an arm whose state is not always seen, as a finite tree of sightings.
 
 A place in the tree is the state last seen (or "never seen") and the action of each round since.
-Where acting shows the state, only the action at the sighting matters: the rounds since are all
-without action. Otherwise all actions since the sighting matter.
+Where acting shows the state, only the action at the sighting matters: in the rounds since, no
+action reached the arm. Otherwise all actions since the sighting matter.
 """
 
 import dataclasses

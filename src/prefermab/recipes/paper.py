@@ -51,8 +51,8 @@ class PaperState(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Paper(Recipe):
-    """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters. Of
-    those with several values the default is ours, the other one that of `paper-literal`.
+    """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters. A
+    hyperparameter with two values has ours as its default; most have the other in `paper-literal`.
 
     >>> import prefermab as pm
     >>> pm.recipes.Paper(epochs=50).pieces[:3]
@@ -90,10 +90,10 @@ class Paper(Recipe):
     redraw: Literal["block", "epoch"] = "block"  #: How often it is drawn who is in.
     arrivals: Literal["redraw", "streaming"] = "redraw"  #: Drawn by place, or people come and go.
     stay: float = 0.9  #: With streaming, the chance that a person who is in asks to stay.
-    newcomers: float = 2.0  #: With streaming, the mean number of newcomers who ask in a round.
+    newcomers: float = 2.0  #: With streaming, the mean number of newcomers at each draw.
     step_on: Literal["batch", "arm"] = "batch"  #: A pass is one step on all arms, or one for each.
     advantage: Literal["plain", "standardised"] = "plain"  #: How advantages are scaled, by arm.
-    critic_target: Literal["advantages", "returns"] = "advantages"  #: advantages: added to values.
+    critic_target: Literal["advantages", "returns"] = "advantages"  #: Added to values, or returns.
     cooling: Literal["part", "whole"] = "part"  #: In a block entropy falls to 1/subepochs, or to 0.
     entropy_frozen: Literal["on", "off"] = "on"  #: The entropy bonus while the price is fixed.
     actor: Literal["mean", "last"] = "mean"  #: Mean over epochs with a fixed price, or the last.

@@ -74,12 +74,13 @@ def person_page(request: Request, id: str, all: bool = False) -> Response:
         for known in (NAMES, PHONES)
     )
     phone = phone if is_phone(phone) else None
-    shown = {key: value for key, value in details.items() if not isinstance(value, float)}
+    numbers = {key: value for key, value in details.items() if isinstance(value, float)}
+    shown = {key: value for key, value in details.items() if key not in numbers}
+    model, older = desk.programme().model, not all and len(rounds) > RECENT + 1
     return page(
-        request, "person.html", id=person, name=name, phone=phone, details=shown, rounds=rounds,
-        chart=timeline_chart(rounds, desk.programme().model), older=not all and len(rounds) > RECENT
-        + 1, now=desk.head().round, passive=desk.programme().model.action_names[0], numbers={key:
-        value for key, value in details.items() if isinstance(value, float)},
+        request, "person.html", id=person, name=name, phone=phone, details=shown, numbers=numbers,
+        rounds=rounds, chart=timeline_chart(rounds, model), older=older, now=desk.head().round,
+        passive=model.action_names[0],
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def stale_states(people: pl.DataFrame) -> list[str]:
         oldest = int(since.max() or 0)  # type: ignore[arg-type]
         rounds = "1 round" if oldest == 1 else f"{oldest} rounds"
         found.append(
-            f"{format_people(earlier)} planned for by a state of an earlier round, the oldest of "
+            f"{format_people(earlier)} planned with a state of an earlier round, the oldest from "
             f"{rounds} ago"
         )
     if never:

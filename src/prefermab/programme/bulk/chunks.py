@@ -81,7 +81,7 @@ class Job:
         """The folder in which chunks keep what later passes need."""
         return Path(self.out) / ".unfinished"
 
-    def scores(self, chunk: Chunk) -> Path:
+    def scores_file(self, chunk: Chunk) -> Path:
         """The file with the scores of a chunk, for later passes."""
         return self.scratch / f"chunk-{chunk.number:05}.safetensors"
 

@@ -190,7 +190,8 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
 
 @dataclasses.dataclass
 class Driver:
-    """Runs the passes over all chunks; people reach it only from where the budget ends."""
+    """Runs the passes over all chunks. It holds only the people near the end of the budget or, with
+    limits that people share, all who may be chosen."""
 
     job: Job
     chunks: list[Chunk]

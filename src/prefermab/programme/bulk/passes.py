@@ -113,7 +113,7 @@ def price_sample(job: Job, chunk: Chunk) -> list[np.ndarray]:
 
 def score_chunk(job: Job, price: float, chunk: Chunk) -> Report:
     """Scores a chunk by the network and stores what later passes need, once for each chunk."""
-    scores = job.scores(chunk)
+    scores = job.scores_file(chunk)
     if scores.exists():
         with safe_open(scores, "np") as file:
             return Report(**json.loads(file.metadata()["report"]))
@@ -270,8 +270,8 @@ def listed_reasons(
 
 
 def load_scores(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
-    """The arrays that `judge` stored for a chunk."""
-    scores = load_file(job.scores(chunk))
+    """The arrays that `score_chunk` stored for a chunk."""
+    scores = load_file(job.scores_file(chunk))
     scores["costs"] = np.broadcast_to(scores["costs"], scores["raw"].shape)
     return scores
 

@@ -11,8 +11,9 @@ mean over episodes:
 - doubly robust: per decision Σ [w_t·(r_t - Q_t) + w_(t-1)·V_t], per trajectory
   V_0 + w_T·(Σ r_t - V_0).
 
-If the propensities are correct and above 0 wherever the target policy acts, the first and the third
-are unbiased, whatever the predictions are. Self-normalised estimates have a bias of order 1/n.
+If the propensities are correct and above 0 wherever the target policy acts, the first is unbiased,
+and so is the third if its predictions do not use these episodes; else its bias vanishes as the log
+grows. Self-normalised estimates have a bias of order 1/n.
 (Precup, Sutton, Singh 2000; Jiang, Li 2016; Swaminathan, Joachims 2015.)
 """
 

@@ -103,7 +103,7 @@ def _differences(assessment: Assessment, allocation: Allocation) -> list[Block]:
         Text(
             "**People who were acted on differ from the others** in the columns of this table "
             "(means or shares; the difference is in standard deviations). The estimates account "
-            f"for these columns, and for no other cause.{strong}"
+            f"for the columns of the log, and for no other cause.{strong}"
         ),
         frame_grid(apart, BALANCE),
     ]
@@ -157,16 +157,16 @@ def _allocation(assessment: Assessment, allocation: Allocation) -> list[Block]:
     """The table that compares rounds with an action with the others, and the test for traces."""
     traces = [w.sentence for w in assessment.warnings if w.code == "hidden_cause"]
     clear = (
-        "People who were acted on more often did not differ from others in the same state and with "
-        "the same features, neither before nor when nobody acted on them."
+        "People who were acted on more often showed no difference from others in the same state "
+        "and with the same features, neither before nor when nobody acted on them."
     )
     return [
         Heading("Who was acted on"),
         Text(
             "Rounds with an action compared with all others: mean of a number, share of a "
             "category or state, and the difference in standard deviations. `reward before` is the "
-            "mean reward of a person's earlier rounds. The estimates account for differences in "
-            "this table, and for no other cause."
+            "mean reward of a person's earlier rounds. The estimates account for the columns of "
+            "the log, and for no other cause."
         ),
         frame_grid(allocation.balance, BALANCE),
         Text(traces[0][:1].upper() + traces[0][1:] if traces else clear),

@@ -116,7 +116,7 @@ def for_whom(assessment: Assessment, groups: pl.DataFrame) -> str:
     sure = groups.filter((pl.col("low") > 0) & (pl.col("group") != "unknown"))
     best = sure.sort("gain", descending=True).head(MOST_GROUPS)
     if best.is_empty():
-        return "In no single group is it certain that acting helps; over all people together it is."
+        return "In no single group is it shown that acting helps; over all people together it is."
     named = [
         f"{row['feature']} {row['group']} ({row['action']} {row['gain']:+.2f} in the next round)"
         for row in best.iter_rows(named=True)

@@ -1,7 +1,7 @@
 """Chooses actions under limits that people share: shares of groups, budgets of workers.
 
-People are taken in the order of gain per cost, while every rule allows it. A share is one of the
-number of people acted on, which is not known before the choice. So a first choice keeps the budgets
+People are taken in the order of gain per cost, while every rule allows it. Shares are of the number
+of people acted on, which is not known before the choice. So a first choice keeps the budgets
 alone, and its number of people is lowered until a choice keeps every share exactly.
 """
 

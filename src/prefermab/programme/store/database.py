@@ -1,13 +1,13 @@
 """The database of a programme: its connection, transactions and locks, on SQLite or PostgreSQL.
 
 On SQLite a programme is one file, with a write-ahead log beside it while it is open. A reader sees
-one state of it and never waits, even while a plan for many people is read or stored. With
-synchronous=EXTRA committed data is on the disk. It is moved from the log to the file at once, or
-with the next change if somebody is reading; the last connection that closes removes the log.
+one state of it without waiting for writers, even while a plan for many people is read or stored.
+With synchronous=EXTRA committed data is on the disk. It is moved from the log to the file at once,
+or with the next change if somebody is reading; the last connection that closes removes the log.
 
 On PostgreSQL a programme is a schema of a database, with the name of the programme. A writer holds
 an advisory lock of the programme until its transaction ends, so there is one writer at a time; a
-reader sees one state of the programme and never waits.
+reader sees one state of the programme and does not wait for writers.
 
 Other tables beside those of a programme, such as the users of a service, are created by Alembic
 scripts (`migrating.upgrade`). They are written within `Database.writing`, or with
