@@ -15,7 +15,10 @@ import numpy as np
 from scipy.stats import t as student
 
 LEVEL = 0.90
-"""Confidence level of every printed interval."""
+"""Confidence level of every printed interval; sentences in reports say "90 %" too."""
+
+TAILS, STANDARD_ERRORS = (0.05, 0.95), 1.645
+"""The same as quantiles, and as standard errors of a normal estimate on either side."""
 
 
 @dataclasses.dataclass(frozen=True)

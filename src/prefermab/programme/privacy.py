@@ -22,7 +22,8 @@ LONG_NUMBER = 1_000_000
 """A column of whole numbers that are usually this large identifies people, if most differ."""
 
 PSEUDONYM_DIGITS = 20
-"""Hexadecimal digits of a pseudonym: 80 bits keep a billion people apart."""
+"""Hexadecimal digits of a pseudonym: 80 bits keep a billion people apart. Stored pseudonyms,
+and the mark of the key in a programme, depend on it."""
 
 
 def read_key(path: Path) -> tuple[bytes, bool]:

@@ -20,7 +20,7 @@ from prefermab.programme.evidence.weights import (
     method_intervals,
     row_episodes,
 )
-from prefermab.programme.intervals import Interval
+from prefermab.programme.intervals import STANDARD_ERRORS, Interval
 
 NOTABLE_DIFFERENCE = 0.25
 """Standardised mean difference above which the first lines name a column."""
@@ -110,7 +110,7 @@ class OffPolicy(Finding):
         """The doubly robust gain per decision; None where the log does not support an estimate."""
         for row in self.estimates.iter_rows(named=True):
             if (row["method"], row["per"]) == ("doubly robust", "decision"):
-                half = (row["gain_high"] - row["gain_low"]) / 2 / 1.645
+                half = (row["gain_high"] - row["gain_low"]) / 2 / STANDARD_ERRORS
                 return Interval(row["gain"], row["gain_low"], row["gain_high"], half)
         return None
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array
 
+from prefermab.programme.intervals import TAILS
 from prefermab.programme.logs.features import Column
 from prefermab.programme.logs.fitting import Fit, transition_tables
 from prefermab.programme.logs.reading import Log
@@ -119,7 +120,7 @@ def _subsample(log: Log, fit: Fit, numbers: int) -> tuple[np.ndarray, np.ndarray
 
 def _interval(draws: np.ndarray) -> tuple[float, float, float]:
     """The posterior mean, and the ends of the 90 % interval."""
-    low, high = np.quantile(draws, [0.05, 0.95])
+    low, high = np.quantile(draws, TAILS)
     return float(draws.mean()), float(low), float(high)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import polars as pl
 from scipy.special import softmax
 
+from prefermab.programme.intervals import STANDARD_ERRORS
 from prefermab.programme.logs.fitting import Fit, fit_log
 from prefermab.programme.logs.reading import Log, LogTransitions
 from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY
@@ -92,7 +93,7 @@ def features_verdict(held: HeldOut) -> str:
         # With one person only there is no standard error.
         if not row["stderr"]:
             continue
-        low, high = (row["better"] + z * row["stderr"] for z in (-1.645, 1.645))
+        low, high = (row["better"] + z * row["stderr"] for z in (-STANDARD_ERRORS, STANDARD_ERRORS))
         place = 0 if low > 0 else 2 if high < 0 else 1
         words = ("features helped", "it is open whether features help", "features made it worse")
         change = f"{-row['better']:+.4f}, 90 % interval {-high:+.4f} to {-low:+.4f}"
