@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from prefermab.cli.options import Flag, option
 from prefermab.errors import InputError
@@ -25,7 +25,7 @@ class ServeCommand:
     Several people can then run a programme together in their browsers.
     """
 
-    places: Annotated[Positional[tuple[str, ...]], arg(metavar="FILE_OR_URL ...")] = ()
+    places: Annotated[Positional[tuple[str, ...]], option("FILE_OR_URL ...")] = ()
     """File of a programme, such as calls.db, or address of its database. May be several."""
     demo: Flag = False
     """Serve a made-up programme of 400 people in week 5. It is deleted when the server ends."""
