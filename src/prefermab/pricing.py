@@ -1,6 +1,8 @@
 """Price networks of recipe `paper`, λ = Λ(s̄, {z}, ξ): one price for all arms of a round.
 
-`price_slope` is the direction in which they learn (Prop. 2)."""
+`price_slope` is the direction in which they learn (Prop. 2); `DECAYS` says when their step size
+falls.
+"""
 
 import abc
 import dataclasses

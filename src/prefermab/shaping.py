@@ -10,6 +10,7 @@ uninfected people, as a share of the highest count.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -100,17 +101,33 @@ def abstract_states(
     >>> abstract_states(cells, s, np.minimum(2 * s, 1), "isotonic").round(2)
     array([0. , 0.5, 1. , 1. ])
     """
-    estimate = _estimator(estimator).fit(states[:, None], rewards).predict(cells[:, None])
+    fitted = ESTIMATORS[estimator]().fit(states[:, None], rewards)
+    estimate = fitted.predict(cells[:, None])
     lowest, highest = rewards.min(), rewards.max()
     if highest == lowest:
         return np.zeros_like(cells)
     return (estimate - lowest) / (highest - lowest) * (states.max() - states.min())
 
 
+def isotonic() -> Any:
+    """An estimator of the reward that never falls as the state rises."""
+    from sklearn.isotonic import IsotonicRegression
+
+    return IsotonicRegression(out_of_bounds="clip")
+
+
+def nearest_neighbours() -> Any:
+    """An estimator of the reward: the mean of the five nearest samples."""
+    from sklearn.neighbors import KNeighborsRegressor
+
+    return KNeighborsRegressor(n_neighbors=5)
+
+
+ESTIMATORS = {"isotonic": isotonic, "knn": nearest_neighbours}
+
 SHAPINGS: dict[str, Abstraction | None] = {
     "none": None,
-    "isotonic": lambda cells, states, rewards: abstract_states(cells, states, rewards, "isotonic"),
-    "knn": lambda cells, states, rewards: abstract_states(cells, states, rewards, "knn"),
+    **{name: partial(abstract_states, estimator=name) for name in ESTIMATORS},
     OWN: None,
 }
 """Shapings by name; `own` only says that the user passed a function."""
@@ -137,13 +154,3 @@ def check_abstract_states(found: Any, cells: np.ndarray) -> np.ndarray:
             f"the state abstraction must give a finite number for each of {cells.size} cells."
         )
     return array
-
-
-def _estimator(name: str) -> Any:
-    if name == "isotonic":
-        from sklearn.isotonic import IsotonicRegression
-
-        return IsotonicRegression(out_of_bounds="clip")
-    from sklearn.neighbors import KNeighborsRegressor
-
-    return KNeighborsRegressor(n_neighbors=5)

@@ -67,6 +67,7 @@ class Lottery(Policy):
 
 class RoundRobin(Policy):
     """Acts on the arms that have waited longest, with the most expensive action that fits.
+    Arms that were never acted on come first, in their order.
 
     >>> import prefermab as pm
     >>> pm.policies.RoundRobin()
