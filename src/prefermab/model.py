@@ -199,7 +199,7 @@ class Model:
             rounds_since_seen: For states that are not always seen: how many rounds ago each was;
                 0 if left out.
             action_seen: For states that are not always seen: the number of the action in the round
-                in which each was; an action that shows the state if left out.
+                in which each was; if left out, 1 where acting shows states, else 0.
             rounds_left: How many rounds the programme has left, the present one included; it goes
                 on without an end if left out.
 

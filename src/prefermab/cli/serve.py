@@ -98,9 +98,8 @@ class ServeCommand:
         ]  # fmt: skip
         check_programme_names(settings)
         address = f"http://{'localhost' if self.host in ALL_INTERFACES else self.host}:{self.port}"
-        print(f"{address}  (Ctrl-C ends it)")
-        for one in settings:
-            self.show_links(one, address + one.root)
+        links = [line for one in settings for line in self.first_links(one, address + one.root)]
+        print(f"{address}  (Ctrl-C ends it)", *links, sep="\n", flush=True)
         os.environ.update(to_environment(*settings))
         with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
             if self.workers > 1:
@@ -116,8 +115,8 @@ class ServeCommand:
                 server_header=False, timeout_worker_healthcheck=60, timeout_keep_alive=75,
             )  # fmt: skip
 
-    def show_links(self, settings: "Settings", address: str) -> None:
-        """Prints the one-time links of a programme in which nobody has an account yet."""
+    def first_links(self, settings: "Settings", address: str) -> list[str]:
+        """Lines with the one-time links of a programme in which nobody has an account yet."""
         import time
 
         from prefermab.service.accounts import add_user, first_link
@@ -130,15 +129,12 @@ class ServeCommand:
             else:
                 links = {"the first admin": first_link(sql, now)}
         records.close()
-        if any(links.values()):
-            where = f" in {settings.name}" if settings.name else ""
-            print(
-                f"Nobody has an account yet{where}. Each link sets a password, once, within three "
-                "days:"
-            )
-        for name, link in links.items():
-            if link is not None:
-                print(f"{name}: {address}/welcome/{link}", flush=True)
+        lines = [f"{name}: {address}/welcome/{link}" for name, link in links.items() if link]
+        if not lines:
+            return []
+        where = f" in {settings.name}" if settings.name else ""
+        use = "Each link sets a password, once, within three days:"
+        return [f"Nobody has an account yet{where}. {use}", *lines]
 
 
 def missing(error: ModuleNotFoundError) -> InputError:

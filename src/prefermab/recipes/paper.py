@@ -74,7 +74,7 @@ class Paper(Recipe):
     entropy_end: float = 0.0  #: Weight of the entropy bonus at the end.
     actor_rate: float = 2e-3  #: Step size of Adam for the actor (actor learning rate).
     critic_rate: float = 2e-3  #: Step size of Adam for the critic (critic learning rate).
-    price_rate: float = 2e-3  #: First step size of the price network (lambda learning rate).
+    price_rate: float = 2e-3  #: Price network's first step size (lambda initial learning rate).
     price_decay: float = 0.99  #: Factor by which that size falls (lambda scheduler discount rate).
     discount: float = 0.9  #: Discount factor per round.
     trace: float = 0.97  #: λ of generalised advantage estimation.
@@ -88,13 +88,13 @@ class Paper(Recipe):
     price_start: float = 0.5  #: Added to the price network's last bias before training.
     price_decays: Literal["update", "epoch"] = "update"  #: When the step size of the price falls.
     redraw: Literal["block", "epoch"] = "block"  #: How often it is drawn who is in.
-    arrivals: Literal["redraw", "streaming"] = "redraw"  #: Drawn by place, or people come and go.
+    arrivals: Literal["redraw", "streaming"] = "redraw"  #: Who is in: drawn by place, or a stream.
     stay: float = 0.9  #: With streaming, the chance that a person who is in asks to stay.
     newcomers: float = 2.0  #: With streaming, the mean number of newcomers at each draw.
     step_on: Literal["batch", "arm"] = "batch"  #: A pass is one step on all arms, or one for each.
-    advantage: Literal["plain", "standardised"] = "plain"  #: How advantages are scaled, by arm.
-    critic_target: Literal["advantages", "returns"] = "advantages"  #: Added to values, or returns.
-    cooling: Literal["part", "whole"] = "part"  #: In a block entropy falls to 1/subepochs, or to 0.
+    advantage: Literal["plain", "standardised"] = "plain"  #: Scale of an arm's advantages.
+    critic_target: Literal["advantages", "returns"] = "advantages"  #: What the critic learns.
+    cooling: Literal["part", "whole"] = "part"  #: Entropy bonus in a block: to 1/subepochs, or 0.
     entropy_frozen: Literal["on", "off"] = "on"  #: The entropy bonus while the price is fixed.
     actor: Literal["mean", "last"] = "mean"  #: Mean over epochs with a fixed price, or the last.
 

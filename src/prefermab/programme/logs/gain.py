@@ -145,6 +145,7 @@ def estimate_gain(
     orders = int(np.clip(MOST_TRANSITIONS // max(len(units.transitions), 1), 1, orders))
     people = np.unique(units.person)
     parts = min(PARTS_OF_PEOPLE, len(people))
+    first = min(FIRST_PARTS, parts - 1)
     fit = fit_log(log, GAIN_DRAWS, seed, units.transitions)
     everybody = units.population(fit.chances(log.profiles), budget)
     errors = _prediction_errors(units, everybody, fit, rounds, seed)
@@ -154,10 +155,10 @@ def estimate_gain(
         part = np.full(len(log.latest), -1)
         part[rng.permutation(people)] = np.arange(len(people)) % parts
         scores = []
-        for last in range(min(FIRST_PARTS, parts - 1), parts):
+        for last in range(first, parts):
             scores.append(measure_part(units, everybody, part, last, rounds, seed))
             if progress is not None:
-                done = order + (last + 1 - FIRST_PARTS) / (parts - FIRST_PARTS)
+                done = order + (last + 1 - first) / (parts - first)
                 progress(done / orders, "judging")
         found.append(join_parts(scores))
     return _average(found, errors, fit.effect_probability, len(people), rounds, budget)
