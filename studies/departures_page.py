@@ -1,6 +1,6 @@
 """The page about departures from the paper, written from the data of `studies.departures`.
 
-`python -m studies.departures_page` writes the effects into the table of docs/decisions.md.
+`python -m studies.departures_page` writes the effects into the table of docs/decisions/paper.md.
 """
 
 import json
@@ -17,7 +17,7 @@ from prefermab.paper.tables import published_tables
 from studies.departures import DATA, LENGTHS, PARTS, PASSES, SWITCHED
 
 Entry = dict[str, Any]
-DECISIONS = Path("docs/decisions.md")
+DECISIONS = Path("docs/decisions/paper.md")
 HEAD = "| | paper | released code | ours | switch | effect"
 
 
@@ -37,7 +37,7 @@ def departures(folder: Path = DATA) -> str:
         "the same trials; ± is the standard error over seeds. A seed counts as collapsed if at the "
         "end everyone got the same action for certain.\n\n"
         "## Each switch by itself\n\nChange of the lift against recipe `paper`, seed by seed. What "
-        "each switch is: docs/decisions.md.\n\n" + effects(switched)
+        "each switch is: docs/decisions/paper.md.\n\n" + effects(switched)
     ]
     parts += [f"\n## {name}\n\n" + cases(entries) for name, entries in switched.items()]
     grids = [
@@ -157,7 +157,7 @@ def _error(values: np.ndarray) -> float:
 
 
 def with_effects(text: str, folder: Path = DATA) -> str:
-    """The text of docs/decisions.md with a new last column in its table of departures.
+    """The text of docs/decisions/paper.md with a new last column in its table of departures.
 
     The column has, for each switch, the change of the lift on each domain; it is bold beyond two
     standard errors. Rows without a measured switch are not changed.

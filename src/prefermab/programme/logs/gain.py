@@ -18,7 +18,7 @@ parts. The rule learned from the first five parts is measured on the sixth, the 
 the first six on the seventh, and so on. Given the parts before it, the error of each part has mean
 0, so that the variances of the parts add up like those of independent people. Cross-fitting, in
 which each part is measured with all others, gave correlated errors where there is no effect, and
-intervals a third too short (docs/decisions.md).
+intervals a third too short (docs/decisions/logs.md).
 
 **The estimate for a part** is doubly robust. The fit predicts the reward of the rule
 (`population.evaluate_rule`). The residuals of all transitions are added, each times an importance
