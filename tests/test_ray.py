@@ -1,7 +1,5 @@
 """Plans on a real Ray cluster of several nodes: the same files as on one machine, bit for bit."""
 
-import dataclasses
-import functools
 import sys
 import threading
 import time
@@ -10,14 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import ray
 from ray import cloudpickle
 
 import prefermab as pm
 from prefermab.engines import Ray
-from prefermab.paper.runner import RayWorker, Store, Task, TaskResult, run_all
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.bulk.passes import score_chunk
 from test_folder import in_parts, people
@@ -139,48 +135,5 @@ def test_two_nodes_write_the_same_though_one_is_killed_midway(tmp_path, cluster,
     killer.join(60)
     assert not killer.is_alive(), "no worker came to the place where its node is lost"
     assert files(out) == alone
-    first, again = log.read_text().splitlines()
-    assert first != again
-
-
-@dataclasses.dataclass(frozen=True)
-class Sum(Task):
-    """A task that adds to what another found, and stumbles once if it is told to."""
-
-    number: int
-    log: str = ""
-
-    @property
-    def title(self) -> str:
-        return "a sum"
-
-    @property
-    def cost(self) -> float:
-        return 1.0
-
-    @property
-    def group(self) -> tuple[Any, ...]:
-        return ("sums",)
-
-    def needs(self) -> tuple[Task, ...]:
-        return (Sum(self.number - 1, self.log),) if self.number else ()
-
-    def work(self, store: Store) -> TaskResult:
-        if self.number == 1:
-            stumble(self.log)
-        before = [store.get(need)["total"] for need in self.needs()]
-        return {"total": np.array([self.number + sum(x[0] for x in before)])}
-
-
-def test_tasks_of_the_report_survive_a_lost_node(tmp_path, cluster):
-    with_nodes(cluster, 2)
-    store, log = Store(tmp_path / "store"), tmp_path / "log"
-    killer = threading.Thread(target=kill_at, args=(cluster, log), daemon=True)
-    killer.start()
-    last = Sum(2, str(log))
-    run_all([last], store, 2, None, functools.partial(RayWorker, Ray()))
-    killer.join(60)
-    assert not killer.is_alive(), "no worker came to the place where its node is lost"
-    assert store.get(last)["total"].tolist() == [3]
     first, again = log.read_text().splitlines()
     assert first != again

@@ -52,7 +52,9 @@ class Ray(Engine):
         self.ray, self.workers = _ray(), workers
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        task = self.task()
+        task = self.ray.remote(num_cpus=1, max_retries=-1, runtime_env={"env_vars": ONE_THREAD})(
+            result_or_error
+        )
         running: deque[Any] = deque()
         try:
             for item in items:
@@ -65,14 +67,6 @@ class Ray(Engine):
         finally:
             for reference in running:
                 self.ray.cancel(reference)
-
-    def task(self, calls: int = 0) -> Any:
-        """`result_or_error` as a Ray task on one core that runs again if its worker is lost. The
-        worker process ends after this many `calls`; 0: it stays."""
-        environment = {"env_vars": ONE_THREAD}
-        return self.ray.remote(
-            num_cpus=1, max_retries=-1, max_calls=calls, runtime_env=environment
-        )(result_or_error)
 
     @property
     def size(self) -> int:

@@ -1,7 +1,6 @@
 """The command `reproduce`: computes the paper's tables and figures."""
 
 import dataclasses
-import functools
 import json
 import os
 import shlex
@@ -42,10 +41,8 @@ class ReproduceCommand:
     cache: Annotated[Path | None, option("PATH")] = None
     """Folder for finished results, so that a second run continues the first.
     Default: the user's cache folder."""
-    engine: str = "local"
-    """local, or ray to use a Ray cluster whose machines share the folder of --cache."""
     workers: Whole = None
-    """Number of tasks to run at once. Default: 2, or all cores of a Ray cluster."""
+    """Number of tasks to run at once. Default: 2."""
     json: JsonFlag = False
 
     def run(self) -> None:
@@ -59,7 +56,7 @@ class ReproduceCommand:
             )
         import platformdirs
 
-        from prefermab import engines, plots
+        from prefermab import plots
         from prefermab.files import use_compilation_cache
         from prefermab.pages import write_pages
         from prefermab.paper import report
@@ -71,7 +68,8 @@ class ReproduceCommand:
         use_compilation_cache()
         parts = selected_parts(self.only, report.REPORT_PARTS)
         recipes, scale = chosen_recipes(self.recipe), chosen_scale(self)
-        engines.check_engine(self.engine, self.cluster_workers())
+        if self.workers is not None:
+            count(self.workers, "workers")
         plots.blank(1, 1)
         check_out(self.out)
         cache = self.cache or Path(platformdirs.user_cache_dir("prefermab")) / "reproduce"
@@ -90,21 +88,16 @@ class ReproduceCommand:
 
     def compute(self, results: "Results", parts: Sequence[str]) -> None:
         """Runs every training and trial whose result is not in the store yet."""
-        from prefermab import engines
         from prefermab.cli.terminal import progress
         from prefermab.paper import report
-        from prefermab.paper.runner import RayWorker, run_all
+        from prefermab.paper.runner import run_all
 
         tasks = report.tasks_of(parts, results)
         try:
-            with progress() as bar, engines.engine(self.engine, self.cluster_workers()) as engine:
-                if isinstance(engine, engines.Ray):
-                    hire = functools.partial(RayWorker, engine)
-                    run_all(tasks, results.store, engine.size, bar, hire)
-                else:
-                    # Two tasks at once: much of a training runs on one core.
-                    at_once = self.workers or min(2, os.cpu_count() or 1)
-                    run_all(tasks, results.store, at_once, bar)
+            with progress() as bar:
+                # Two tasks at once: much of a training runs on one core.
+                at_once = self.workers or min(2, os.cpu_count() or 1)
+                run_all(tasks, results.store, at_once, bar)
         except KeyboardInterrupt:
             print(
                 f"Finished results are kept in {results.store.folder}: run the same command again "
@@ -112,12 +105,6 @@ class ReproduceCommand:
                 file=sys.stderr,
             )
             raise
-
-    def cluster_workers(self) -> int | None:
-        """The value of --workers for a Ray cluster; None for the local engine."""
-        if self.workers is not None:
-            count(self.workers, "workers")
-        return self.workers if self.engine == "ray" else None
 
 
 def chosen_recipes(name: str) -> tuple[str, ...]:

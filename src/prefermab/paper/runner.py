@@ -1,4 +1,4 @@
-"""Runs the tasks of the report, each once, on this machine or on a Ray cluster.
+"""Runs the tasks of the report, each once, in worker processes.
 
 A result is stored under a name made from everything that determines it: the task, its scale, the
 code, and the versions of libraries. A stored result is not computed again. So an interrupted run
@@ -8,11 +8,10 @@ continues where it stopped, and tables that need the same model share it.
 import abc
 import ast
 import dataclasses
-import functools
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -30,7 +29,6 @@ from safetensors.numpy import save as pack
 
 import prefermab
 from prefermab.checkpoints import training_fingerprint
-from prefermab.engines import Ray, result_or_raise
 from prefermab.errors import InputError
 from prefermab.evaluation import Progress
 from prefermab.files import use_compilation_cache, write_atomically
@@ -41,10 +39,6 @@ EVALUATION_SEED = 1
 
 PAPER_RECIPES = ("paper", "paper-literal")
 """Recipes that are trained for the number of arms and the settings of a table."""
-
-TASKS_PER_PROCESS = 8
-"""Number of tasks after which a process of a cluster is replaced: compiled code uses up its memory
-maps."""
 
 NO_RESULT_DEPENDS_ON = (
     "bench", "cli", "engines.py", "gym", "pages.py", "paper", "plots.py", "programme",
@@ -148,13 +142,7 @@ class Store:
         write_atomically(self.path(task), lambda draft: draft.write_bytes(pack(plain)))
 
 
-def run_all(
-    tasks: list[Task],
-    store: Store,
-    workers: int,
-    progress: Progress | None,
-    hire: "Callable[[Store, int], Worker] | None" = None,
-) -> None:
+def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | None) -> None:
     """Runs all tasks and the tasks they need, several at once, unless their results are stored.
 
     Each worker is a separate process, because computations that JAX runs side by side in one
@@ -169,7 +157,7 @@ def run_all(
     total, done = sum(task.cost for task in missing), 0.0
     left, ready = len(missing), []
     threads = max(1, (os.cpu_count() or 1) // workers)
-    crew = [(hire or Worker)(store, threads) for _ in range(min(workers, len(missing)))]
+    crew = [Worker(store, threads) for _ in range(min(workers, len(missing)))]
     try:
         while order.is_active():
             ready += order.get_ready()
@@ -249,31 +237,6 @@ class Worker:
         self.lifeline, worker_end = context.Pipe()
         given = self.threads, worker_end
         return ProcessPoolExecutor(1, context, initializer=_set_up_worker, initargs=given)
-
-
-class RayWorker(Worker):
-    """A core of a Ray cluster whose machines share the folder of results. If a machine is lost, its
-    task runs again on another."""
-
-    def __init__(self, engine: Ray, store: Store, threads: int):
-        self.engine, self.reference = engine, None
-        super().__init__(Store(store.folder.absolute()), threads)
-
-    def stop(self) -> None:
-        """Cancels the task that is running."""
-        if self.task is not None and self.reference is not None:
-            self.engine.ray.cancel(self.reference, force=True)
-
-    def _begin(self, task: Task) -> Future[Any]:
-        work = functools.partial(run_task, store=self.store)
-        self.reference = self.engine.task(TASKS_PER_PROCESS).remote(work, task)
-        return self.reference.future()
-
-    def _end(self, task: Task, future: Future[Any]) -> None:
-        result_or_raise(future.result())
-
-    def _hire(self) -> Any:
-        return None
 
 
 def _set_up_worker(threads: int, lifeline: Any) -> None:

@@ -1,9 +1,9 @@
 """Recipe `paper-literal`: the paper to the letter, for comparison.
 
 Where the paper prints a choice, this takes it; where it prints nothing, it takes what the authors'
-released code does. Only what differs from recipe `paper` is written here; docs/decisions/paper.md has a
-row for each, with what it changes. What belongs to a domain (how arms and projections are drawn) is
-a setting of the domain.
+released code does. Only what differs from recipe `paper` is written here; docs/decisions/paper.md
+has a row for each, with what it changes. What belongs to a domain (how arms and projections are
+drawn) is a setting of the domain.
 """
 
 import dataclasses

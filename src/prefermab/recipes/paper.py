@@ -2,10 +2,10 @@
 
 Line numbers are those of the paper's pseudocode. PPO is in `ppo.py`, StateShaping in `shaping.py`.
 Where the paper can be read in several ways, or we depart from it, a hyperparameter chooses;
-docs/decisions/paper.md says what each choice is worth. Training does not enforce the budget, so that the
-estimate of spending that moves the price stays unbiased; decisions do enforce it (Algorithm 3, in
-`policies/learned.py`). Opted-out arms are played too, which is cheaper than leaving them out, and
-masked in every loss.
+docs/decisions/paper.md says what each choice is worth. Training does not enforce the budget, so
+that the estimate of spending that moves the price stays unbiased; decisions do enforce it
+(Algorithm 3, in `policies/learned.py`). Opted-out arms are played too, which is cheaper than
+leaving them out, and masked in every loss.
 """
 
 import dataclasses
