@@ -18,13 +18,13 @@ from hypothesis import given, settings
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.cli.options import RuleOptions, hide_ids, hide_people
+from prefermab.cli.options import hide_ids, hide_people, rule_options
 from prefermab.cli.plan import PlanCommand
 from prefermab.errors import InputWarning
 from prefermab.programme.events.mapping import read_map
 from prefermab.programme.events.propose import propose_map
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.planning.rules import unused_columns
+from prefermab.programme.planning.rules.limits import unused_columns
 from prefermab.programme.privacy import pseudonyms, read_key
 from prefermab.programme.sources.workbooks import write_sheets
 from prefermab.programme.tables import read_table
@@ -608,7 +608,7 @@ def test_a_list_with_pseudonyms_leaves_free_text_behind(tmp_path, capsys):
     typed = PlanCommand(
         "armman", f"{tmp_path}/people.xlsx", 1.0, tmp_path / "list.csv",
         pseudonymise=tmp_path / "key", keep_text=("note",),
-        rules=RuleOptions(exclude_ids=("008",)),
+        rules=rule_options()(exclude_ids=("008",)),
     )  # fmt: skip
     key, _ = read_key(tmp_path / "key")
     rules = hide_ids(typed.rules.rules(), key)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 
 import prefermab as pm
 from prefermab.programme.planning.lots import draw_lots, find_cells, pot_sizes
-from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.rules import SharedLimits
+from prefermab.programme.planning.rules.limits import Limits
 
 MODEL = pm.load("armman")
 STATES = ("motivated", "persuadable", "lost cause")
@@ -31,8 +32,8 @@ def people(size=60, seed=0):
 
 
 def limits(group, worker, may):
-    size, none = len(group), np.zeros(0)
-    return Limits(np.where(may, 0, 1), np.zeros(size, int), group, none, none, worker, none, (), ())
+    shared = (SharedLimits.of(group, ()), SharedLimits.of(worker, ()))
+    return Limits(np.where(may, 0, 1), np.zeros(len(group), int), shared)
 
 
 def test_probabilities_by_hand():

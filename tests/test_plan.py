@@ -21,7 +21,8 @@ from prefermab.amounts import fits
 from prefermab.cli import run_command
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.plan import what_if
-from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.rules import SharedLimits
+from prefermab.programme.planning.rules.limits import Limits
 from prefermab.programme.planning.scoring import gains_at
 from prefermab.programme.planning.summary import gain_bound
 from prefermab.programme.tables import read_table, write_table
@@ -229,11 +230,12 @@ def test_rules_that_contradict_themselves_are_refused(rules, message):
 
 
 def limits_of(group, min_share, max_share, worker, budgets, may) -> Limits:
-    return Limits(
-        np.where(may, 0, 2), np.zeros(len(group), int), np.array(group), np.array(min_share),
-        np.array(max_share), np.array(worker), np.array(budgets),
-        tuple("abc"[: len(min_share)]), tuple("xyz"[: len(budgets)]),
-    )  # fmt: skip
+    groups, workers = tuple("abc"[: len(min_share)]), tuple("xyz"[: len(budgets)])
+    shared = (
+        SharedLimits.of(np.array(group), groups, np.array(min_share), np.array(max_share)),
+        SharedLimits.of(np.array(worker), workers, budget=np.array(budgets)),
+    )
+    return Limits(np.where(may, 0, 2), np.zeros(len(group), int), shared)
 
 
 def select(gains, costs, budget, limits: Limits) -> np.ndarray:
@@ -246,11 +248,12 @@ def keeps(actions, costs, budget, limits: Limits) -> bool:
     acted = actions > 0
     total = acted.sum()
     fine = fits(cost, budget) and not (acted & ~limits.may).any()
-    for place, (least, most) in enumerate(zip(limits.min_share, limits.max_share, strict=True)):
-        here = (acted & (limits.group == place)).sum()
-        fine &= least * total - 1e-6 <= here <= most * total + 1e-6
-    for place, room in enumerate(limits.budgets):
-        fine &= not np.isfinite(room) or fits(cost[limits.worker == place], room)
+    for shared in limits.shared:
+        for place in range(len(shared.names)):
+            room, members = shared.budget[place], shared.label == place
+            here, least, most = (acted & members).sum(), shared.least[place], shared.largest[place]
+            fine &= least * total - 1e-6 <= here <= min(most * total + 1e-6, shared.people[place])
+            fine &= not np.isfinite(room) or fits(cost[members], room)
     return bool(fine)
 
 
@@ -258,16 +261,19 @@ def may_be_refused(costs, budget, limits: Limits) -> bool:
     """Of all plans: is some group too small, or its workers too poor, for its least share of as
     many people as the budgets and the largest shares allow? Or do those shares allow nobody?"""
     size, n_actions = costs.shape
-    no_least = dataclasses.replace(limits, min_share=np.zeros(2))
-    no_shares = dataclasses.replace(no_least, max_share=np.ones(2))
+    groups, workers = limits.shared
+    free = SharedLimits.of(groups.label, groups.names)
+    no_shares = dataclasses.replace(limits, shared=(free, workers))
+    largest = dataclasses.replace(free, largest=groups.largest)
+    no_least = dataclasses.replace(limits, shared=(largest, workers))
     plans = list(map(np.array, itertools.product(range(n_actions), repeat=size)))
     most = max((plan > 0).sum() for plan in plans if keeps(plan, costs, budget, no_least))
-    for group, least in enumerate(limits.min_share):
-        alone = [plan for plan in plans if not plan[limits.group != group].any()]
+    for group, least in enumerate(groups.least):
+        alone = [plan for plan in plans if not plan[groups.label != group].any()]
         reach = max((p > 0).sum() for p in alone if keeps(p, costs, 1e9, no_shares))
         if reach < np.ceil(least * most - 1e-9):
             return True
-    return bool((limits.group >= 0).all() and limits.max_share.sum() < 1)
+    return bool((groups.label >= 0).all() and groups.largest.sum() < 1)
 
 
 @settings(max_examples=150, deadline=None)
@@ -356,15 +362,6 @@ def test_a_dear_action_that_keeps_others_out_is_given_up():
 def test_one_id_is_not_read_letter_by_letter():
     assert pm.Rules(exclude_ids="12").exclude_ids == ("12",)
     assert pm.Rules(lock_ids=[1, 2]).lock_ids == (1, 2)
-
-
-def test_columns_of_rules_have_old_names():
-    old = {"exclude": "stop", "lock": "must", "last": "weeks", "group": "region", "worker": "nurse"}
-    rules = pm.Rules(**old)
-    assert rules == pm.Rules(**{f"{name}_column": column for name, column in old.items()})
-    assert {name: getattr(rules, name) for name in old} == old
-    with pytest.raises(pm.InputError, match="give group_column only"):
-        pm.Rules(**old, group_column="b")
 
 
 def test_more_budget_never_gains_less():

@@ -25,7 +25,8 @@ from prefermab.programme.evidence.programmes import (
 from prefermab.programme.evidence.protocol import randomise, read_protocol
 from prefermab.programme.evidence.trial_logs import model_index, rehearse
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
-from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.rules import SharedLimits
+from prefermab.programme.planning.rules.limits import Limits
 
 REWARDS = {"motivated": 1.0, "persuadable": 0.5, "lost cause": 0.0}
 MODEL = pm.load("armman")
@@ -193,9 +194,8 @@ def test_power_finds_the_clusters_that_a_known_spread_needs(monkeypatch):
 def shares_of_a_plan(key, budget, label, shares) -> np.ndarray:
     """What a plan chooses for these gains."""
     size, (least, largest) = len(key), shares
-    none, limits = np.full(size, -1), np.zeros(size, int)
-    rules = Limits(limits, limits, label, least, largest, none, np.zeros(0),
-                   tuple("abc"), ())  # fmt: skip
+    limits = np.zeros(size, int)
+    rules = Limits(limits, limits, (SharedLimits.of(label, tuple("abc"), least, largest),))
     gains = np.stack([np.zeros(size), key], axis=1)
     costs = np.tile([0.0, 1.0], (size, 1))
     return choose_under_rules(Selection(gains, costs, budget, rules, limits, False)) > 0
@@ -216,8 +216,8 @@ def test_simulated_people_are_chosen_as_a_plan_chooses_them(seed):
 def test_simulated_budgets_of_workers_are_kept_as_a_plan_keeps_them(seed):
     rng = np.random.default_rng(seed)
     key, label = rng.random(60), rng.integers(0, 3, 60)
-    none, zeros, budgets = np.full(60, -1), np.zeros(60, int), np.array([2.0, 3.0, np.inf])
-    limits = Limits(zeros, zeros, none, np.zeros(0), np.zeros(0), label, budgets, (), tuple("abc"))
+    zeros, budgets = np.zeros(60, int), np.array([2.0, 3.0, np.inf])
+    limits = Limits(zeros, zeros, (SharedLimits.of(label, tuple("abc"), budget=budgets),))
     gains, costs = np.stack([np.zeros(60), key], axis=1), np.tile([0.0, 1.0], (60, 1))
     planned = choose_under_rules(Selection(gains, costs, 15.0, limits, zeros, False)) > 0
     each = np.append(budgets / np.bincount(label), np.inf)
@@ -279,7 +279,7 @@ def test_simulated_trials_keep_the_budgets_of_workers():
         ({"lock_column": "out"}, "locked in .lock."),
         ({"cooldown": 1}, "give cooldown itself"),
         ({"worker_column": "region", "budgets": {"north": 3}, "group_column": "region",
-          "max_share": {"north": 0.5}}, "not with both"),
+          "max_share": {"north": 0.5}}, r"not with 2 \(max_share; budgets\)"),
     ],
 )  # fmt: skip
 def test_rules_that_cannot_be_simulated_are_refused(given, words):

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,50 +102,65 @@ LotSeed = Annotated[
 Names = Annotated[tuple[str, ...], option("NAME ...")]
 
 
-@dataclasses.dataclass(frozen=True)
 class RuleOptions:
     """Rules that the plan must follow."""
-
-    exclude: ColumnName = None
-    """Column of true and false: people with true are not acted on."""
-    exclude_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
-    """Ids of further people who are not acted on."""
-    lock: ColumnName = None
-    """Column of true and false, or of actions: these people are acted on first."""
-    lock_ids: Annotated[tuple[str, ...], option("ID ...")] = ()
-    """Ids of further people who are acted on first."""
-    cooldown: int = 0
-    """Number of rounds without an action that must follow each action on a person."""
-    last: str = "rounds_since_action"
-    """Column with the number of rounds since the last action, for --cooldown."""
-    group: ColumnName = None
-    """Column of groups, for --min-share and --max-share."""
-    min_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
-    """Smallest share of the chosen people who must come from a group, such as north=0.3."""
-    max_share: Annotated[tuple[str, ...], option("GROUP=SHARE ...")] = ()
-    """Largest share of the chosen people who may come from a group."""
-    worker: ColumnName = None
-    """Column of the worker or region of each person; each has its own budget."""
-    budgets: Annotated[tuple[str, ...], option("WORKER=BUDGET ...", name="worker-budgets")] = ()
-    """Budget of each worker or region, such as Ana=5."""
 
     def rules(self) -> "Rules":
         """The rules as planning takes them."""
         from prefermab.programme.planning.rules import Rules
+        from prefermab.programme.planning.rules.base import holds_numbers
 
-        return Rules(
-            exclude_column=self.exclude,
-            exclude_ids=self.exclude_ids,
-            lock_column=self.lock,
-            lock_ids=self.lock_ids,
-            cooldown=self.cooldown,
-            last_column=self.last,
-            group_column=self.group,
-            min_share=parse_named_numbers(self.min_share, "--min-share"),
-            max_share=parse_named_numbers(self.max_share, "--max-share"),
-            worker_column=self.worker,
-            budgets=parse_named_numbers(self.budgets, "--worker-budgets"),
-        )
+        given = {}
+        for name, field in Rules.__dataclass_fields__.items():
+            given[name] = getattr(self, name)
+            if holds_numbers(field):
+                given[name] = parse_named_numbers(given[name], f"--{option_name(field)}")
+        return Rules(**given)
+
+
+def option_name(field: dataclasses.Field) -> str:
+    """The name of the option of a rule's field, such as min-share."""
+    from prefermab.programme.planning.rules.base import setting_of
+
+    return setting_of(field).option or field.name.replace("_", "-")
+
+
+def rule_options() -> type[RuleOptions]:
+    """A dataclass with an option for each setting of each rule that is defined."""
+    from prefermab.programme.planning.rules import RULES
+
+    return _rule_options(tuple(RULES.values()))
+
+
+@functools.cache
+def _rule_options(rules: tuple[type, ...]) -> type[RuleOptions]:
+    from prefermab.programme.planning.rules.base import (
+        default_of,
+        holds_ids,
+        holds_numbers,
+        setting_of,
+    )
+
+    options = []
+    for field in (field for rule in rules for field in dataclasses.fields(rule)):
+        about, kind, default = setting_of(field), field.type, default_of(field)
+        if holds_ids(field) or holds_numbers(field):
+            kind, default = tuple[str, ...], ()
+        metavar = about.metavar or ("COLUMN" if about.column else None)
+        shown = arg(name=option_name(field), metavar=metavar, help=about.help,
+                    help_behavior_hint=None if default else "")  # fmt: skip
+        options.append((field.name, Annotated[kind, shown], default))
+    made = dataclasses.make_dataclass("RuleOptions", options, bases=(RuleOptions,), frozen=True)
+    made.__doc__ = RuleOptions.__doc__
+    return made
+
+
+def no_rules() -> RuleOptions:
+    """The options without any rule."""
+    return rule_options()()
+
+
+RuleFields = Annotated[RuleOptions, arg(name="", constructor_factory=rule_options)]
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -201,8 +217,10 @@ def load_key(path: Path | None) -> bytes:
 
 def hide_ids(rules: "Rules", key: bytes) -> "Rules":
     """The rules with pseudonyms for the ids that were typed."""
-    ids = {name: getattr(rules, name) for name in ("exclude_ids", "lock_ids")}
-    hidden = {name: tuple(typed_pseudonyms(given, key)) for name, given in ids.items()}
+    hidden = {
+        name: tuple(typed_pseudonyms([str(one) for one in ids], key))
+        for name, ids in rules.ids().items()
+    }
     return dataclasses.replace(rules, **hidden)
 
 

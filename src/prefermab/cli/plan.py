@@ -20,11 +20,12 @@ from prefermab.cli.options import (
     PlotFile,
     RequiredAmount,
     RoundsLeft,
-    RuleOptions,
+    RuleFields,
     Whole,
     hide_ids,
     hide_people,
     load_key,
+    no_rules,
 )
 from prefermab.errors import InputError, brief, list_names, visible
 
@@ -69,7 +70,7 @@ class PlanCommand:
     pseudonymise: KeyFile = None
     keep_text: Names = ()
     """With --pseudonymise: columns of free text to keep in the list. Default: none."""
-    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    rules: RuleFields = dataclasses.field(default_factory=no_rules)
     """Rules that the plan must follow."""
     json: JsonFlag = False
 
@@ -87,7 +88,7 @@ class PlanCommand:
         """Plans for one table."""
         from prefermab.programme.planning.plan import plan
         from prefermab.programme.planning.printed import write_list
-        from prefermab.programme.planning.rules import unused_columns
+        from prefermab.programme.planning.rules.limits import unused_columns
         from prefermab.programme.sources.address import parse_address
         from prefermab.programme.tables import check_table_path, read_table, source_of
         from prefermab.storage import load
@@ -169,7 +170,7 @@ class WhatIfCommand:
     budgets: Annotated[str, arg(metavar="AMOUNTS")]
     """Budgets to compare: first:last:step, such as 100:2000:100, or a list such as 100,200."""
     rounds_left: RoundsLeft = None
-    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    rules: RuleFields = dataclasses.field(default_factory=no_rules)
     """Rules that the plan must follow."""
     plot: PlotFile = None
     json: JsonFlag = False
@@ -250,7 +251,7 @@ def list_order(frame: "pl.DataFrame") -> "pl.DataFrame":
 def warn_of_unused(model: "Model", rules: "Rules", columns: Sequence[str]) -> None:
     """Prints the columns that are not used. A name that suggests a wish not to be contacted gets a
     line with advice."""
-    from prefermab.programme.planning.rules import unused_columns
+    from prefermab.programme.planning.rules.limits import unused_columns
 
     unused = unused_columns(model, rules, columns)
     for name in filter(NO_CONTACT.search, unused[:MOST_COLUMNS_CHECKED]):

@@ -15,9 +15,10 @@ from prefermab.cli.options import (
     LotSeed,
     Names,
     RequiredAmount,
-    RuleOptions,
+    RuleFields,
     TableFile,
     hide_ids,
+    no_rules,
     option,
     typed_pseudonyms,
 )
@@ -179,7 +180,7 @@ class PlanRoundCommand:
     """Replace the existing plan of this round."""
     why: Why = None
     round: RoundNumber = None
-    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    rules: RuleFields = dataclasses.field(default_factory=no_rules)
     """Rules that the plan must follow."""
     json: JsonFlag = False
 

@@ -79,7 +79,8 @@ def read_programme_table(
 
     from prefermab.model import Model
     from prefermab.programme.columns import column
-    from prefermab.programme.planning.rules import Rules, unused_columns
+    from prefermab.programme.planning.rules import Rules
+    from prefermab.programme.planning.rules.limits import unused_columns
     from prefermab.programme.tables import read_table, source_of
 
     table, key = read_table(path), programme_key(programme, keyfile)

@@ -13,7 +13,8 @@ from prefermab.cli.options import (
     JsonFlag,
     ModelName,
     Names,
-    RuleOptions,
+    RuleFields,
+    no_rules,
     option,
     parse_named_numbers,
 )
@@ -114,7 +115,7 @@ class TriedOptions:
     """Table of people as for `plan`, with the columns that rules and costs need.
     Simulated people get group, worker, exclusion and costs of the person with the nearest
     features."""
-    rules: Annotated[RuleOptions, arg(name="")] = dataclasses.field(default_factory=RuleOptions)
+    rules: RuleFields = dataclasses.field(default_factory=no_rules)
     """Rules that the plans of the trial follow."""
 
     def programme(self, model: "Model") -> "TrialProgramme":

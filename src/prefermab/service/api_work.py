@@ -1,13 +1,16 @@
 """The API: plans, what-if, marks and jobs."""
 
+import dataclasses
 from typing import Annotated, Any, Literal
 
 import polars as pl
 from fastapi import APIRouter, Query, Request
-from pydantic import Field
+from pydantic import Field, TypeAdapter, WithJsonSchema
 from starlette.responses import JSONResponse, Response
 
 from prefermab.errors import BusyError, InputError
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules.base import setting_of
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
@@ -21,20 +24,23 @@ router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
 Ids = list[str | int]
 
 
-class RulesBody(JsonBody):
-    """Rules that a plan must keep, with the fields of `prefermab.Rules`."""
-
-    exclude_column: str | None = None
-    exclude_ids: Ids | None = None
-    lock_column: str | None = None
-    lock_ids: Ids | None = None
-    cooldown: int | None = None
-    last_column: str | None = None
-    group_column: str | None = None
-    min_share: dict[str, float] | None = None
-    max_share: dict[str, float] | None = None
-    worker_column: str | None = None
-    budgets: dict[str, float] | None = None
+RulesBody = Annotated[
+    dict[str, Any],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "title": "RulesBody",
+            "description": "Rules that a plan must keep, with the fields of `prefermab.Rules`.",
+            "properties": {
+                field.name: {
+                    **TypeAdapter[Any](field.type).json_schema(),
+                    "description": setting_of(field).help,
+                }
+                for field in dataclasses.fields(Rules)
+            },
+        }
+    ),
+]
 
 
 class PlanBody(JsonBody):

@@ -45,7 +45,7 @@ def people_page(
         last = sa.select(PLANS.c.asked).order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc())
         form = PlanForm.from_asked(sql.execute(last.limit(1)).scalar())
     everyone = desk.visible_rows(desk.roster(), account)
-    columns = Columns.of(everyone, desk.settings.worker_column, form.group_column or None)
+    columns = Columns.of(everyone, desk.settings.worker_column, form.rules["group_column"] or None)
     wanted = Filter(worker, group, find)
     found = wanted.apply(everyone, columns)
     pages = max(1, -(-found.height // PEOPLE_PER_PAGE))

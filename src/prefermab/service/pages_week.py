@@ -8,11 +8,12 @@ from urllib.parse import urlencode
 
 import polars as pl
 import sqlalchemy as sa
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
 from prefermab.errors import InputError
 from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules.base import setting_of
 from prefermab.programme.store import Planned
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import COLUMNS, PLANS
@@ -20,7 +21,7 @@ from prefermab.service.access import Account, Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.exchange import MEDIA_TYPES, quiet
 from prefermab.service.late import all_late
-from prefermab.service.planning import PlanForm, make_plan, rules_of
+from prefermab.service.planning import PlanForm, form_fields, make_plan, rules_of
 from prefermab.service.rendering import FormText, page, redirect
 from prefermab.service.week import (
     Columns,
@@ -133,35 +134,35 @@ def plan_page(request: Request) -> Response:
     form = PlanForm.from_asked(asked)
     return page(
         request, "plan.html", head=head, form=form, people=desk.count_people(),
-        truths=[name for name, kind in kinds.items() if kind in ("text", "truth")],
-        texts=[name for name, kind in kinds.items() if kind in ("text", "whole", "truth")],
+        settings=[(field.name, field.type is bool, setting_of(field)) for field in form_fields()],
+        columns={
+            "truths": [name for name, kind in kinds.items() if kind in ("text", "truth")],
+            "texts": [name for name, kind in kinds.items() if kind in ("text", "whole", "truth")],
+            "numbers": [name for name, kind in kinds.items() if kind in ("whole", "number")],
+        },
         hand=form.by_hand if head.attempt is not None else 0,
     )  # fmt: skip
+
+
+async def settings_typed(request: Request) -> dict[str, str]:
+    """What was typed into the form for the settings of rules."""
+    form = await request.form()
+    return {field.name: str(form.get(field.name, "")) for field in form_fields()}
 
 
 @router.post("/week/plan", name="make_plan")
 def plan_week(
     request: Request,
+    rules: Annotated[dict[str, str], Depends(settings_typed)],
     budget: FormText,
     waiting: FormText = "20",
-    cooldown: FormText = "0",
-    exclude_column: FormText = "",
-    lock_column: FormText = "",
-    group_column: FormText = "",
-    min_share: FormText = "",
-    max_share: FormText = "",
-    worker_column: FormText = "",
-    budgets: FormText = "",
     explore: FormText = "",
     keep: FormText = "",
     why: FormText = "",
 ) -> Response:
     """Makes this week's list."""
     desk, account = desk_of(request), account_of(request)
-    form = PlanForm(
-        budget, waiting, cooldown, exclude_column, lock_column, group_column, min_share, max_share,
-        worker_column, budgets, explore,
-    )  # fmt: skip
+    form = PlanForm(budget, waiting, explore, rules)
     head = desk.head()
     asked = form.asked()
     if head.attempt is not None:
@@ -169,8 +170,7 @@ def plan_week(
             raise InputError("say why the list is made again: the reason is kept.")
         if keep:
             old = rules_of(desk.planned(head.round, head.attempt).asked) or Rules()
-            kept = {"exclude_ids": old.exclude_ids, "lock_ids": old.lock_ids}
-            asked["rules"] = {**(asked["rules"] or {}), **kept}
+            asked["rules"] = {**(asked["rules"] or {}), **old.ids()}
         asked |= {"again": True}
     asked |= {"why": why.strip() or None, "round": head.round}
     return _make(request, desk, account, asked, "planned")

@@ -11,6 +11,7 @@ import polars as pl
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules.base import holds_numbers, setting_of
 from prefermab.programme.store import Planned, Programme
 
 
@@ -62,25 +63,18 @@ def facts_of(plan: Planned) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class PlanForm:
-    """The form for a plan, with every field as text.
+    """The form for a plan, with every field as text; `rules` has the settings of rules by name.
 
     >>> from prefermab.service.planning import PlanForm
-    >>> form = PlanForm("12", cooldown="2", group_column="region", min_share="north 30%")
+    >>> form = PlanForm("12", rules={"group_column": "region", "min_share": "north 30%"})
     >>> form.asked()["rules"]["min_share"]
     {'north': 0.3}
     """
 
     budget: str = ""
     waiting: str = "20"
-    cooldown: str = "0"
-    exclude_column: str = ""
-    lock_column: str = ""
-    group_column: str = ""
-    min_share: str = ""
-    max_share: str = ""
-    worker_column: str = ""
-    budgets: str = ""
     explore: str = ""
+    rules: Mapping[str, str] = dataclasses.field(default_factory=dict)
     by_hand: int = 0
     """How many people are on or off the list by hand."""
 
@@ -88,32 +82,26 @@ class PlanForm:
     def from_asked(cls, stored: str | None) -> "PlanForm":
         """The form with the arguments of a stored plan (JSON); empty without one."""
         if stored is None:
-            return cls()
+            return cls(rules={field.name: _as_text(field, Rules()) for field in form_fields()})
         asked = json.loads(stored)
         rules = rules_of(asked) or Rules()
         explore = asked.get("explore")
         return cls(
             budget=f"{asked['budget']:g}", waiting=str(asked["waiting"]),
-            cooldown=str(rules.cooldown), exclude_column=rules.exclude_column or "",
-            lock_column=rules.lock_column or "", group_column=rules.group_column or "",
-            min_share=_shares_text(rules.min_share), max_share=_shares_text(rules.max_share),
-            worker_column=rules.worker_column or "",
-            budgets=", ".join(f"{name} {value:g}" for name, value in rules.budgets.items()),
             explore=f"{100 * explore:g}%" if explore else "",
-            by_hand=len(rules.exclude_ids) + len(rules.lock_ids),
+            rules={field.name: _as_text(field, rules) for field in form_fields()},
+            by_hand=sum(len(ids) for ids in rules.ids().values()),
         )  # fmt: skip
 
     def asked(self) -> dict[str, Any]:
         """The arguments of a plan; raises if a field cannot be read."""
+        given = {field.name: self.rules.get(field.name, "").strip() for field in form_fields()}
         rules = Rules(
-            exclude_column=self.exclude_column or None,
-            lock_column=self.lock_column or None,
-            cooldown=count(self.cooldown or 0, "cooldown", at_least=0),
-            group_column=self.group_column or None,
-            min_share=read_pairs(self.min_share, "least shares"),
-            max_share=read_pairs(self.max_share, "largest shares"),
-            worker_column=self.worker_column or None,
-            budgets=read_pairs(self.budgets, "budgets of workers"),
+            **{
+                field.name: _from_text(field, given[field.name])
+                for field in form_fields()
+                if given[field.name]
+            }
         )
         explore = read_number(self.explore, "share dealt by lot") if self.explore.strip() else 0.0
         plain = rules == Rules()
@@ -123,6 +111,35 @@ class PlanForm:
             "rules": None if plain else dataclasses.asdict(rules),
             **({"explore": explore} if explore else {}),
         }
+
+
+def form_fields() -> list[dataclasses.Field]:
+    """The settings of rules that stand in the form for a plan."""
+    return [field for field in dataclasses.fields(Rules) if setting_of(field).label]
+
+
+def _from_text(field: dataclasses.Field, text: str) -> Any:
+    """A setting of a rule from the text that was typed."""
+    what = setting_of(field).label.lower()
+    if holds_numbers(field):
+        return read_pairs(text, what)
+    if field.type is bool:
+        return text == "yes"
+    if field.type is int:
+        return count(text, what, at_least=0)
+    return read_number(text, what) if field.type is float else text
+
+
+def _as_text(field: dataclasses.Field, rules: Rules) -> str:
+    """A setting of a rule as it is typed; empty if there is none."""
+    value = getattr(rules, field.name)
+    if field.type is bool:
+        return "yes" if value else ""
+    if not holds_numbers(field):
+        return "" if value is None else f"{value:g}" if field.type is float else str(value)
+    if setting_of(field).percent:
+        return ", ".join(f"{name} {100 * part:g}%" for name, part in value.items())
+    return ", ".join(f"{name} {amount:g}" for name, amount in value.items())
 
 
 def read_pairs(text: str, what: str) -> dict[str, float]:
@@ -151,7 +168,3 @@ def read_number(text: str, what: str) -> float:
     if text.endswith("%"):
         return number(text[:-1], what) / 100
     return number(text, what)
-
-
-def _shares_text(shares: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {100 * value:g}%" for name, value in shares.items())

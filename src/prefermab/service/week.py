@@ -7,7 +7,6 @@ who made the change and why.
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
@@ -40,15 +39,6 @@ MOST_VALUES = 100
 
 TRIES = 5
 """How often a change is tried, if others change the list meanwhile."""
-
-RULES_IN_WORDS = {
-    "exclude": "people who are excluded",
-    "lock": "people who are locked in",
-    "cooldown": "rest after an action",
-    "min_share": "least shares of groups",
-    "max_share": "largest shares of groups",
-    "budgets": "budgets of workers",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,32 +168,12 @@ class RuleCost:
 
 def rule_costs(plan: Planned) -> list[RuleCost]:
     """The rules of a plan in words, with their costs."""
-    rules, gain = rules_of(plan.asked) or Rules(), plan.facts.get("gain")
-    given = {
-        "exclude": _columns_text(rules.exclude_column, rules.exclude_ids),
-        "lock": _columns_text(rules.lock_column, rules.lock_ids),
-        "cooldown": f"{rules.cooldown} round{'s' * (rules.cooldown != 1)}",
-        "min_share": _share_limits_text(rules.min_share),
-        "max_share": _share_limits_text(rules.max_share),
-        "budgets": ", ".join(f"{name} {format_number(b)}" for name, b in rules.budgets.items()),
-    }
+    words, gain = (rules_of(plan.asked) or Rules()).words(), plan.facts.get("gain")
     costs: dict[str, float | None] = plan.facts.get("rules", {})
     return [
-        RuleCost(
-            RULES_IN_WORDS.get(name, name), given.get(name) or "", cost,
-            None if cost is None or not gain else cost / gain,
-        )
+        RuleCost(*words.get(name, (name, "")), cost, None if not cost or not gain else cost / gain)
         for name, cost in costs.items()
-    ]  # fmt: skip
-
-
-def _columns_text(column: str | None, ids: Sequence[str | int]) -> str:
-    by_hand = f"{len(ids)} by hand" if ids else ""
-    return ", ".join(one for one in (f"column {column}" if column else "", by_hand) if one)
-
-
-def _share_limits_text(shares: Any) -> str:
-    return ", ".join(f"{group} {value:.0%}" for group, value in shares.items())
+    ]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -158,11 +158,7 @@ def count_rows(file: Path) -> int:
 def needed_columns(model: Model, rules: Rules, file: str) -> list[str] | None:
     """The columns of a file that the choice depends on. If one is missing, the result is None (read
     all columns), so that the error can list those that were found."""
-    must = {"id", "state"} | {
-        name.strip().lower()
-        for name in rules.columns()
-        if name and (rules.cooldown or name != rules.last_column)
-    }
+    must = {"id", "state"} | {name.strip().lower() for name in rules.columns(in_force=True)}
     may = {"opt_in", *source_columns(model.feature_names)}
     may |= {f"cost_{action}" for action in model.action_names} | sighting_columns(model)
     found = {name: name.strip().lower() for name in pl.read_parquet_schema(file)}

@@ -43,8 +43,8 @@ from prefermab.programme.planning.plan import (
     plan,
     with_given_columns,
 )
-from prefermab.programme.planning.reasons import KEPT_OUT
-from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules import OUT, Cooldown, Exclude, Rules
+from prefermab.programme.planning.rules.limits import reasons_out
 from prefermab.programme.planning.scoring import sample_price
 from prefermab.storage import find, fingerprint, load, shipped_models
 
@@ -176,7 +176,7 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
         ) from None
     model, left = model_of(job.model), job.rounds_left
     made = plan(model, table, job.budget, job.rules, waiting, where, rounds_left=left)
-    with_reason = pl.col("reason").is_in(list(KEPT_OUT.values()))
+    with_reason = pl.col("reason").is_in(list(reasons_out().values()))
     if job.reasons:
         with_reason |= pl.col("list") != ""
     listed = made.frame.select(
@@ -254,10 +254,10 @@ class Driver:
     def _check(self, reports: list[Report]) -> None:
         """Raises an error about anything that no chunk can check alone."""
         job, found = self.job, {one for report in reports for one in report.named}
-        for rule in ("exclude_ids", "lock_ids"):
-            strange = set(map(str, getattr(job.rules, rule))) - found
+        for setting, ids in job.rules.ids().items():
+            strange = set(map(str, ids)) - found
             if strange:
-                raise InputError(f"nobody has the id '{min(strange)}' that {rule} names.")
+                raise InputError(f"nobody has the id '{min(strange)}' that {setting} names.")
         if _locked(reports) > job.units.of_budget(job.budget):
             raise InputError(
                 f"those who are locked in cost {job.units.amount(_locked(reports)):g}, more than "
@@ -277,6 +277,9 @@ class Driver:
         counts, budget = tally.counts.tolist(), job.units.of_budget(job.budget)
         free = job.units.amount(max(budget - _locked(reports), 0))
         total = lambda field: sum(getattr(report, field) for report in reports)  # noqa: E731
+        out = {
+            why: sum(report.kept_out[why] for report in reports) for why in reasons_out().values()
+        }
         return Summary(
             people=job.people,
             chosen=int(sum(counts[1:])),
@@ -291,9 +294,10 @@ class Driver:
             gain=tally.gained,
             bound=tally.gained_by_locked + tally.surplus + rate * free,
             one_more=one_more,
-            opted_out=total("opted_out"),
-            excluded=total("excluded"),
-            resting=total("resting"),
+            opted_out=out.pop(reasons_out()[OUT]),
+            excluded=out.pop(Exclude.kept_out),
+            resting=out.pop(Cooldown.kept_out),
+            kept_out=out,
             locked=total("locked"),
             incomplete=total("incomplete"),
             unknown=dict(sum((Counter(report.unknown) for report in reports), Counter())),

@@ -33,16 +33,16 @@ from prefermab.programme.columns import column
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.increments import Cut, Increments
 from prefermab.programme.planning.plan import with_given_columns
-from prefermab.programme.planning.reasons import KEPT_OUT, reasons
+from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
-from prefermab.programme.planning.rules import (
-    EXCLUDED,
-    IN,
-    OUT,
-    RESTING,
+from prefermab.programme.planning.rules import IN, People
+from prefermab.programme.planning.rules.limits import (
+    Labels,
     Limits,
-    apply_rules,
-    limits_by_label,
+    labels_of,
+    limits_alone,
+    reasons_out,
+    shared_limits,
 )
 from prefermab.programme.planning.scoring import (
     Scored,
@@ -57,9 +57,8 @@ from prefermab.programme.planning.scoring import (
 class Report:
     """The counts of one chunk, for the summary and for checks of all chunks."""
 
-    opted_out: int
-    excluded: int
-    resting: int
+    kept_out: dict[str, int]
+    """How many people are kept out, by the reason."""
     locked: int
     locked_units: int
     """The cost of those who are locked in, in units of the budget."""
@@ -67,8 +66,8 @@ class Report:
     unknown: dict[str, int]
     named: list[str]
     """Ids that rules name and that are in this chunk."""
-    groups: list[str]
-    workers: list[str]
+    labels: list[list[str]]
+    """For each rule that ties people together, the labels in this chunk."""
     outside_training: int = 0
     outside: dict[str, int] = dataclasses.field(default_factory=dict)
     states_read: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -76,25 +75,23 @@ class Report:
 
 def read_chunk(
     job: Job, chunk: Chunk, frame: pl.DataFrame | None = None
-) -> tuple[Roster, Limits, list[str]]:
+) -> tuple[Roster, Limits, list[Labels], list[str]]:
     """Reads a chunk, or takes its rows in `frame`: the people as the model sees them, the rules
-    about each person alone, and the ids that rules name and that are in it."""
+    about each person alone, the labels by which rules tie people together, and the ids that rules
+    name and that are in it."""
     model, rules = planner(job), job.rules
     if frame is None:
         frame = chunk.read(needed_columns(model, rules, chunk.file))
     roster = read_roster(model, frame, chunk.where)
-    wanted = [*map(str, (*rules.exclude_ids, *rules.lock_ids))]
+    wanted = [str(one) for ids in rules.ids().values() for one in ids]
     here: set[str] = set()
     if wanted:
         text = roster.ids.cast(pl.String)
         here = set(text.filter(text.is_in(wanted)).to_list())
-    alone = dataclasses.replace(
-        rules,
-        exclude_ids=tuple(one for one in rules.exclude_ids if str(one) in here),
-        lock_ids=tuple(one for one in rules.lock_ids if str(one) in here),
-        min_share={}, max_share={}, budgets={},
+    people = People(frame, roster.ids, roster.opt_in, model.action_names, chunk.where)
+    return (
+        roster, limits_alone(rules.about(here), people), labels_of(rules, people), sorted(here)
     )  # fmt: skip
-    return roster, apply_rules(alone, model, roster, frame, chunk.where), sorted(here)
 
 
 def price_sample(job: Job, chunk: Chunk) -> list[np.ndarray]:
@@ -103,11 +100,11 @@ def price_sample(job: Job, chunk: Chunk) -> list[np.ndarray]:
     rows = rows[(rows >= chunk.start) & (rows < chunk.start + chunk.rows)] - chunk.start
     table = chunk.read(needed_columns(planner(job), job.rules, chunk.file))
     try:
-        roster, limits, _ = read_chunk(job, chunk, table[rows])
+        roster, limits, *_ = read_chunk(job, chunk, table[rows])
         rows = np.arange(rows.size)
     except InputError:
         # Read again as a whole, so that the message has the row's number.
-        roster, limits, _ = read_chunk(job, chunk, table)
+        roster, limits, *_ = read_chunk(job, chunk, table)
     return [x[rows] for x in (roster.states, roster.features, limits.may, roster.costs)]
 
 
@@ -118,7 +115,7 @@ def score_chunk(job: Job, price: float, chunk: Chunk) -> Report:
         with safe_open(scores, "np") as file:
             return Report(**json.loads(file.metadata()["report"]))
     model = planner(job)
-    roster, limits, named = read_chunk(job, chunk)
+    roster, limits, labels, named = read_chunk(job, chunk)
     raw = gains_at(model, roster.states, roster.features, price, wide=True)
     locked = locked_actions(Scored(price, positive_gains(model, raw)), roster.costs, limits.locked)
     arrays = {
@@ -129,18 +126,17 @@ def score_chunk(job: Job, price: float, chunk: Chunk) -> Report:
         "costs": roster.costs[:1] if (roster.costs == roster.costs[:1]).all() else roster.costs,
     }
     if job.rules.about_groups:
-        arrays |= {"group": limits.group, "worker": limits.worker}
+        arrays |= {f"label {number}": codes for number, (codes, _) in enumerate(labels)}
     report = Report(
-        opted_out=int((limits.standing == OUT).sum()),
-        excluded=int((limits.standing == EXCLUDED).sum()),
-        resting=int((limits.standing == RESTING).sum()),
+        kept_out={
+            why: int((limits.standing == number).sum()) for number, why in reasons_out().items()
+        },
         locked=int((locked > 0).sum()),
         locked_units=add_up(job.units.of_costs(paid(locked, roster.costs))),
         incomplete=roster.incomplete,
         unknown=roster.unknown,
         named=named,
-        groups=list(limits.group_names),
-        workers=list(limits.worker_names),
+        labels=[list(names) for _, names in labels],
         outside_training=roster.n_unlike,
         outside=roster.unlike,
         states_read=roster.states_read,
@@ -213,7 +209,8 @@ def candidates(job: Job, chunk: Chunk) -> dict[str, np.ndarray]:
         np.isfinite(gains[:, 1:]).any(axis=1) | (scores["locked"] > 0)
     )
     rows = np.flatnonzero(open)
-    arrays = {name: scores[name][rows] for name in ("costs", "group", "worker", "locked")}
+    labels = [name for name in scores if name.startswith("label ")]
+    arrays = {name: scores[name][rows] for name in ("costs", "locked", *labels)}
     return {"rows": rows + chunk.start, "gains": gains[rows], **arrays}
 
 
@@ -256,7 +253,7 @@ def listed_reasons(
 ) -> pl.Series:
     """The reasons of those on the list and of those who may not be acted on; null for the rest."""
     standing = pl.Series(scores["standing"])
-    found = standing.replace_strict(KEPT_OUT, default=None, return_dtype=pl.String)
+    found = standing.replace_strict(reasons_out(), default=None, return_dtype=pl.String)
     rows = np.flatnonzero(on_list)
     if not job.reasons or not rows.size:
         return found
@@ -307,14 +304,19 @@ def choose_together(
     """Chooses and stores everyone's action under shared limits. Returns a cut with the waiting
     list, and what one more unit of budget would gain."""
     parts = run_pass("choosing", functools.partial(candidates, job))
-    groups = all_labels(report.groups for report in reports)
-    workers = all_labels(report.workers for report in reports)
-    for part, report in zip(parts, reports, strict=True):
-        part["group"] = recode_labels(part["group"], report.groups, groups)
-        part["worker"] = recode_labels(part["worker"], report.workers, workers)
+    labels = []
+    for number in range(len(job.rules.tying)):
+        names = all_labels(report.labels[number] for report in reports)
+        codes = [
+            recode_labels(part.pop(f"label {number}"), report.labels[number], names)
+            for part, report in zip(parts, reports, strict=True)
+        ]
+        labels.append((np.concatenate(codes), names))
     people = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    limits = shared_limits(job, people, groups, workers)
     gains, costs, locked = people["gains"], people["costs"], people["locked"].astype(int)
+    # All of them may be acted on.
+    standing = np.full(len(locked), IN)
+    limits = Limits(standing, people["locked"], shared_limits(job.rules, labels))
 
     selection = Selection(gains, costs, job.budget, limits, locked, per_cost=True)
     actions = choose_under_rules(selection)
@@ -329,18 +331,3 @@ def choose_together(
     cut = Cut(waiting=tuple(people["rows"][queue].tolist()))
     richer = choose_under_rules(dataclasses.replace(selection, budget=job.budget + 1))
     return cut, selection.gained(richer) - selection.gained(actions)
-
-
-def shared_limits(
-    job: Job, people: dict[str, np.ndarray], groups: tuple[str, ...], workers: tuple[str, ...]
-) -> Limits:
-    """The limits of the candidates of all chunks, all of whom may be acted on."""
-    return Limits(
-        standing=np.zeros(len(people["rows"]), int),
-        locked=people["locked"],
-        group=people["group"],
-        worker=people["worker"],
-        group_names=groups,
-        worker_names=workers,
-        **limits_by_label(job.rules, groups, workers),
-    )

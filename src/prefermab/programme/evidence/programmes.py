@@ -21,7 +21,8 @@ from prefermab.programme.evidence.choosing import ActionSteps, Quotas, choose_pe
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.planning.roster import Roster, read_roster
-from prefermab.programme.planning.rules import Rules, apply_rules
+from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules.limits import apply_rules
 from prefermab.programme.planning.scoring import gains_at, highest_prices
 from prefermab.programme.tables import as_frame
 
@@ -67,10 +68,11 @@ class TrialProgramme:
                 "a trial cannot be simulated with people who are locked in (lock): both arms act "
                 "on them, so leave them out of the trial."
             )
-        if "budgets" in named and named & {"min_share", "max_share"}:
+        tying = [name for rule in self.rules.tying if (name := ", ".join(rule.parts()))]
+        if len(tying) > 1:
             raise InputError(
-                "a trial is simulated with shares of groups (min_share, max_share) or with budgets "
-                "of workers (budgets), not with both: leave out the ones that bind less."
+                f"a trial is simulated with one rule by which people share limits, not with "
+                f"{len(tying)} ({'; '.join(tying)}): leave out those that bind less."
             )
         if named and self.table is None:
             raise InputError(
@@ -84,7 +86,7 @@ class TrialProgramme:
             design: The design.
         """
         if design.name in BY_CLUSTER and self.rules.about_groups:
-            named = [name for name in self.rules.named() if name != "exclude"]
+            named = [part for rule in self.rules.tying for part in rule.parts()]
             raise InputError(
                 f"a {design.name} is simulated with a budget for each cluster, too small for the "
                 f"rule {named[0]}: leave it out, or take another design."
@@ -227,16 +229,14 @@ def _match_table(
     costs, may = roster.costs[near].astype(float), limits.may[near]
     if not programme.rules.about_groups:
         return costs, may, None
-    by_worker = bool(programme.rules.budgets)
-    label = limits.worker if by_worker else limits.group
-    names = limits.worker_names if by_worker else limits.group_names
-    label = np.where(label < 0, len(names), label)
-    none, sizes = np.zeros(len(names) + 1), np.bincount(label, minlength=len(names) + 1)
-    if not by_worker:
-        least, largest = np.append(limits.min_share, 0.0), np.append(limits.max_share, 1.0)
-        return costs, may, Quotas(label[near], least, largest, none + np.inf)
-    paid = np.append(limits.budgets / max(roster.costs[0, 1], 1e-9), np.inf) / sizes.clip(1)
-    return costs, may, Quotas(label[near], none, none + 1, paid)
+    tying = zip(programme.rules.tying, limits.shared, strict=True)
+    shared = next(shared for rule, shared in tying if rule.parts())
+    label = np.where(shared.label < 0, len(shared.names), shared.label)
+    sizes = np.bincount(label, minlength=len(shared.names) + 1)
+    room = np.minimum(shared.budget / max(roster.costs[0, 1], 1e-9), shared.people)
+    least, largest = np.append(shared.least, 0.0), np.append(shared.largest, 1.0)
+    each = np.append(room, np.inf) / sizes.clip(1)
+    return costs, may, Quotas(label[near], least, largest, each)
 
 
 @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""Chooses actions under limits that people share: shares of groups, budgets of workers.
+"""Chooses actions under limits that people share, such as shares of groups, budgets of workers.
 
 People are taken in the order of gain per cost, while every rule allows it. Shares are of the number
 of people acted on, which is not known before the choice. So a first choice keeps the budgets
@@ -12,7 +12,8 @@ import numpy as np
 
 from prefermab.amounts import DecimalUnits, add_up
 from prefermab.errors import InputError
-from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.rules import SharedLimits
+from prefermab.programme.planning.rules.limits import Limits
 
 
 @dataclasses.dataclass
@@ -21,8 +22,10 @@ class Ledger:
 
     actions: np.ndarray
     spent: int
-    of_group: list[int]
-    of_worker: list[int]
+    people: list[list[int]]
+    """For each of the shared limits and each label, how many people are chosen."""
+    paid: list[list[int]]
+    """For each of the shared limits and each label, what is spent, in units of its budget."""
     chosen: int
 
 
@@ -51,20 +54,35 @@ class Selection:
         return DecimalUnits.of(self.budget).of_budget(self.budget)
 
     @functools.cached_property
-    def worker_units(self) -> np.ndarray:
-        """Costs in units of the worker's own budget; 0 if the worker has no budget."""
-        found = np.zeros(self.costs.shape, np.int64)
-        for worker, budget in enumerate(self.limits.budgets):
-            if np.isfinite(budget):
-                rows = self.limits.worker == worker
-                found[rows] = DecimalUnits.of(budget).of_costs(self.costs[rows])
+    def own_units(self) -> list[np.ndarray]:
+        """For each of the shared limits, costs in units of the label's own budget; 0 if the label
+        has no budget."""
+        found = []
+        for shared in self.limits.shared:
+            units = np.zeros(self.costs.shape, np.int64)
+            for place in np.flatnonzero(np.isfinite(shared.budget)):
+                rows = shared.label == place
+                units[rows] = DecimalUnits.of(shared.budget[place]).of_costs(self.costs[rows])
+            found.append(units)
         return found
 
     @functools.cached_property
-    def worker_rooms(self) -> list[int]:
-        """The workers' budgets in their own units; 0 for workers without a budget."""
+    def own_rooms(self) -> list[list[int]]:
+        """For each of the shared limits, the budgets of labels in their own units; 0 for labels
+        without a budget."""
         return [
-            DecimalUnits.of(b).of_budget(b) if np.isfinite(b) else 0 for b in self.limits.budgets
+            [DecimalUnits.of(b).of_budget(b) if np.isfinite(b) else 0 for b in shared.budget]
+            for shared in self.limits.shared
+        ]
+
+    @functools.cached_property
+    def unlimited(self) -> list[list[int]]:
+        """For each of the shared limits, how many people of each label may be chosen, whatever the
+        shares."""
+        everyone = len(self.locked)
+        return [
+            [everyone if np.isinf(most) else int(most) for most in shared.people]
+            for shared in self.limits.shared
         ]
 
     @functools.cached_property
@@ -90,59 +108,76 @@ class Selection:
 
     def start(self) -> Ledger:
         """The ledger of those who are locked in."""
-        limits, acted = self.limits, self.locked > 0
-        each = np.arange(len(self.locked))
-        worker_costs = self.worker_units[each, self.locked]
+        acted, each = self.locked > 0, np.arange(len(self.locked))
+        shared = list(zip(self.limits.shared, self.own_units, strict=True))
         return Ledger(
             actions=self.locked.copy(),
             spent=add_up(self.units[each, self.locked]),
-            of_group=[
-                int((acted & (limits.group == group)).sum())
-                for group in range(len(limits.group_names))
+            people=[
+                [int((acted & (one.label == place)).sum()) for place in range(len(one.names))]
+                for one, _ in shared
             ],
-            of_worker=[
-                add_up(worker_costs[limits.worker == worker])
-                for worker in range(len(limits.worker_names))
+            paid=[
+                [
+                    add_up(units[each, self.locked][one.label == place])
+                    for place in range(len(one.names))
+                ]
+                for one, units in shared
             ],
             chosen=int(acted.sum()),
         )
 
     def take(
-        self, ledger: Ledger, most: int, caps: list[int], group: int | None = None, need: int = 0
+        self,
+        ledger: Ledger,
+        most: int,
+        caps: list[list[int]],
+        only: tuple[int, int] | None = None,
+        need: int = 0,
     ) -> None:
-        """Takes pairs in order, while all limits allow, until `most` people are acted on. With a
-        `group`, takes only its people, until `need` of them are acted on."""
+        """Takes pairs in order, while all limits allow, until `most` people are acted on; `caps`
+        has the most people for each of the shared limits and each label. With `only`, takes only
+        people of one label (the number of the shared limits, and of the label), until `need` of
+        them are acted on."""
         people, actions = np.divmod(self.order, self.costs.shape[1] - 1)
         actions = actions + 1
-        if group is not None:
-            here = self.limits.group[people] == group
+        if only is not None:
+            here = self.limits.shared[only[0]].label[people] == only[1]
             people, actions = people[here], actions[here]
         costs = self.units[people, actions]
-        columns = (
-            people, actions, costs, self.limits.group[people], self.limits.worker[people],
-            self.worker_units[people, actions],
-        )  # fmt: skip
         cheapest = int(costs.min(initial=self.room + 1))
-        for person, action, cost, in_group, worker, worker_cost in zip(
-            *(c.tolist() for c in columns), strict=True
-        ):
+        # Of each shared limit: the label of each pair, its cost, and what is taken and allowed.
+        ties = [
+            (shared.label[people].tolist(), units[people, actions].tolist(), *counts)
+            for shared, units, *counts in zip(
+                self.limits.shared, self.own_units, ledger.people, caps, ledger.paid,
+                self.own_rooms, strict=True,
+            )
+        ]  # fmt: skip
+        pairs = zip(people.tolist(), actions.tolist(), costs.tolist(), strict=True)
+        for pair, (person, action, cost) in enumerate(pairs):
             if ledger.chosen >= most or ledger.spent + cheapest > self.room:
                 break
-            if group is not None and ledger.of_group[group] >= need:
+            if only is not None and ledger.people[only[0]][only[1]] >= need:
                 break
             if ledger.actions[person] or ledger.spent + cost > self.room:
                 continue
-            if in_group >= 0 and ledger.of_group[in_group] >= caps[in_group]:
-                continue
-            if worker >= 0 and ledger.of_worker[worker] + worker_cost > self.worker_rooms[worker]:
+            if any(
+                label[pair] >= 0
+                and (
+                    count[label[pair]] >= cap[label[pair]]
+                    or paid[label[pair]] + own[pair] > room[label[pair]]
+                )
+                for label, own, count, cap, paid, room in ties
+            ):
                 continue
             ledger.actions[person] = action
             ledger.spent += cost
             ledger.chosen += 1
-            if in_group >= 0:
-                ledger.of_group[in_group] += 1
-            if worker >= 0:
-                ledger.of_worker[worker] += worker_cost
+            for label, own, count, _, paid, _ in ties:
+                if label[pair] >= 0:
+                    count[label[pair]] += 1
+                    paid[label[pair]] += own[pair]
 
     def improve(self, ledger: Ledger) -> None:
         """Spends what is left on better actions for people who are chosen already."""
@@ -161,15 +196,20 @@ class Selection:
 
     def _upgrade(self, ledger: Ledger, person: int, now: int, action: int) -> None:
         """Replaces a person's action by a better one if all budgets allow it."""
-        worker = int(self.limits.worker[person])
         cost = int(self.units[person, action] - self.units[person, now])
-        worker_cost = int(self.worker_units[person, action] - self.worker_units[person, now])
         if ledger.spent + cost > self.room:
             return
-        if worker >= 0:
-            if ledger.of_worker[worker] + worker_cost > self.worker_rooms[worker]:
+        further = []
+        for shared, units, paid, rooms in zip(
+            self.limits.shared, self.own_units, ledger.paid, self.own_rooms, strict=True
+        ):
+            place, more = int(shared.label[person]), int(units[person, action] - units[person, now])
+            if place >= 0 and paid[place] + more > rooms[place]:
                 return
-            ledger.of_worker[worker] += worker_cost
+            further.append((paid, place, more))
+        for paid, place, more in further:
+            if place >= 0:
+                paid[place] += more
         ledger.actions[person] = action
         ledger.spent += cost
 
@@ -198,7 +238,7 @@ def _by_gain_per_cost(selection: Selection) -> np.ndarray:
     """Chooses greedily, by gain per cost."""
     check_locks(selection)
     ledger, everyone = selection.start(), len(selection.locked)
-    selection.take(ledger, everyone, [everyone] * len(selection.limits.group_names))
+    selection.take(ledger, everyone, selection.unlimited)
     # Largest shares first: they may lower the number of people, and then least shares need fewer.
     ledger = _fewer_until_shares_hold(selection, ledger.chosen, least_shares=False)
     ledger = _fewer_until_shares_hold(selection, ledger.chosen, least_shares=True)
@@ -223,74 +263,96 @@ def _fewer_until_shares_hold(selection: Selection, most: int, least_shares: bool
 def _with_shares(selection: Selection, target: int, least_shares: bool) -> Ledger | int:
     """A choice of at most `target` people in which each group has its share of that number; if the
     budget does not allow it, the number of people to try next."""
-    limits = selection.limits
-    need = np.ceil(limits.min_share * target - 1e-9).astype(int)
-    caps = np.floor(limits.max_share * target + 1e-9).astype(int).tolist()
-    ledger = selection.start()
-    for group, (have, cap) in enumerate(zip(ledger.of_group, caps, strict=True)):
-        if have > cap:
+    ledger, caps = selection.start(), []
+    for shared, most, have in zip(
+        selection.limits.shared, selection.unlimited, ledger.people, strict=True
+    ):
+        largest = np.floor(shared.largest * target + 1e-9).astype(int)
+        caps.append(np.minimum(largest, most).tolist())
+        for place in np.flatnonzero(have > largest):
             raise InputError(
-                f"{have} people of the group '{limits.group_names[group]}' are locked in, more "
-                f"than its largest share, {limits.max_share[group]:.0%} of {target} people."
+                f"{have[place]} people of the group '{shared.names[place]}' are locked in, more "
+                f"than its largest share, {shared.largest[place]:.0%} of {target} people."
             )
-    for group in np.flatnonzero(need) if least_shares else ():
-        selection.take(ledger, len(selection.locked), caps, int(group), int(need[group]))
-        reached = ledger.of_group[group]
-        if reached < need[group]:
-            _refuse_impossible_share(selection, ledger, int(group), int(need[group]), target)
-            return int(reached / limits.min_share[group] + 1e-9)
+    for number, shared in enumerate(selection.limits.shared if least_shares else ()):
+        need = np.ceil(shared.least * target - 1e-9).astype(int)
+        for group in np.flatnonzero(need):
+            only = number, int(group)
+            selection.take(ledger, len(selection.locked), caps, only, int(need[group]))
+            reached = ledger.people[number][group]
+            if reached < need[group]:
+                _refuse_impossible_share(selection, ledger, only, int(need[group]), target)
+                return int(reached / shared.least[group] + 1e-9)
     selection.take(ledger, target, caps)
     return ledger
 
 
 def _refuse_impossible_share(
-    selection: Selection, ledger: Ledger, group: int, need: int, target: int
+    selection: Selection, ledger: Ledger, group: tuple[int, int], need: int, target: int
 ) -> None:
     """Raises an error if no plan can keep this share; returns if a smaller plan may keep it."""
-    limits, name = selection.limits, selection.limits.group_names[group]
+    number, place = group
+    shared, limits = selection.limits.shared[number], selection.limits.shared
+    name, members = shared.names[place], shared.label == place
     able = np.unique(selection.order // (selection.costs.shape[1] - 1))
-    able = able[limits.group[able] == group]
-    here = len(able) + int(np.sum((selection.locked > 0) & (limits.group == group)))
-    share = f"at least {limits.min_share[group]:.0%} of {target} people"
+    able = able[members[able]]
+    here = len(able) + int(np.sum((selection.locked > 0) & members))
+    share = f"at least {shared.least[place]:.0%} of {target} people"
     if here < need:
         raise InputError(
             f"the group '{name}' must get {share}, that is {need}, but only {here} of its people "
             "may be acted on with any gain: lower its share or the budget."
         )
     open = able[ledger.actions[able] == 0]
-    worker = limits.worker[open]
-    cheapest = selection.worker_units[open][:, 1:].min(axis=1)
-    paid = np.asarray([*ledger.of_worker, 0])[worker]
-    room = np.asarray([*selection.worker_rooms, 0])[worker]
-    if open.size and (paid + cheapest > room).all():
+    refused = np.zeros(open.size, bool)
+    for one, units, counts, most, spent, rooms in zip(
+        limits, selection.own_units, ledger.people, selection.unlimited, ledger.paid,
+        selection.own_rooms, strict=True,
+    ):  # fmt: skip
+        label, cheapest = one.label[open], units[open][:, 1:].min(axis=1)
+        paid, room = np.asarray([*spent, 0])[label], np.asarray([*rooms, 0])[label]
+        refused |= paid + cheapest > room
+        refused |= np.asarray([*counts, 0])[label] >= np.asarray([*most, 1])[label]
+    if open.size and refused.all():
         raise InputError(
-            f"the group '{name}' must get {share}, that is {need}, but the budgets of its workers "
-            f"are enough for {ledger.of_group[group]}: lower its share or raise those budgets."
+            f"the group '{name}' must get {share}, that is {need}, but the limits of its workers "
+            f"are enough for {ledger.people[number][place]}: lower its share or raise those limits."
         )
 
 
 def check_locks(selection: Selection) -> None:
     """Raises an error if those who are locked in exceed a budget, or largest shares add up to less
     than 1."""
-    limits, ledger = selection.limits, selection.start()
+    ledger = selection.start()
     if ledger.spent > selection.room:
         raise InputError(
             "those who are locked in cost "
             f"{DecimalUnits.of(selection.budget).amount(ledger.spent):g}, more than the budget of "
             f"{selection.budget:g}."
         )
-    for worker, (paid, room) in enumerate(
-        zip(ledger.of_worker, selection.worker_rooms, strict=True)
-    ):
-        if paid > room:
-            budget = limits.budgets[worker]
+    for number, shared in enumerate(selection.limits.shared):
+        _check_shared_limits(
+            shared, ledger.people[number], selection.unlimited[number], ledger.paid[number],
+            selection.own_rooms[number],
+        )  # fmt: skip
+
+
+def _check_shared_limits(
+    shared: SharedLimits, people: list[int], most: list[int], paid: list[int], rooms: list[int]
+) -> None:
+    """Raises an error if those who are locked in exceed one of the limits that they share, or if
+    largest shares add up to less than 1."""
+    for name, budget, spent, room in zip(shared.names, shared.budget, paid, rooms, strict=True):
+        if spent > room:
             raise InputError(
-                f"those who are locked in with '{limits.worker_names[worker]}' cost "
-                f"{DecimalUnits.of(budget).amount(paid):g}, more than its budget of {budget:g}."
+                f"those who are locked in with '{name}' cost "
+                f"{DecimalUnits.of(budget).amount(spent):g}, more than its budget of {budget:g}."
             )
-    everyone_in_a_group = (limits.group >= 0).all() and limits.group_names
-    if everyone_in_a_group and limits.max_share.sum() < 1 - 1e-9:
+    for name, number, cap in zip(shared.names, people, most, strict=True):
+        if number > cap:
+            raise InputError(f"{number} people of '{name}' are locked in, more than {cap}.")
+    if (shared.label >= 0).all() and shared.names and shared.largest.sum() < 1 - 1e-9:
         raise InputError(
-            f"the largest shares of the groups add up to {limits.max_share.sum():.0%}, less than "
+            f"the largest shares of the groups add up to {shared.largest.sum():.0%}, less than "
             "100%: no plan can keep them."
         )

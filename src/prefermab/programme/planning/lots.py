@@ -1,10 +1,10 @@
 """Lots: a share of a plan's actions is dealt at random, with known probabilities.
 
 People who can replace each other form a cell: they may be acted on, are not locked in, and have the
-same costs, group and worker. In a cell of N people a pot is drawn at random, of e·N people for the
-share e. The actions that the model's plan gives to the people in the pot, the passive action
-included, are shuffled among them. So each cell keeps its actions, and the plan costs what the
-model's plan costs and keeps the same rules.
+same costs and labels (such as group and worker). In a cell of N people a pot is drawn at random, of
+e·N people for the share e. The actions that the model's plan gives to the people in the pot, the
+passive action included, are shuffled among them. So each cell keeps its actions, and the plan costs
+what the model's plan costs and keeps the same rules.
 
 The probabilities are exact. If the pot has l people, and the model gives a person the action m, and
 the action a to k people of the cell, then this person gets the action a with the probability
@@ -25,7 +25,7 @@ import dataclasses
 import numpy as np
 
 from prefermab.errors import InputError, count, share
-from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.rules.limits import Limits
 
 SEED_LIMIT = 2**63
 
@@ -62,7 +62,8 @@ def check_lots(explore: float, seed: int | None) -> tuple[float, int | None]:
 def find_cells(costs: np.ndarray, limits: Limits, locked: np.ndarray) -> list[np.ndarray]:
     """The rows of each cell, in the order of the table; only cells of two or more people."""
     rows = np.flatnonzero(limits.may & (locked == 0))
-    cell_keys = np.column_stack([costs[rows], limits.group[rows], limits.worker[rows]])
+    labels = [shared.label[rows] for shared in limits.shared]
+    cell_keys = np.column_stack([costs[rows], *labels])
     _, cell = np.unique(cell_keys, axis=0, return_inverse=True)
     order = np.argsort(cell.ravel(), kind="stable")
     cuts = np.flatnonzero(np.diff(cell.ravel()[order])) + 1

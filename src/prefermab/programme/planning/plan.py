@@ -22,14 +22,8 @@ from prefermab.programme.planning.lots import DealtLots, check_lots, draw_lots, 
 from prefermab.programme.planning.printed import write_list
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
-from prefermab.programme.planning.rules import (
-    EXCLUDED,
-    OUT,
-    RESTING,
-    Limits,
-    Rules,
-    apply_rules,
-)
+from prefermab.programme.planning.rules import OUT, Cooldown, Exclude, Rules
+from prefermab.programme.planning.rules.limits import Limits, apply_rules, reasons_out
 from prefermab.programme.planning.scoring import (
     Scored,
     best_actions,
@@ -325,8 +319,13 @@ def summarise(draft: Draft, actions: np.ndarray) -> Summary:
         bound=bound,
         one_more=one_more,
         opted_out=int((standing == OUT).sum()),
-        excluded=int((standing == EXCLUDED).sum()),
-        resting=int((standing == RESTING).sum()),
+        excluded=int((standing == Exclude.standing).sum()),
+        resting=int((standing == Cooldown.standing).sum()),
+        kept_out={
+            why: int((standing == number).sum())
+            for number, why in reasons_out().items()
+            if number not in (OUT, Exclude.standing, Cooldown.standing)
+        },
         locked=int((draft.locked > 0).sum()),
         incomplete=roster.incomplete,
         unknown=roster.unknown,

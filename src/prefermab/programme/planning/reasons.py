@@ -6,7 +6,7 @@ import polars as pl
 from prefermab.model import Model
 from prefermab.programme.columns import source_columns
 from prefermab.programme.planning.roster import Roster, place_texts
-from prefermab.programme.planning.rules import EXCLUDED, OUT, RESTING
+from prefermab.programme.planning.rules.limits import reasons_out
 from prefermab.programme.planning.scoring import gains_at
 
 WORTH_SAYING = 0.1
@@ -14,8 +14,6 @@ WORTH_SAYING = 0.1
 
 SAMPLED_STATES = 12
 """The most states over which the mean for the state's effect is taken."""
-
-KEPT_OUT = {OUT: "opted out", EXCLUDED: "excluded", RESTING: "in cooldown"}
 
 
 def reasons(
@@ -49,7 +47,8 @@ def reasons(
             ignore_nulls=True,
         )
     ).to_series()
-    standing_text = np.select([standing == why for why in KEPT_OUT], list(KEPT_OUT.values()), "")
+    out = reasons_out()
+    standing_text = np.select([standing == why for why in out], list(out.values()), "")
     first = pl.Series(np.where(locked, "locked in", standing_text).astype(object), dtype=pl.String)
     return pl.select(
         pl.when(first == "")

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array, vstack
 from prefermab.errors import list_names
 from prefermab.familiarity import unlike_sentence
 from prefermab.model import Model
-from prefermab.programme.planning.rules import Limits
+from prefermab.programme.planning.rules.limits import Limits
 from prefermab.programme.tables import format_number, format_people
 
 LARGEST_LINEAR_PROGRAMME = 20_000
@@ -63,6 +63,8 @@ class Summary:
     """Expected reward that the lots cost on average."""
     could_change: int = 0
     """People whose action the lots could change."""
+    kept_out: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    """People whom further rules keep out, by the reason."""
     rounds_left: int | None = None
     """Rounds that the programme has left, this one included; None if it goes on without an end."""
 
@@ -94,6 +96,7 @@ class Summary:
             "in cooldown": self.resting,
             "locked in": self.locked,
             "with unknown features": self.incomplete,
+            **self.kept_out,
         }
         lines.append(", ".join(f"{number:,} {what}" for what, number in counts.items()))
         nowhere = [name for name, number in self.unknown.items() if number == self.people]
@@ -168,7 +171,7 @@ def gain_bound(
     """An upper bound on the gain of any plan that keeps the budget and the rules.
 
     The bound allows actions in part. Under the budget alone it is the Lagrangian bound at the price
-    that makes it lowest. With shares or workers' budgets it is a linear programme; for a large
+    that makes it lowest. With limits that people share it is a linear programme; for a large
     table these rules are left out.
     """
     gains, costs = gains.astype(float), costs.astype(float)
@@ -181,7 +184,7 @@ def gain_bound(
     actions = actions + 1
     if arms.size == 0:
         return fixed
-    shared = np.isfinite(limits.budgets).any() or limits.group_names
+    shared = any(one.shares or one.binds for one in limits.shared)
     if not shared or arms.size > LARGEST_LINEAR_PROGRAMME:
         return fixed + lagrangian_gain_bound(
             gains[open], costs[open], max(budget - paid, 0.0), price
@@ -230,13 +233,19 @@ def linear_programme(
     cost, paid = costs[arms, actions], costs[forced, locked[forced]]
     one_each = csr_array((np.ones(arms.size), (arms, pairs)), shape=(len(costs), arms.size))
     rows, most = [cost], [budget - paid.sum()]
-    for worker, room in enumerate(limits.budgets):
-        if np.isfinite(room):
-            rows.append(np.where(limits.worker[arms] == worker, cost, 0.0))
-            most.append(room - paid[limits.worker[forced] == worker].sum())
-    for group, (least, largest) in enumerate(zip(limits.min_share, limits.max_share, strict=True)):
-        member = (limits.group[arms] == group).astype(float)
-        here, all_locked = (limits.group[forced] == group).sum(), forced.size
+    of_labels = [(one, place) for one in limits.shared for place in range(len(one.names))]
+    for shared, place in of_labels:
+        member, here = shared.label[arms] == place, shared.label[forced] == place
+        if np.isfinite(shared.budget[place]):
+            rows.append(np.where(member, cost, 0.0))
+            most.append(shared.budget[place] - paid[here].sum())
+        if np.isfinite(shared.people[place]):
+            rows.append(member.astype(float))
+            most.append(shared.people[place] - here.sum())
+    for shared, place in of_labels:
+        member = (shared.label[arms] == place).astype(float)
+        here, all_locked = (shared.label[forced] == place).sum(), forced.size
+        least, largest = shared.least[place], shared.largest[place]
         if least > 0:
             rows.append(least - member)
             most.append(here - least * all_locked)

@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
-from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
+from prefermab.programme.planning.rules import IN, People, Rules
+from prefermab.programme.planning.rules.limits import apply_rules, standing_of
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_earlier_model, software_versions
@@ -94,7 +95,8 @@ class PlanRequest:
         """
         listed = _participants(people)
         try:
-            return pl.Series(standing(self.rules or Rules(), listed, people, where) == IN)
+            seen = People(people, listed.ids, listed.opt_in, (), where)
+            return pl.Series(standing_of(self.rules or Rules(), seen) == IN)
         except InputError:
             return pl.Series(listed.opt_in)
 
