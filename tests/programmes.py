@@ -62,7 +62,7 @@ class FirstCome:
         self.on_plan()
         due = frame["state"] == "bad"
         if rules is not None and rules.cooldown:
-            due &= (frame[rules.last] > rules.cooldown).fill_null(True)
+            due &= (frame[rules.last_column] > rules.cooldown).fill_null(True)
         chosen = due & (due.cast(pl.Int64).cum_sum() <= budget)
         action = pl.when(chosen).then(pl.lit("call")).otherwise(pl.lit("none"))
         listed = frame.select("id", action=action, cost=chosen.cast(pl.Float32))

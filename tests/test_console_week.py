@@ -77,7 +77,7 @@ def test_fields_that_cannot_be_read_are_named(served):
     for field, value, said in (
         ("budget", "a lot", "budget must be a number"),
         ("min_share", "north", "expected a name and a number"),
-        ("cooldown", "-1", "cooldown must be"),
+        ("cooldown", "-1", "rounds of rest after an action must be"),
     ):
         found = paul.post("/week/plan", data={"budget": "4", field: value})
         assert found.status_code == 400
