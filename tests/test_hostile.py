@@ -223,7 +223,7 @@ def test_a_million_columns_are_not_all_listed(capsys):
 
 @pytest.mark.parametrize("cost", ["nan", "inf"])
 def test_options_that_are_no_numbers_are_refused(cost):
-    with pytest.raises(pm.InputError, match="the budget of 'a' must be a finite number"):
+    with pytest.raises(pm.InputError, match="budgets of 'a' must be a finite number"):
         pm.Rules(worker_column="id", budgets={"a": float(cost), "b": 1})
     with pytest.raises(pm.InputError, match="budget must be a finite number"):
         MODEL.plan(PEOPLE, float(cost))

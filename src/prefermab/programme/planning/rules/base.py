@@ -79,7 +79,7 @@ def default_of(field: dataclasses.Field) -> Any:
 
 def holds_ids(field: dataclasses.Field) -> bool:
     """Whether a field holds ids of people."""
-    return get_origin(field.type) is Sequence
+    return field.type == Sequence[str | int]
 
 
 def holds_numbers(field: dataclasses.Field) -> bool:
@@ -207,7 +207,11 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
 
     @classmethod
     def accept(cls, kind: type[Rule]) -> None:
-        """Takes in a rule that was defined, with its settings."""
+        """Takes in a rule that was defined, with its settings.
+
+        Args:
+            kind: The class of the rule.
+        """
         if issubclass(kind, Bars):
             others = [one for name, one in RULES.items() if name != kind.name]
             kind.standing = OUT + 1 + sum(issubclass(one, Bars) for one in others)
@@ -281,7 +285,14 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
         return {part: words for rule in self.all for part, words in rule.words().items()}
 
     def columns(self, in_force: bool = False) -> set[str]:
-        """The columns that the rules name; those of rules `in_force` only, if that is asked."""
+        """The columns that the rules name.
+
+        Args:
+            in_force: Whether to leave out the columns of rules that are not in force.
+
+        Returns:
+            Their names.
+        """
         found = set()
         for rule in self.all:
             if not in_force or rule.parts() or (isinstance(rule, Ties) and rule.label_column):
@@ -290,7 +301,14 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
         return {name for name in found if name}
 
     def about(self, ids: Collection[str]) -> "Rules":
-        """The rules with only these ids of those that they name."""
+        """The rules as they are about some people only.
+
+        Args:
+            ids: The ids of these people, as texts.
+
+        Returns:
+            The rules without the other ids that they name.
+        """
         kept = {
             name: tuple(one for one in named if str(one) in ids)
             for name, named in self.ids().items()
