@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+import polars as pl
 import pytest
 
 import prefermab as pm
@@ -73,3 +74,34 @@ def test_a_folder_without_locks_is_no_error(tmp_path, monkeypatch, number, outco
     monkeypatch.setattr("prefermab.files.FileLock.acquire", fail)
     with outcome, locked(tmp_path / "lock", "taken."):
         pass
+
+
+@pytest.mark.parametrize(
+    ("package", "command", "extra"),
+    [
+        ("sqlalchemy", ["programme", "status", "calls.db"], "programme"),
+        ("fastexcel", ["plan", "armman", "--arms", "a.xlsx", "--budget", "1", "--out", "b.csv"],
+         "programme"),
+        ("xlsxwriter", ["plan", "armman", "--arms", "a.csv", "--budget", "1", "--out", "b.xlsx"],
+         "programme"),
+        ("charset_normalizer", ["plan", "armman", "--arms", "latin.csv", "--budget", "1", "--out",
+         "b.csv"], "programme"),
+        ("uvicorn", ["serve", "calls.db"], "serve"),
+    ],
+)  # fmt: skip
+def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path, package, command, extra):
+    """In a process of its own, in which the package cannot be imported."""
+    table = pl.DataFrame({"id": [1], "state": [1], "feature_0": [0.1]})
+    table.write_csv(tmp_path / "a.csv")
+    table.write_excel(tmp_path / "a.xlsx")
+    (tmp_path / "latin.csv").write_bytes("id,state,name\n1,1,Zoë Müller\n".encode("cp1252"))
+    script = (
+        f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = {command}\n"
+        "from prefermab.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 2, done.stderr
+    assert f"needs the package {package}: pip install 'prefermab[{extra}]'." in done.stderr
+    assert "Traceback" not in done.stderr

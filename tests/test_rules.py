@@ -80,6 +80,7 @@ def test_it_holds_in_python_and_its_price_is_the_gain_without_it():
     assert free.summary.chosen == 9
     cost = made.summary.rules["per_street"]
     assert cost == pytest.approx(free.summary.gain - made.summary.gain)
+    assert cost is not None
     assert cost > 0
     assert made.summary.gain <= made.summary.bound < free.summary.gain
 

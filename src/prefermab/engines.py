@@ -2,13 +2,12 @@
 
 import abc
 import contextlib
-import importlib
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from prefermab.errors import InputError, PrefermabError, count, unknown
+from prefermab.errors import InputError, PrefermabError, count, optional, unknown
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -148,9 +147,4 @@ def _join(ray: Any, workers: int | None) -> None:
 
 
 def _ray() -> Any:
-    try:
-        return importlib.import_module("ray")
-    except ImportError:
-        raise InputError(
-            "the engine ray needs the package ray: pip install 'prefermab[ray]'."
-        ) from None
+    return optional("ray", "ray", "the engine ray")

@@ -1,6 +1,7 @@
 """The errors and warnings of this package, and functions that check input and raise them."""
 
 import difflib
+import importlib
 import math
 import re
 from collections.abc import Iterable
@@ -102,6 +103,29 @@ def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> InputEr
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(known)}."
     return InputError(f"unknown {kind} '{name}'{of}: {hint}")
+
+
+def optional(package: str, extra: str, what: str) -> Any:
+    """A package that only an extra installs; raises an error that says how to install it.
+
+    `what` is what needs it.
+
+    >>> from prefermab.errors import optional
+    >>> optional("a_package", "gym", "a game")
+    Traceback (most recent call last):
+        ...
+    prefermab.errors.InputError: a game needs the package a_package: pip install 'prefermab[gym]'.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise missing(error, extra, what) from None
+
+
+def missing(error: ImportError, extra: str, what: str) -> InputError:
+    """The error if a package of an extra is not installed."""
+    package = (error.name or "").partition(".")[0]
+    return InputError(f"{what} needs the package {package}: pip install 'prefermab[{extra}]'.")
 
 
 def number(value: Any, name: str, *, at_least: float = 0.0) -> float:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, optional
 from prefermab.files import write_atomically
 
 if TYPE_CHECKING:
@@ -256,7 +256,6 @@ def _panel(panel: Any, rows: pl.DataFrame) -> None:
 
 def _figure_class() -> type["Figure"]:
     try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise NoPlotsError("pictures need matplotlib: pip install 'prefermab[plot]'.") from None
-    return Figure
+        return optional("matplotlib.figure", "plot", "a picture").Figure
+    except InputError as error:
+        raise NoPlotsError(str(error)) from None

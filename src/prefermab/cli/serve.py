@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from prefermab.cli.options import Flag, option
-from prefermab.errors import InputError
+from prefermab.errors import InputError, missing
 
 if TYPE_CHECKING:
     from prefermab.service.settings import Settings
@@ -63,7 +63,7 @@ class ServeCommand:
         try:
             from prefermab.service.demo import make_demo
         except ModuleNotFoundError as error:
-            raise missing(error) from None
+            raise missing(error, "serve", "serve") from None
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         use_compilation_cache()
         with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
@@ -83,7 +83,7 @@ class ServeCommand:
                 to_environment,
             )
         except ModuleNotFoundError as error:
-            raise missing(error) from None
+            raise missing(error, "serve", "serve") from None
         import os
         import signal
         import tempfile
@@ -135,8 +135,3 @@ class ServeCommand:
         where = f" in {settings.name}" if settings.name else ""
         use = "Each link sets a password, once, within three days:"
         return [f"Nobody has an account yet{where}. {use}", *lines]
-
-
-def missing(error: ModuleNotFoundError) -> InputError:
-    """The error if a package of the extra `serve` is not installed."""
-    return InputError(f"serve needs the package {error.name}: pip install 'prefermab[serve]'.")

@@ -22,7 +22,7 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.errors import InputError, count, unknown
+from prefermab.errors import InputError, count, optional, unknown
 from prefermab.recipes import BY_NAME, Tuning
 from prefermab.recipes.base import choices
 
@@ -276,12 +276,7 @@ def hint_to_resume(checkpoint: Path) -> Iterator[None]:
 
 def check_events() -> None:
     """Raises an error if the extra for TensorBoard event files is not installed."""
-    try:
-        import tensorboardX  # noqa: F401
-    except ImportError:
-        raise InputError(
-            "event files need tensorboardX: pip install 'prefermab[tensorboard]'."
-        ) from None
+    optional("tensorboardX", "tensorboard", "--tensorboard")
 
 
 def write_events(history: "pl.DataFrame", folder: Path) -> None:

@@ -13,15 +13,10 @@ i of a vector environment equals a single environment that is reset with seed s 
 ([1, 1, 0, 0, 0], True, 2.0)
 """
 
-from importlib.util import find_spec
+from prefermab.errors import optional
 
-from prefermab.errors import InputError
-
-if find_spec("gymnasium") is None:
-    raise InputError(
-        "prefermab.gym needs Gymnasium, which is not installed: pip install 'prefermab[gym]'."
-    )
-from prefermab.gym.environments import AllocationEnv, AllocationVectorEnv, register
+if optional("gymnasium", "gym", "prefermab.gym"):
+    from prefermab.gym.environments import AllocationEnv, AllocationVectorEnv, register
 
 __all__ = ["AllocationEnv", "AllocationVectorEnv", "register"]
 

@@ -1,7 +1,7 @@
 """The API: plans, what-if, marks and jobs."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import polars as pl
 from fastapi import APIRouter, Query, Request
@@ -33,7 +33,7 @@ RulesBody = Annotated[
             "description": "Rules that a plan must keep, with the fields of `prefermab.Rules`.",
             "properties": {
                 field.name: {
-                    **TypeAdapter[Any](field.type).json_schema(),
+                    **TypeAdapter[Any](cast(Any, field.type)).json_schema(),
                     "description": setting_of(field).help,
                 }
                 for field in dataclasses.fields(Rules)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from prefermab.errors import optional
 from prefermab.files import write_atomically
 from prefermab.programme.sources.workbooks import BOOK_OPTIONS
 from prefermab.programme.tables import write_table
@@ -66,8 +67,7 @@ def write_list(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> Non
 
 
 def _write_workbook(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> None:
-    import xlsxwriter
-
+    xlsxwriter = optional("xlsxwriter", "programme", f"{path}: an Excel workbook")
     with xlsxwriter.Workbook(path, BOOK_OPTIONS) as book:
         for name, kind in (("List", "chosen"), ("Waiting list", "waiting")):
             people = frame.filter(pl.col("list") == kind).sort("rank")

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief, list_names
+from prefermab.errors import InputError, brief, list_names, optional
 from prefermab.files import check_file
 from prefermab.programme.sources.address import Address
 from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
@@ -59,13 +59,7 @@ def _sqlite(address: Address) -> tuple[Any, tuple[type[Exception], ...]]:
 
 
 def _postgresql(address: Address) -> tuple[Any, tuple[type[Exception], ...]]:
-    try:
-        import psycopg
-    except ImportError:
-        raise InputError(
-            f"{address.shown}: PostgreSQL needs one more package: pip install "
-            "'prefermab[postgresql]'."
-        ) from None
+    psycopg = optional("psycopg", "postgresql", f"{address.shown}: PostgreSQL")
     try:
         connection = psycopg.connect(address.place, connect_timeout=10)
         connection.read_only = True

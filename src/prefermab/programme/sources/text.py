@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.errors import InputError, InputWarning, brief
+from prefermab.errors import InputError, InputWarning, brief, optional
 from prefermab.programme.sources.address import LARGEST_UNPACKED, SEPARATORS, Address
 from prefermab.programme.sources.cleaning import (
     TEXTS,
@@ -306,10 +306,10 @@ def guess_page(data: bytes) -> str | None:
     >>> guess_page("déjà vu".encode("cp1252")), guess_page("Łódź, Kraków".encode("cp1250"))
     ('cp1252', 'cp1250')
     """
-    from charset_normalizer import from_bytes
+    guesser = optional("charset_normalizer", "programme", "a text table that is not UTF-8")
 
     sample = b"\n".join(re.findall(rb"[^\n]*[\x80-\xff][^\n]*", data[: 1 << 24]))[:BYTES_SAMPLED]
-    found = from_bytes(sample, cp_isolation=list(PAGES), steps=8, chunk_size=2048)
+    found = guesser.from_bytes(sample, cp_isolation=list(PAGES), steps=8, chunk_size=2048)
     fitting = [name for match in found for name in (match.encoding, *match.could_be_from_charset)]
     if "cp1252" in fitting and _plausible(sample, "cp1252"):
         return "cp1252"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief, list_names
+from prefermab.errors import InputError, brief, list_names, optional
 from prefermab.programme.sources.address import LARGEST_UNPACKED, Address
 from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
 
@@ -29,8 +29,7 @@ UNNAMED = "__UNNAMED__"
 
 def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     """Reads the only sheet of a workbook, or the named one."""
-    import fastexcel
-
+    fastexcel = optional("fastexcel", "programme", f"{address.shown}: an Excel workbook")
     # It logs a warning for every empty column.
     logging.getLogger("fastexcel").setLevel(logging.ERROR)
     _check_archive(address)
@@ -58,8 +57,7 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
 def row_below_header(address: Address) -> int:
     """The number in Excel of the row below the header: a sheet may begin with empty rows, which are
     skipped when it is read."""
-    import fastexcel
-
+    fastexcel = optional("fastexcel", "programme", f"{address.shown}: an Excel workbook")
     book = fastexcel.read_excel(str(address.path))
     sheet = _choose_sheet(book, address)
     whole = book.load_sheet(sheet, header_row=None, skip_rows=0, dtypes="string").to_polars()
@@ -142,7 +140,7 @@ def _whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:
 
 def write_sheets(path: Path, sheets: Mapping[str, pl.DataFrame]) -> None:
     """Writes a workbook with a sheet for each table; texts never become formulas."""
-    import xlsxwriter
+    xlsxwriter = optional("xlsxwriter", "programme", f"{path}: an Excel workbook")
 
     with xlsxwriter.Workbook(path, BOOK_OPTIONS) as book:
         for name, frame in sheets.items():

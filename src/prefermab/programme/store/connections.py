@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, brief
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, brief, optional
 
 SCHEMES = ("postgresql+psycopg", "postgresql", "postgres")
 EXAMPLE = "postgresql://anna@db.example.org/health#calls"
@@ -155,13 +155,8 @@ def postgresql_engine(place: Place) -> Engine:
     assert place.url is not None
     given = {"connect_timeout": 10, "application_name": "prefermab"}
     given = {name: value for name, value in given.items() if name not in place.url.query}
-    try:
-        engine = create_engine(place.url, connect_args=given, poolclass=NullPool)
-    except ModuleNotFoundError:
-        raise InputError(
-            f"{place.shown}: PostgreSQL needs one more package: pip install "
-            "'prefermab[postgresql]'."
-        ) from None
+    optional("psycopg", "postgresql", f"{place.shown}: PostgreSQL")
+    engine = create_engine(place.url, connect_args=given, poolclass=NullPool)
 
     def prepare(connection: Any, _: object) -> None:
         # Committed data must be on the disk, even if the server's default is otherwise.
