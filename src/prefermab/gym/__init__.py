@@ -15,8 +15,12 @@ i of a vector environment equals a single environment that is reset with seed s 
 
 from prefermab.errors import optional
 
-if optional("gymnasium", "gym", "prefermab.gym"):
-    from prefermab.gym.environments import AllocationEnv, AllocationVectorEnv, register
+optional("gymnasium", "gym", "prefermab.gym")
+from prefermab.gym.environments import (  # noqa: E402 - after the sentence on what is missing
+    AllocationEnv,
+    AllocationVectorEnv,
+    register,
+)
 
 __all__ = ["AllocationEnv", "AllocationVectorEnv", "register"]
 
