@@ -127,6 +127,8 @@ class RuleOptions:
     """Column of the worker or region of each person; each has its own budget."""
     budgets: Annotated[tuple[str, ...], option("WORKER=BUDGET ...", name="worker-budgets")] = ()
     """Budget of each worker or region, such as Ana=5."""
+    ignore: Annotated[tuple[str, ...], option("COLUMN ...")] = ()
+    """Columns that are not read, although they are nearly called like one that is."""
 
     def rules(self) -> "Rules":
         """The rules as planning takes them."""
@@ -144,6 +146,7 @@ class RuleOptions:
             max_share=parse_named_numbers(self.max_share, "--max-share"),
             worker_column=self.worker,
             budgets=parse_named_numbers(self.budgets, "--worker-budgets"),
+            ignore_columns=self.ignore,
         )
 
 
@@ -220,10 +223,10 @@ def hide_people(
 ) -> "pl.DataFrame":
     """The table with pseudonyms as ids. Unused columns of free text are left out, except those
     named in `keep`."""
-    from prefermab.programme.columns import column
+    from prefermab.programme.columns import column, named_column
     from prefermab.programme.privacy import identifying_columns, pseudonyms
 
-    kept = {column(table, name, where).name for name in keep}
+    kept = {named_column(table, name, where).name for name in keep}
     found = identifying_columns(table)
     omitted = [name for name in found if name in unused and name not in kept]
     if omitted:

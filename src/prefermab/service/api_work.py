@@ -35,6 +35,7 @@ class RulesBody(JsonBody):
     max_share: dict[str, float] | None = None
     worker_column: str | None = None
     budgets: dict[str, float] | None = None
+    ignore_columns: list[str] | None = None
 
 
 class PlanBody(JsonBody):

@@ -153,6 +153,7 @@ def plan_week(
     worker_column: FormText = "",
     budgets: FormText = "",
     explore: FormText = "",
+    ignore_columns: FormText = "",
     keep: FormText = "",
     why: FormText = "",
 ) -> Response:
@@ -160,7 +161,7 @@ def plan_week(
     desk, account = desk_of(request), account_of(request)
     form = PlanForm(
         budget, waiting, cooldown, exclude_column, lock_column, group_column, min_share, max_share,
-        worker_column, budgets, explore,
+        worker_column, budgets, explore, ignore_columns,
     )  # fmt: skip
     head = desk.head()
     asked = form.asked()

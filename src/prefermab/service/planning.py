@@ -81,6 +81,7 @@ class PlanForm:
     worker_column: str = ""
     budgets: str = ""
     explore: str = ""
+    ignore_columns: str = ""
     by_hand: int = 0
     """How many people are on or off the list by hand."""
 
@@ -100,6 +101,7 @@ class PlanForm:
             worker_column=rules.worker_column or "",
             budgets=", ".join(f"{name} {value:g}" for name, value in rules.budgets.items()),
             explore=f"{100 * explore:g}%" if explore else "",
+            ignore_columns=", ".join(rules.ignore_columns),
             by_hand=len(rules.exclude_ids) + len(rules.lock_ids),
         )  # fmt: skip
 
@@ -114,6 +116,7 @@ class PlanForm:
             max_share=read_pairs(self.max_share, "largest shares"),
             worker_column=self.worker_column or None,
             budgets=read_pairs(self.budgets, "budgets of workers"),
+            ignore_columns=[one.strip() for one in self.ignore_columns.split(",") if one.strip()],
         )
         explore = read_number(self.explore, "share dealt by lot") if self.explore.strip() else 0.0
         plain = rules == Rules()

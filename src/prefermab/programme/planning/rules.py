@@ -11,8 +11,15 @@ import polars as pl
 
 from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.model import Model
-from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
-from prefermab.programme.planning.roster import Participants, sighting_columns
+from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, named_column
+from prefermab.programme.naming import OPT_IN, find_name, is_opt_out, name_key, refuse_similar_names
+from prefermab.programme.planning.roster import (
+    ACTION_SEEN,
+    SINCE_ACTION,
+    SINCE_SEEN,
+    Participants,
+    model_columns,
+)
 from prefermab.programme.tables import first_row, row_in
 
 Class = TypeVar("Class", bound=type)
@@ -59,6 +66,8 @@ class Rules:
         max_share: The largest share of all people acted on that each group may have.
         worker_column: Column with the worker, or the region, of each person, for `budgets`.
         budgets: The budget of each worker; workers who are not named have no limit of their own.
+        ignore_columns: Columns that are not read, although they are nearly called like one that is,
+            such as `opt_in_date` in a table without `opt_in`. Otherwise such a table is refused.
 
     >>> import prefermab as pm
     >>> rules = pm.Rules(exclude_column="do_not_call", cooldown=2, group_column="region",
@@ -78,10 +87,16 @@ class Rules:
     max_share: Mapping[str, float] = dataclasses.field(default_factory=dict)
     worker_column: str | None = None
     budgets: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    ignore_columns: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         count(self.cooldown, "cooldown", at_least=0)
-        for name in ("exclude_ids", "lock_ids"):
+        if find_name(NO_ROUNDS, self.last_column) is not None:
+            raise InputError(
+                f"last_column must name the column of the rounds since the last action, such as "
+                f"{SINCE_ACTION}, not '{self.last_column}'."
+            )
+        for name in ("exclude_ids", "lock_ids", "ignore_columns"):
             given = getattr(self, name)
             ids = (given,) if isinstance(given, str | int) else tuple(given)
             object.__setattr__(self, name, ids)
@@ -136,6 +151,9 @@ class Rules:
 def _in_words(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{group} {value:.0%}" for group, value in shares.items())
 
+
+NO_ROUNDS = ("id", "state", OPT_IN, SINCE_SEEN, ACTION_SEEN)
+"""Columns that do not hold the rounds since the last action."""
 
 IN, OUT, EXCLUDED, RESTING = range(4)
 """The person may be acted on (IN), has opted out, is excluded, or is in cooldown."""
@@ -208,7 +226,7 @@ def standing(rules: Rules, roster: Participants, frame: pl.DataFrame, where: str
     """IN, OUT, EXCLUDED or RESTING for each row: who may be acted on, and why others may not."""
     excluded = rows_with_ids(roster, rules.exclude_ids, "exclude_ids", where)
     if rules.exclude_column is not None:
-        given = column(frame, rules.exclude_column, where)
+        given = named_column(frame, rules.exclude_column, where)
         excluded |= as_flags(given, where, unknown=False).to_numpy()
     resting = np.zeros(roster.size, bool)
     if rules.cooldown:
@@ -230,7 +248,7 @@ def locked_rows(
     locked = np.where(rows_with_ids(roster, rules.lock_ids, "lock_ids", where), ANY, 0)
     if rules.lock_column is None:
         return locked
-    given = column(frame, rules.lock_column, where)
+    given = named_column(frame, rules.lock_column, where)
     text = given.cast(pl.String).str.strip_chars().str.to_lowercase()
     actions = {name.lower(): place for place, name in enumerate(model.action_names)}
     words = {**dict.fromkeys(TRUE, ANY), **dict.fromkeys(FALSE, 0), "": 0, **actions}
@@ -265,7 +283,7 @@ def label_codes(
     """A column of labels as numbers, and the labels; -1 for people without a label."""
     if name is None:
         return np.full(frame.height, -1), ()
-    text = column(frame, name, where).cast(pl.String).str.strip_chars()
+    text = named_column(frame, name, where).cast(pl.String).str.strip_chars()
     labels = tuple(sorted(text.drop_nulls().unique().to_list()))
     places = {label: place for place, label in enumerate(labels)}
     found = text.replace_strict(places, default=-1, return_dtype=pl.Int32).fill_null(-1)
@@ -287,9 +305,24 @@ def _per_label(
     return np.array([numbers.get(label, default) for label in labels], float)
 
 
+def check_columns(model: Model, rules: Rules, columns: Sequence[str], where: str) -> None:
+    """Raises an error if a column may be one that decides who is acted on, but is not read."""
+    named = [name for name in (*rules.columns(), *rules.ignore_columns) if name]
+    used = {name_key(name) for name in named}
+    for name in columns:
+        if is_opt_out(name) and name_key(name) not in used:
+            raise InputError(
+                f"{where}: the column '{name}' is not read, only '{OPT_IN}' is: if people with "
+                f"true in it must not be acted on, name it in exclude_column (--exclude {name}), "
+                f"else in ignore_columns (--ignore {name})."
+            )
+    refuse_similar_names(
+        columns, model_columns(model), where, "name it in ignore_columns (--ignore)", named
+    )
+
+
 def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
-    """Columns of a table that neither the model nor a rule uses."""
-    used = {"id", "state", "opt_in", *source_columns(model.feature_names)}
-    used |= {f"cost_{action}" for action in model.action_names} | sighting_columns(model)
-    used |= {name.strip().lower() for name in rules.columns() if name}
-    return [name for name in columns if name not in used and name.lower() not in used]
+    """Columns of a table that neither the model nor a rule uses or ignores."""
+    named = (name for name in (*rules.columns(), *rules.ignore_columns) if name)
+    used = {name_key(name) for name in (*model_columns(model), *named)}
+    return [name for name in columns if name_key(name) not in used]

@@ -13,7 +13,13 @@ from sqlalchemy import Connection
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
-from prefermab.programme.planning.rules import IN, Rules, apply_rules, standing
+from prefermab.programme.planning.rules import (
+    IN,
+    Rules,
+    apply_rules,
+    check_columns,
+    standing,
+)
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_earlier_model, software_versions
@@ -103,7 +109,11 @@ class PlanRequest:
 
         The people are packed and unpacked first, so that a replay starts from the same bits.
         """
-        plan = model.plan(unpack(pack(people)), **{**self.asked, "rules": self.rules})
+        rules = self.rules
+        if isinstance(model, Model):
+            # Names of columns are checked when a plan is asked for: old plans can be made again.
+            rules = dataclasses.replace(rules or Rules(), ignore_columns=tuple(people.columns))
+        plan = model.plan(unpack(pack(people)), **{**self.asked, "rules": rules})
         facts = json.dumps(dataclasses.asdict(plan.summary), default=lambda value: value.item())
         return plan.frame, json.loads(facts)
 
@@ -197,6 +207,8 @@ def plan_round(
         return _recorded_plan(sql, model, request, round, now)
     people = _people(sql, model, model_hash, request, now)
     request.check_rules(model, people, f"round {now}")
+    if isinstance(model, Model):
+        check_columns(model, request.rules or Rules(), people.columns, f"round {now}")
     old = get_plan(sql, now)
     request = request.with_seed(old)
     if old is not None:
