@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from prefermab.errors import MOST_NAMED, InputError, brief, list_names
-from prefermab.programme.naming import find_name, match_names
+from prefermab.programme.naming import find_name, find_named, match_names
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import is_number_text, parse_numbers
 
@@ -44,17 +44,20 @@ class HasStates(Protocol):
 
 def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
     """The column with this name, as `naming` matches names; an error if there is none, or two."""
-    found = find_name(frame.columns, name, where)
+    return _column(frame, name, find_name(frame.columns, name, where), where)
+
+
+def named_column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
+    """The column that a user named: the one that is spelled exactly so, or else as `column`."""
+    return _column(frame, name, find_named(frame.columns, name, where), where)
+
+
+def _column(frame: pl.DataFrame, name: str, found: str | None, where: str) -> pl.Series:
     if found is None:
         raise InputError(
             f"{where}: the column '{name}' is missing; found {list_names(frame.columns) or 'none'}."
         )
     return frame[found]
-
-
-def named_column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
-    """The column that a user named: the one that is spelled exactly so, or else as `column`."""
-    return frame[name] if name in frame.columns else column(frame, name, where)
 
 
 def optional_column(frame: pl.DataFrame, name: str, where: str) -> pl.Series | None:

@@ -96,6 +96,11 @@ def find_name(columns: Iterable[str], name: str, where: str = "the table") -> st
     return match_names(columns, [name], where).get(name)
 
 
+def find_named(columns: Sequence[str], name: str, where: str = "the table") -> str | None:
+    """The column that a user named: the one that is spelled exactly so, or else as `find_name`."""
+    return name if name in columns else find_name(columns, name, where)
+
+
 def refuse_similar_names(
     columns: Sequence[str], known: Iterable[str], where: str, other: str, used: Iterable[str] = ()
 ) -> None:

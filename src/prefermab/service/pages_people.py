@@ -21,7 +21,16 @@ from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.planning import PlanForm
 from prefermab.service.rendering import page
-from prefermab.service.week import NAMES, PHONES, Columns, Filter, is_phone, lines, values_of
+from prefermab.service.week import (
+    NAMES,
+    PHONES,
+    Columns,
+    Filter,
+    first_named,
+    is_phone,
+    lines,
+    values_of,
+)
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 PEOPLE_PER_PAGE = 50
@@ -68,11 +77,7 @@ def person_page(request: Request, id: str, all: bool = False) -> Response:
     desk.check_visible(person, account_of(request))
     rounds = timeline_of(desk, person, all_rounds=all)
     details = desk.details(person)
-    named = {name.lower(): name for name in details}
-    name, phone = (
-        next((details[named[one]] for one in known if one in named), None)
-        for known in (NAMES, PHONES)
-    )
+    name, phone = (details.get(first_named([*details], known) or "") for known in (NAMES, PHONES))
     phone = phone if is_phone(phone) else None
     numbers = {key: value for key, value in details.items() if isinstance(value, float)}
     shown = {key: value for key, value in details.items() if key not in numbers}

@@ -16,7 +16,7 @@ from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
 from prefermab.programme.columns import column
-from prefermab.programme.naming import find_name, match_names
+from prefermab.programme.naming import find_named, match_names
 from prefermab.programme.planning.plan import model_for_rounds_left
 from prefermab.programme.planning.roster import model_columns
 from prefermab.programme.planning.rules import Rules, check_columns
@@ -170,7 +170,7 @@ def needed_columns(model: Model, rules: Rules, file: str) -> list[str] | None:
         name for name in rules.columns() if name and (rules.cooldown or name != rules.last_column)
     }
     found = match_names(columns, model_columns(model), where)
-    named = [name if name in columns else find_name(columns, name, where) for name in rule_columns]
+    named = [find_named(columns, name, where) for name in rule_columns]
     if not {"id", "state"} <= set(found) or None in named:
         return None
     used = {*found.values(), *named}

@@ -20,6 +20,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, brief
+from prefermab.files import make_private_file
 
 SCHEMES = ("postgresql+psycopg", "postgresql", "postgres")
 EXAMPLE = "postgresql://anna@db.example.org/health#calls"
@@ -247,12 +248,15 @@ def postgresql_error(
     return StorageError(f"{place.shown}: PostgreSQL says '{why}'; nothing was changed.")
 
 
-def make_folder(path: Path) -> None:
-    """Makes the folder of a new file."""
+def make_file_and_folder(path: Path) -> None:
+    """Makes the folder of a new file, and the file, which only its owner can read: SQLite gives the
+    files beside it the same mode."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if os.path.isdir(path):  # noqa: PTH112
             raise IsADirectoryError(21, "it is a folder")
+        if not path.exists():
+            make_private_file(path)
     except OSError as error:
         raise StorageError(f"cannot open {path}: {error.strerror or error}.") from None
 

@@ -12,6 +12,8 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
+from prefermab.programme.columns import as_flags, optional_column
+from prefermab.programme.naming import OPT_IN
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
 from prefermab.programme.planning.rules import (
     IN,
@@ -233,7 +235,7 @@ def _people(
     people = queries.get_members(sql, model, request.since_column)
     if not people.height:
         raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
-    opted_in = pl.col("opt_in") if "opt_in" in people.columns else pl.lit(True)
+    opted_in = pl.Series(_participants(people).opt_in)
     unseen = people.filter(pl.col("state").is_null() & opted_in)["id"]
     if len(unseen) and getattr(model, "sightings", None) is None:
         raise InputError(
@@ -291,9 +293,9 @@ def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
 
 
 def _participants(people: pl.DataFrame) -> Participants:
-    opt_in = np.ones(people.height, bool)
-    if "opt_in" in people.columns:
-        opt_in = people["opt_in"].fill_null(False).to_numpy()
+    given, opt_in = optional_column(people, OPT_IN, "the programme"), np.ones(people.height, bool)
+    if given is not None:
+        opt_in = as_flags(given, "the programme", unknown=False).to_numpy()
     return Participants(people["id"], opt_in)
 
 
