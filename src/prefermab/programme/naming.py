@@ -101,6 +101,17 @@ def find_named(columns: Sequence[str], name: str, where: str = "the table") -> s
     return name if name in columns else find_name(columns, name, where)
 
 
+def first_named(columns: Sequence[str], known: Sequence[str]) -> str | None:
+    """The first of these columns that a table has, as it is spelled there.
+
+    >>> from prefermab.programme.naming import first_named
+    >>> first_named(["id", "Full-Name"], ["name", "full_name"])
+    'Full-Name'
+    """
+    by_key = {name_key(name): name for name in columns}
+    return next((by_key[key] for key in map(name_key, known) if key in by_key), None)
+
+
 def refuse_similar_names(
     columns: Sequence[str], known: Iterable[str], where: str, other: str, used: Iterable[str] = ()
 ) -> None:

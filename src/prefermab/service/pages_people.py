@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from prefermab.model import Model
 from prefermab.programme.columns import is_continuous
+from prefermab.programme.naming import first_named
 from prefermab.programme.planning.roster import place_texts, read_places
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import PLANS
@@ -26,7 +27,6 @@ from prefermab.service.week import (
     PHONES,
     Columns,
     Filter,
-    first_named,
     is_phone,
     lines,
     values_of,

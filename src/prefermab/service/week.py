@@ -14,7 +14,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from prefermab.errors import InputError
-from prefermab.programme.naming import find_named, name_key
+from prefermab.programme.naming import find_named, first_named
 from prefermab.programme.planning.printed import PLANNED
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.planning.rules import Rules
@@ -99,17 +99,6 @@ class Filter:
             )
             frame = frame.filter(text.str.to_lowercase().str.contains(wanted, literal=True))
         return frame
-
-
-def first_named(columns: Sequence[str], known: Sequence[str]) -> str | None:
-    """The first of these columns that a table has, as it is spelled there.
-
-    >>> from prefermab.service.week import first_named
-    >>> first_named(["id", "Full-Name"], ["name", "full_name"])
-    'Full-Name'
-    """
-    by_key = {name_key(name): name for name in columns}
-    return next((by_key[key] for key in map(name_key, known) if key in by_key), None)
 
 
 def is_phone(value: Any) -> bool:

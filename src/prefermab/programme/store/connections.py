@@ -30,6 +30,9 @@ READING = "reading"
 """The execution option of connections that only read; on SQLite these take no lock."""
 
 LOCK = "SELECT {take}(hashtextextended('prefermab {what} ' || current_setting('search_path'), 0))"
+ROOM_NEEDED = 1 << 16
+"""Bytes that SQLite needs on the disk to open a file: its shared memory has half as many."""
+
 PRAGMAS = ("synchronous = EXTRA", "wal_autocheckpoint = 1", "foreign_keys = ON")
 
 
@@ -209,11 +212,21 @@ def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabEr
         return StorageError(f"{path} is read-only; expected a file that can be written.")
     if "readonly" in text or "unable to open" in text:
         return StorageError(f"{path} cannot be written: expected a folder that can be written to.")
-    if "full" in text:
+    if "full" in text or ("I/O error" in text and is_full(place.path)):
         return StorageError(f"{path}: the disk is full; nothing was changed.")
     if "malformed" in text:
         return StorageError(f"{path} is damaged: SQLite cannot read all of it.")
     return StorageError(f"{path}: SQLite says '{text}'; nothing was changed.")
+
+
+def is_full(path: Path | None) -> bool:
+    """Whether the disk has no room for the files that SQLite makes beside a database."""
+    if path is None or not hasattr(os, "statvfs"):
+        return False
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(path.parent)
+        return disk.f_bavail * disk.f_frsize < ROOM_NEEDED
+    return False
 
 
 def postgresql_error(
