@@ -498,3 +498,20 @@ def test_two_processes_never_both_plan_the_same_round(target):
 def test_a_crowd_of_processes_loses_nothing(target):
     told = run("crowd", target, 3, 2)
     assert told["join"] > 0
+
+
+def test_a_new_file_and_those_beside_it_can_be_read_by_their_owner_only(tmp_path):
+    """An existing file keeps its mode, and SQLite gives it to the files beside it."""
+    before = os.umask(0)
+    try:
+        for mode in (0o600, 0o660):
+            with pm.Programme(tmp_path / "calls.db", FirstCome()) as programme:
+                if mode == 0o600:
+                    programme.join(PEOPLE)
+                programme.last_round = mode
+                modes = {file.name: file.stat().st_mode & 0o777 for file in tmp_path.iterdir()}
+            assert {"calls.db", "calls.db-shm", "calls.db-wal"} <= set(modes)
+            assert set(modes.values()) == {mode}
+            (tmp_path / "calls.db").chmod(0o660)
+    finally:
+        os.umask(before)

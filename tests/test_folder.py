@@ -95,6 +95,20 @@ def table() -> pl.DataFrame:
     )
 
 
+def test_each_file_of_a_large_folder_may_spell_columns_in_its_own_way(tmp_path, table):
+    parts = in_parts(table, tmp_path / "parts", [5000])
+    table[5000:].rename(str.upper).write_parquet(parts / "people-1.parquet")
+    made = MODEL.plan(table, 625.3, rules=ALONE)
+    summary = plan_folder(MODEL, parts, tmp_path / "plan", 625.3, ALONE, waiting=0)
+    written = [pl.read_parquet(file) for file in sorted((tmp_path / "plan").glob("*.parquet"))]
+    chosen = pl.concat([part.select(COLUMNS) for part in written])["action"]
+    assert chosen.to_list() == made.frame["action"].to_list()
+    assert summary.opted_out == made.summary.opted_out > 0
+    table[5000:].rename({"opt_in": "opt_inn"}).write_parquet(parts / "people-1.parquet")
+    with pytest.raises(pm.InputError, match=r"people-1\.parquet: the column 'opt_inn' is not read"):
+        plan_folder(MODEL, parts, tmp_path / "other", 625.3)
+
+
 @pytest.mark.parametrize(
     ("rules", "budget"),
     [(None, 0), (ALONE, 625.3), (FORCED, 10**9), (SHARED, 625.3)],

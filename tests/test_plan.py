@@ -527,10 +527,10 @@ def test_the_command_writes_the_same_file_twice(tmp_path):
 
 
 def test_the_command_says_what_it_does_not_look_at_and_keeps_its_input(tmp_path):
-    table = people(5).with_columns(opted_out=pl.lit("yes"))
+    table = people(5).with_columns(do_not_call=pl.lit("yes"))
     write_table(table, tmp_path / "people.csv")
     asked = ("plan", "armman", "--arms", "people.csv", "--budget", 2, "--out")
-    assert "add --exclude opted_out" in run(*asked, "list.csv", folder=tmp_path).stderr
+    assert "add --exclude do_not_call" in run(*asked, "list.csv", folder=tmp_path).stderr
     done = run(*asked, "people.csv", folder=tmp_path)
     assert done.returncode == 2
     assert "is the table of people itself" in done.stderr

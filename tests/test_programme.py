@@ -497,7 +497,7 @@ def test_strangers_are_all_named_or_skipped(programme):
         ("join", {"id": [7], "opt_in": ["?"]}, "'opt_in' must hold true or false"),
         ("join", {"id": [7], "Rounds_since_seen": [1]}, "leave out the column 'rounds_since_seen"),
         ("join", {"id": [7], "rounds_since_action": [-1]}, "row 1, id 7: the column 'rounds_since"),
-        ("join", {"id": [7], "age": [1], "AGE": [2]}, "columns 'age' and 'AGE' have the same name"),
+        ("join", {"id": [7], "age": [1], "AGE": [2]}, "may be 'age' or 'AGE'; rename"),
         ("join", {"id": ["a", " "]}, "join: row 2 has no id"),
         ("join", {"id": [7, 2**63]}, "join: row 2: the id 9223372036854775808 is too large"),
         ("join", {"id": [7], "cost_visit": [-1]}, "row 1, id 7: the column 'cost_visit' must hold"),

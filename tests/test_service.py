@@ -156,6 +156,79 @@ BOTH = pytest.mark.parametrize("fresh", ["sqlite", "postgresql"], indirect=True)
 
 
 @BOTH
+def test_columns_are_found_in_any_spelling_by_the_api_and_on_pages(fresh):
+    served, program = fresh
+    new = people(3, first=101).with_columns(opt_in=False, cost_call=9.0).rename(
+        {"id": "ID", "state": "STATE", "opt_in": "Opt-In", "cost_call": "Cost Call"}
+    )  # fmt: skip
+    csv = {"content-type": "text/csv"}
+    near = new.rename({"Opt-In": "opt_inn"})
+    found = program.post("/api/v1/people", content=near.write_csv(), headers=csv)
+    assert (found.status_code, "'opt_inn' is not read" in found.json()["detail"]) == (400, True)
+    page = served.client("Paul").post(
+        "/import", data={"kind": "join"}, files={"file": ("new.csv", new.write_csv().encode())}
+    )
+    assert "3 rows" in page.text
+    found = program.post("/api/v1/people", content=new.write_csv(), headers=csv)
+    assert found.json() == {"joined": 3}
+    assert program.post("/api/v1/plans", json={"budget": 100}).json()["facts"]["opted_out"] == 3
+    listed = as_frame(program.get("/api/v1/plans/1/list")).filter(pl.col("id") > 100)
+    assert listed.select("opt_in", "cost_call", "action").unique().rows() == [(False, 9, "none")]
+
+
+@BOTH
+def test_a_column_that_is_nearly_opt_in_is_asked_about_by_the_api_and_the_page(fresh):
+    served, program = fresh
+    new = people(2, first=101).with_columns(optout=True).write_csv()
+    program.post("/api/v1/people", content=new, headers={"content-type": "text/csv"})
+    for ask in ("plans", "what-if"):
+        body = {"budget": 4} if ask == "plans" else {"budgets": [4]}
+        found = program.post(f"/api/v1/{ask}", json=body)
+        assert found.status_code == 400
+        assert "the column 'optout' is not read" in found.json()["detail"]
+        ignored = program.post(
+            f"/api/v1/{ask}", json={**body, "rules": {"ignore_columns": ["optout"]}}
+        )
+        assert ignored.status_code == 200
+    paul, form = served.client("Paul"), {"budget": "4", "why": "again"}
+    assert "&#39;optout&#39; is not read" in paul.post("/week/plan", data=form).text
+    form |= {"ignore_columns": "optout"}
+    assert paul.post("/week/plan", data=form).status_code == 303
+    assert 'name="ignore_columns" value="optout"' in paul.get("/week/plan").text
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "name", ["id", "State", "opt-in", "rounds_since_seen", "cost_call", "worker"]
+)
+def test_a_column_that_holds_no_rounds_is_refused_as_last_column(fresh, name):
+    _, program = fresh
+    rules = {"cooldown": 1, "last_column": name}
+    for ask, body in (("plans", {"budget": 4}), ("what-if", {"budgets": [4]})):
+        found = program.post(f"/api/v1/{ask}", json={**body, "rules": rules})
+        assert found.status_code == 400, found.text
+        assert f"'{name}'" in found.json()["detail"]
+    assert program.get("/api/v1/plans").json() == []
+
+
+@BOTH
+def test_a_worker_called_none_sees_nobody_who_has_no_worker(fresh):
+    served, program = fresh
+    served.add("None", "field worker")
+    new = people(2, first=101).drop("worker").write_csv()
+    program.post("/api/v1/people", content=new, headers={"content-type": "text/csv"})
+    none = served.client("None")
+    assert none.get("/people/person?id=101").status_code == 403
+    assert "person 101" not in none.get("/people").text
+    # A person whose worker has this name is theirs.
+    named = pl.DataFrame({"id": [101], "state": [None], "worker": ["None"]})
+    served.desk.programme().observe(named)
+    assert none.get("/people/person?id=101").status_code == 200
+    assert none.get("/people/person?id=102").status_code == 403
+    assert "person 101" in none.get("/people").text
+
+
+@BOTH
 def test_a_week_by_the_api(fresh):
     served, program = fresh
     new = people(3, first=101)

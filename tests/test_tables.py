@@ -1,12 +1,18 @@
 """Tables as they come: formats, encodings, separators; a list as a workbook."""
 
+import contextlib
 import csv
 import datetime
+import gc
 import gzip
+import hashlib
 import io
+import os
 import re
+import resource
 import shutil
 import sqlite3
+import stat
 import subprocess
 import warnings
 import zipfile
@@ -14,14 +20,17 @@ import zipfile
 import polars as pl
 import pytest
 import xlsxwriter
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import prefermab as pm
-from prefermab.errors import InputWarning
+from prefermab.errors import InputWarning, StorageError
 from prefermab.programme.columns import as_numbers
 from prefermab.programme.planning.printed import write_list
 from prefermab.programme.sources import text, workbooks
 from prefermab.programme.sources.text import guess_page
 from prefermab.programme.tables import read_table, write_table
+from prefermab.programme.values import mark_formulas, unmark_formulas
 
 ROWS = [("007", "José", 70.5), ("012", "Łucja", None)]
 """The same table in all formats."""
@@ -275,3 +284,91 @@ def test_texts_that_look_like_formulas_are_text_in_a_csv(tmp_path):
     cells = [cell for row in rows for cell in row if not re.fullmatch(r"[+-]?\d+", cell)]
     assert not [cell for cell in cells if cell[:1] in "=+-@\t\r"]
     assert read_table(file).equals(frame)
+
+
+SIGNS = ["=1+1", "+1", "-x", "@A1", ";", "\t", "\n", "\r", "'", '"', " ", "a", ",", "＝1"]
+
+
+@given(st.lists(st.lists(st.sampled_from(SIGNS), min_size=1, max_size=8).map("".join), min_size=1))
+@settings(max_examples=300)
+def test_no_part_of_a_text_becomes_a_formula_where_a_spreadsheet_splits_it(texts):
+    """Many spreadsheets split a CSV file at semicolons or tabs, within quotation marks too."""
+    frame = pl.DataFrame({"id": range(len(texts)), "note": texts})
+    marked = mark_formulas(frame)
+    for cell in marked["note"]:
+        for part in re.split(r"[;\t\r\n]", cell)[1:]:
+            assert not re.match(r"[\"' ]*[=+\-@＝]", part) or part.startswith("'")
+    assert unmark_formulas(marked).equals(frame)
+
+
+def test_a_formula_after_a_separator_is_text_in_every_list(tmp_path):
+    trap = "x;=cmd|' /C calc'!A0"
+    frame = pl.DataFrame({"id": [1, 2], f"a{trap}": [trap, "Ana\t@SUM(A1)"], "b": ["x", None]})
+    write_table(frame, tmp_path / "list.csv")
+    for line in (tmp_path / "list.csv").read_text().splitlines():
+        for cell in re.split("[;\t]", line):
+            assert cell.lstrip('"')[:1] not in set("=+-@")
+    assert read_table(tmp_path / "list.csv").equals(frame)
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx"])
+@pytest.mark.parametrize(
+    "values", [[[1], [2, 3]], [{"a": 1}, {"a": 2}], [b"x", b"y"]], ids=["lists", "records", "bytes"]
+)
+def test_nested_columns_are_refused_by_files_that_cannot_hold_them(ending, values, tmp_path):
+    frame = LIST.head(2).with_columns(pl.Series("more", values))
+    file = tmp_path / f"list.{ending}"
+    file.write_text("old")
+    for write in (write_table, lambda frame, file: write_list(frame, FACTS, file)):
+        with pytest.raises(
+            pm.InputError, match=f"the column 'more' holds .*a .{ending} file cannot"
+        ):
+            write(frame, file)
+    assert file.read_text() == "old"
+    write_table(frame, tmp_path / "list.parquet")
+    assert pl.read_parquet(tmp_path / "list.parquet")["more"].to_list() == values
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])
+def test_a_list_can_be_read_by_its_owner_only_and_an_existing_file_keeps_its_mode(ending, tmp_path):
+    file = tmp_path / f"list.{ending}"
+    before = os.umask(0)
+    try:
+        for write in (write_table, lambda frame, file: write_list(frame, FACTS, file)):
+            file.unlink(missing_ok=True)
+            write(LIST, file)
+            assert stat.S_IMODE(file.stat().st_mode) == 0o600
+            file.chmod(0o640)
+            write(LIST, file)
+            assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    finally:
+        os.umask(before)
+
+
+@contextlib.contextmanager
+def files_of_at_most(size):
+    """As on a disk that is nearly full: no file can become larger than this."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("ending", ["csv", "xlsx", "parquet"])
+def test_a_file_that_does_not_fit_on_the_disk_is_one_sentence_and_leaves_the_old_one(
+    ending, tmp_path, capfd
+):
+    file = tmp_path / f"list.{ending}"
+    file.write_text("old")
+    names = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(999)]
+    frame = pl.concat([LIST.head(1)] * 999).with_columns(name=pl.Series(names))
+    for write in (write_table, lambda frame, file: write_list(frame, FACTS, file)):
+        with files_of_at_most(5000), pytest.raises(StorageError) as error:
+            write(frame, file)
+        assert str(error.value) == f"cannot write {file}: File too large."
+    assert file.read_text() == "old"
+    assert [one.name for one in tmp_path.iterdir()] == [file.name]
+    gc.collect()
+    assert capfd.readouterr().err == ""

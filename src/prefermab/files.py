@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import re
 import stat
 import tempfile
 import warnings
@@ -17,7 +18,8 @@ from prefermab.errors import BusyError, InputError, StorageError
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` on a temporary file beside `path`, then renames it to `path`.
 
-    A reader sees the old file or the new one, never half of it.
+    A reader sees the old file or the new one, never half of it. Files may be about people: a new
+    one can be read by its owner only, an existing one keeps its mode.
 
     >>> import tempfile, pathlib
     >>> from prefermab.files import write_atomically
@@ -37,14 +39,26 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     draft = Path(name)
     try:
         write(draft)
-        umask = os.umask(0)
-        os.umask(umask)
-        draft.chmod(0o666 & ~umask)
+        with contextlib.suppress(FileNotFoundError):
+            draft.chmod(stat.S_IMODE(path.stat().st_mode))
         draft.replace(path)
     except IsADirectoryError:
         raise InputError(f"cannot write {path}: it is a folder.") from None
+    except Exception as error:
+        # Polars reports a full disk in errors of its own, with the system's number in their text.
+        known = re.search(r"\(os error (\d+)\)", str(error))
+        number = int(known[1]) if known else getattr(error, "errno", None)
+        if number is None:
+            raise
+        raise StorageError(f"cannot write {path}: {os.strerror(number)}.") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def make_private_file(path: Path) -> None:
+    """Makes an empty file that only its owner can read, unless there is a file already."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:

@@ -137,6 +137,7 @@ def _rule_options(rules: tuple[type, ...]) -> type[RuleOptions]:
     from prefermab.programme.planning.rules.base import (
         default_of,
         holds_ids,
+        holds_names,
         holds_numbers,
         setting_of,
     )
@@ -144,7 +145,7 @@ def _rule_options(rules: tuple[type, ...]) -> type[RuleOptions]:
     options = []
     for field in (field for rule in rules for field in dataclasses.fields(rule)):
         about, kind, default = setting_of(field), field.type, default_of(field)
-        if holds_ids(field) or holds_numbers(field):
+        if holds_ids(field) or holds_names(field) or holds_numbers(field):
             kind, default = tuple[str, ...], ()
         metavar = about.metavar or ("COLUMN" if about.column else None)
         shown = arg(name=option_name(field), metavar=metavar, help=about.help,
@@ -238,10 +239,10 @@ def hide_people(
 ) -> "pl.DataFrame":
     """The table with pseudonyms as ids. Unused columns of free text are left out, except those
     named in `keep`."""
-    from prefermab.programme.columns import column
+    from prefermab.programme.columns import column, named_column
     from prefermab.programme.privacy import identifying_columns, pseudonyms
 
-    kept = {column(table, name, where).name for name in keep}
+    kept = {named_column(table, name, where).name for name in keep}
     found = identifying_columns(table)
     omitted = [name for name in found if name in unused and name not in kept]
     if omitted:

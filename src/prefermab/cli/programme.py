@@ -136,19 +136,14 @@ class ObserveCommand:
 
     def run(self) -> None:
         """Stores states; ignores columns that the programme itself counts."""
+        from prefermab.programme.naming import match_names
         from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
-        from prefermab.programme.store.frames import match_names
         from prefermab.programme.tables import format_people, source_of
 
         with open_programme(self.file) as programme:
             table = read_programme_table(programme, self.seen, self.pseudonymise, self.keep_text)
             where = source_of(self.seen)
-            names = match_names(table, (), where)
-            ignored = [
-                given
-                for given, name in zip(table.columns, names, strict=True)
-                if name in (SINCE_ACTION, SINCE_SEEN)
-            ]
+            ignored = match_names(table.columns, (SINCE_ACTION, SINCE_SEEN), where).values()
             more = {"skip_unknown": self.skip_unknown, "why": self.why, "where": where}
             seen = programme.observe(table.drop(ignored), **more)
             for name in ignored:

@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from functools import cache
@@ -142,7 +142,13 @@ class Store:
         write_atomically(self.path(task), lambda draft: draft.write_bytes(pack(plain)))
 
 
-def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | None) -> None:
+def run_all(
+    tasks: list[Task],
+    store: Store,
+    workers: int,
+    progress: Progress | None,
+    hire: "Callable[[Store, int], Worker] | None" = None,
+) -> None:
     """Runs all tasks and the tasks they need, several at once, unless their results are stored.
 
     Each worker is a separate process, because computations that JAX runs side by side in one
@@ -157,7 +163,7 @@ def run_all(tasks: list[Task], store: Store, workers: int, progress: Progress | 
     total, done = sum(task.cost for task in missing), 0.0
     left, ready = len(missing), []
     threads = max(1, (os.cpu_count() or 1) // workers)
-    crew = [Worker(store, threads) for _ in range(min(workers, len(missing)))]
+    crew = [(hire or Worker)(store, threads) for _ in range(min(workers, len(missing)))]
     try:
         while order.is_active():
             ready += order.get_ready()

@@ -1,11 +1,12 @@
 """Reads columns of a table as numbers, labels, flags, ids or states; errors name table and row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
 from prefermab.errors import MOST_NAMED, InputError, brief, list_names
+from prefermab.programme.naming import find_name, find_named, match_names
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import is_number_text, parse_numbers
 
@@ -42,19 +43,38 @@ class HasStates(Protocol):
 
 
 def column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
-    """The column with this name, whatever its case and outer blanks; an error if there is none."""
-    if name in frame.columns:
-        return frame[name]
-    found = [one for one in frame.columns if one.strip().lower() == name.strip().lower()]
-    if len(found) > 1:
+    """The column with this name, as `naming` matches names; an error if there is none, or two."""
+    return _column(frame, name, find_name(frame.columns, name, where), where)
+
+
+def named_column(frame: pl.DataFrame, name: str, where: str) -> pl.Series:
+    """The column that a user named: the one that is spelled exactly so, or else as `column`."""
+    return _column(frame, name, find_named(frame.columns, name, where), where)
+
+
+def _column(frame: pl.DataFrame, name: str, found: str | None, where: str) -> pl.Series:
+    if found is None:
         raise InputError(
-            f"{where}: the column '{name}' may be '{found[0]}' or '{found[1]}'; rename one of them."
+            f"{where}: the column '{name}' is missing; found {list_names(frame.columns) or 'none'}."
         )
-    if found:
-        return frame[found[0]]
-    raise InputError(
-        f"{where}: the column '{name}' is missing; found {list_names(frame.columns) or 'none'}."
-    )
+    return frame[found]
+
+
+def optional_column(frame: pl.DataFrame, name: str, where: str) -> pl.Series | None:
+    """The column with this name, or None; an error if there are two."""
+    found = find_name(frame.columns, name, where)
+    return None if found is None else frame[found]
+
+
+def rename_known(frame: pl.DataFrame, known: Iterable[str], where: str) -> pl.DataFrame:
+    """The table with known columns spelled as in `known`; an error if two are the same one.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.columns import rename_known
+    >>> rename_known(pl.DataFrame({"ID": [1], "Opt-in": [True]}), ["id", "opt_in"], "join").columns
+    ['id', 'opt_in']
+    """
+    return frame.rename({old: new for new, old in match_names(frame.columns, known, where).items()})
 
 
 def check_plain(values: pl.Series, where: str) -> None:

@@ -11,6 +11,7 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.files import check_file
 from prefermab.programme.columns import as_labels
+from prefermab.programme.naming import name_key
 
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 """The fewest and the most bytes of a key file."""
@@ -91,7 +92,7 @@ def identifying_columns(frame: pl.DataFrame) -> list[str]:
     >>> identifying_columns(people)
     ['name']
     """
-    others = [values for values in frame if values.name.strip().lower() != "id"]
+    others = [values for values in frame if name_key(values.name) != "id"]
     return [values.name for values in others if _is_free(values.drop_nulls())]
 
 

@@ -113,7 +113,19 @@ def write_table(frame: pl.DataFrame, path: str | Path) -> None:
     as_sheet = lambda draft: write_sheets(draft, {"table": frame})  # noqa: E731
     as_text = lambda draft: mark_formulas(frame).write_csv(draft)  # noqa: E731
     writers = {".csv": as_text, ".xlsx": as_sheet}
+    if path.suffix.lower() in writers:
+        check_plain_columns(frame, path)
     write_atomically(path, writers.get(path.suffix.lower(), frame.write_parquet))
+
+
+def check_plain_columns(frame: pl.DataFrame, path: Path) -> None:
+    """Raises an error if a column holds lists, records or bytes, which only Parquet can hold."""
+    for name, kind in frame.schema.items():
+        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+            raise InputError(
+                f"{path}: the column '{name}' holds {kind} values, which a {path.suffix} file "
+                "cannot hold: leave it out, or write a .parquet file."
+            )
 
 
 def check_table_path(path: Path) -> None:

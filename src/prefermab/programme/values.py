@@ -6,9 +6,10 @@ of the column helps: `12,5` in one row shows that `1,234` in another is a little
 
 A spreadsheet that opens a CSV file runs cells that begin with = + - @, a tab or a line break as
 formulas, and a formula can send the cells beside it to somebody else. So `mark_formulas` puts an
-apostrophe before such texts, the sign by which spreadsheets mark text; numbers stay as they are.
-`unmark_formulas` removes one apostrophe before such a sign, so that what is read is what was
-written.
+apostrophe before such texts, the sign by which spreadsheets mark text; numbers stay as they are. In
+many countries a spreadsheet also splits the text `x;=1+1` at the semicolon, or at a tab or line
+break: there an apostrophe comes before the second part. `unmark_formulas` removes one apostrophe
+before such signs, so that what is read is what was written.
 """
 
 import re
@@ -38,10 +39,16 @@ FORMULA_STARTS = "=+\\-@\t\r\n＝＋－＠"
 LIKE_FORMULA = f"^'*[{FORMULA_STARTS}]"
 """The beginning of texts that get an apostrophe, or one more."""
 
+SIGNS_AFTER_SEPARATOR = "[\"' ]*[=+\\-@＝＋－＠]"
+PART_LIKE_FORMULA = f"([;\t\r\n])({SIGNS_AFTER_SEPARATOR})"
+MARKED_PART = f"([;\t\r\n])'({SIGNS_AFTER_SEPARATOR})"
+"""A separator within a text, then the beginning of a formula: both without and with its mark."""
+
 QUOTED_TEXT = r'^="([^"]*)"$'
 """A text, such as ="007", that a spreadsheet must not read as a number."""
 
 MARKED_FORMULA = f"^'+[{FORMULA_STARTS}]"
+FIRST_MARK = f"^'('*[{FORMULA_STARTS}])"
 PLAIN_NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
 
@@ -293,19 +300,25 @@ def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
 
     >>> import polars as pl
     >>> from prefermab.programme.values import mark_formulas, unmark_formulas
-    >>> frame = pl.DataFrame({"name": ["=1+1", "-5", "'@x", "Ana"]})
+    >>> frame = pl.DataFrame({"name": ["=1+1", "-5", "'@x", "Ana", "Ana;=1+1"]})
     >>> mark_formulas(frame)["name"].to_list()
-    ["'=1+1", '-5', "''@x", 'Ana']
+    ["'=1+1", '-5', "''@x", 'Ana', "Ana;'=1+1"]
     >>> unmark_formulas(mark_formulas(frame)).equals(frame)
     True
     """
     words = pl.selectors.categorical() | pl.selectors.by_dtype(pl.Enum)
     frame = frame.with_columns(words.cast(pl.String))
     text = pl.selectors.string().as_expr()
+    parts = text.str.replace_all(PART_LIKE_FORMULA, "${1}'${2}")
     risky = text.str.contains(LIKE_FORMULA) & ~text.str.contains(PLAIN_NUMBER)
-    marked = pl.when(risky).then(pl.lit("'") + text).otherwise(text)
-    names = {name: f"'{name}" for name in frame.columns if re.match(LIKE_FORMULA, name)}
+    marked = pl.when(risky).then(pl.lit("'") + parts).otherwise(parts)
+    names = {name: _mark_name(name) for name in frame.columns}
     return frame.with_columns(marked.name.keep()).rename(names)
+
+
+def _mark_name(name: str) -> str:
+    marked = re.sub(PART_LIKE_FORMULA, r"\1'\2", name)
+    return f"'{marked}" if re.match(LIKE_FORMULA, name) else marked
 
 
 def unmark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
@@ -318,8 +331,16 @@ def unmark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(
         pl.col(name).str.replace(QUOTED_TEXT, "$1") for name in quoted.columns if quoted[name][0]
     )
-    marked = frame.select(text.str.contains(MARKED_FORMULA).any())
-    found = [name for name in marked.columns if marked[name][0]]
-    plain = [pl.col(name).str.replace(r"^'('*[" + FORMULA_STARTS + "])", "$1") for name in found]
-    names = {name: name[1:] for name in frame.columns if re.match(MARKED_FORMULA, name)}
+    either = f"{MARKED_FORMULA}|{MARKED_PART}"
+    marked = frame.select(text.str.contains(either).any())
+    plain = [
+        pl.col(name).str.replace(FIRST_MARK, "$1").str.replace_all(MARKED_PART, "${1}${2}")
+        for name in marked.columns
+        if marked[name][0]
+    ]
+    names = {
+        name: re.sub(MARKED_PART, r"\1\2", re.sub(FIRST_MARK, r"\1", name))
+        for name in frame.columns
+        if re.search(either, name)
+    }
     return frame.with_columns(plain).rename(names)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from fastapi import Request
 
 from prefermab.errors import InputError, unknown
+from prefermab.programme.naming import find_named
 from prefermab.programme.store import Planned, Programme
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.plans import find_plan
@@ -165,8 +166,8 @@ class Desk:
         """The rows of a table of people that an account may see: a field worker's own, or all."""
         if not account.own_only:
             return frame
-        column = self.settings.worker_column
-        if column not in frame.columns:
+        column = find_named(frame.columns, self.settings.worker_column)
+        if column is None:
             return frame.clear()
         return frame.filter(pl.col(column).cast(pl.String) == account.name)
 
@@ -175,7 +176,9 @@ class Desk:
         if not account.own_only:
             return
         details = self.details(person)
-        if str(details.get(self.settings.worker_column)) != account.name:
+        column = find_named([*details], self.settings.worker_column)
+        worker = None if column is None else details[column]
+        if worker is None or str(worker) != account.name:  # no worker is not the worker "None"
             raise RefusedError(f"{person} is not one of your people.")
 
     def details(self, person: str | int) -> dict[str, Any]:

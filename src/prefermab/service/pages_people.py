@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from prefermab.model import Model
 from prefermab.programme.columns import is_continuous
+from prefermab.programme.naming import first_named
 from prefermab.programme.planning.roster import place_texts, read_places
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import PLANS
@@ -21,7 +22,15 @@ from prefermab.service.access import Guarded, account_of
 from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.planning import PlanForm
 from prefermab.service.rendering import page
-from prefermab.service.week import NAMES, PHONES, Columns, Filter, is_phone, lines, values_of
+from prefermab.service.week import (
+    NAMES,
+    PHONES,
+    Columns,
+    Filter,
+    is_phone,
+    lines,
+    values_of,
+)
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 PEOPLE_PER_PAGE = 50
@@ -68,11 +77,7 @@ def person_page(request: Request, id: str, all: bool = False) -> Response:
     desk.check_visible(person, account_of(request))
     rounds = timeline_of(desk, person, all_rounds=all)
     details = desk.details(person)
-    named = {name.lower(): name for name in details}
-    name, phone = (
-        next((details[named[one]] for one in known if one in named), None)
-        for known in (NAMES, PHONES)
-    )
+    name, phone = (details.get(first_named([*details], known) or "") for known in (NAMES, PHONES))
     phone = phone if is_phone(phone) else None
     numbers = {key: value for key, value in details.items() if isinstance(value, float)}
     shown = {key: value for key, value in details.items() if key not in numbers}

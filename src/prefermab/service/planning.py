@@ -11,7 +11,7 @@ import polars as pl
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Rules
-from prefermab.programme.planning.rules.base import holds_numbers, setting_of
+from prefermab.programme.planning.rules.base import holds_names, holds_numbers, setting_of
 from prefermab.programme.store import Planned, Programme
 
 
@@ -123,6 +123,8 @@ def _from_text(field: dataclasses.Field, text: str) -> Any:
     what = setting_of(field).label.lower()
     if holds_numbers(field):
         return read_pairs(text, what)
+    if holds_names(field):
+        return [name.strip() for name in text.split(",") if name.strip()]
     if field.type is bool:
         return text == "yes"
     if field.type is int:
@@ -135,6 +137,8 @@ def _as_text(field: dataclasses.Field, rules: Rules) -> str:
     value = getattr(rules, field.name)
     if field.type is bool:
         return "yes" if value else ""
+    if holds_names(field):
+        return ", ".join(value)
     if not holds_numbers(field):
         return "" if value is None else f"{value:g}" if field.type is float else str(value)
     if setting_of(field).percent:

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from prefermab.errors import InputError, unknown
 from prefermab.programme.columns import column, source_columns, state_numbers
+from prefermab.programme.naming import find_name, match_names
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store import Programme, queries
 from prefermab.programme.store.frames import (
     column_kinds,
-    match_names,
     read_details,
     read_ids,
     split_last_action,
@@ -124,9 +124,7 @@ def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Che
     """
     frame, where = read_upload(file, data)
     if kind == "states":
-        own = (SINCE_ACTION, SINCE_SEEN)
-        names = zip(frame.columns, match_names(frame, (), where), strict=True)
-        frame = frame.drop(given for given, name in names if name in own)
+        frame = frame.drop(match_names(frame.columns, (SINCE_ACTION, SINCE_SEEN), where).values())
     check = make_check(programme, kind)
     check(frame.head(0), where)
     wrong = find_wrong(frame, where, check)
@@ -137,12 +135,10 @@ def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Che
         for row in sorted(wrong)[:MOST_WRONG_ROWS]
     ]
     wanted = list(dict.fromkeys(source_columns(programme.model.feature_names)))
-    lower = {name.strip().lower() for name in frame.columns}
-    used = [name for name in ("id", "state", *wanted) if name.lower() in lower]
-    stored = [name for name in frame.columns if name.strip().lower() not in
-              {one.lower() for one in used}]  # fmt: skip
-    missing = [name for name in wanted if name.lower() not in lower] if kind == "join" else []
-    return Checked(frame, where, rows, len(wrong) > MOST_WRONG_ROWS, used, stored, missing)
+    used = match_names(frame.columns, ("id", "state", *wanted), where)
+    stored = [name for name in frame.columns if name not in used.values()]
+    missing = [name for name in wanted if name not in used] if kind == "join" else []
+    return Checked(frame, where, rows, len(wrong) > MOST_WRONG_ROWS, [*used], stored, missing)
 
 
 def make_check(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str], None]:
@@ -157,7 +153,7 @@ def make_check(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str],
         details = read_details(programme.model, rest, ids, where, kinds)
         if len(ids):
             column_kinds(details, kinds, where)
-        if kind == "states" or any(name.strip().lower() == "state" for name in frame.columns):
+        if kind == "states" or find_name(frame.columns, "state", where) is not None:
             state_numbers(programme.model, column(frame, "state", where), ids, where)
 
     return check

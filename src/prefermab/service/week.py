@@ -13,6 +13,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from prefermab.errors import InputError
+from prefermab.programme.naming import find_named, first_named
 from prefermab.programme.planning.printed import PLANNED
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.planning.rules import Rules
@@ -26,7 +27,7 @@ from prefermab.service.database import APPROVALS
 from prefermab.service.desk import Desk
 from prefermab.service.planning import make_plan, rules_of
 
-NAMES = ("name", "full_name", "fullname")
+NAMES = ("name", "full_name")
 PHONES = ("phone", "telephone", "mobile", "tel", "phone_number")
 MOST_FACTS = 4
 """Most other columns of the people's table that a line of the list shows."""
@@ -54,17 +55,16 @@ class Columns:
     @classmethod
     def of(cls, frame: pl.DataFrame, worker: str, group: str | None) -> "Columns":
         """The columns of a list or a roster."""
-        by_name = {name.lower(): name for name in frame.columns}
-        name = next((by_name[one] for one in NAMES if one in by_name), None)
-        phone = next((by_name[one] for one in PHONES if one in by_name), None)
+        name, phone = (first_named(frame.columns, known) for known in (NAMES, PHONES))
         if phone is not None and not is_phone(frame[phone].drop_nulls().first()):
             phone = None
         fractions = frame.select(pl.selectors.float()).columns
-        apart = {*PLANNED, *fractions, name, phone, worker, "opt_in", SINCE_ACTION, SINCE_SEEN}
+        mine = find_named(frame.columns, worker)
+        apart = {*PLANNED, *fractions, name, phone, mine, "opt_in", SINCE_ACTION, SINCE_SEEN}
         facts = [one for one in frame.columns if one not in apart]
         return cls(
-            name, phone, worker if worker in frame.columns else None,
-            group if group in frame.columns else None, tuple(facts[:MOST_FACTS]),
+            name, phone, mine, find_named(frame.columns, group) if group else None,
+            tuple(facts[:MOST_FACTS]),
         )  # fmt: skip
 
 

@@ -15,10 +15,12 @@ from prefermab.engines import Engine
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.model import Model
-from prefermab.programme.columns import column, source_columns
+from prefermab.programme.columns import column
+from prefermab.programme.naming import find_named, match_names
 from prefermab.programme.planning.plan import model_for_rounds_left
-from prefermab.programme.planning.roster import sighting_columns
+from prefermab.programme.planning.roster import model_columns
 from prefermab.programme.planning.rules import Rules
+from prefermab.programme.planning.rules.limits import check_columns
 from prefermab.programme.sources.address import PARQUET
 from prefermab.programme.tables import Source, row_in
 from prefermab.storage import load
@@ -155,16 +157,22 @@ def count_rows(file: Path) -> int:
         raise InputError(f"{file}: it is not a Parquet file that can be read.") from None
 
 
+def check_files(job: Job, chunks: Sequence[Chunk]) -> None:
+    """Raises an error if a file has a column that may decide who is acted on, but is not read."""
+    for file, shown in {chunk.file: chunk.shown for chunk in chunks}.items():
+        check_columns(planner(job), job.rules, list(pl.read_parquet_schema(file)), shown)
+
+
 def needed_columns(model: Model, rules: Rules, file: str) -> list[str] | None:
     """The columns of a file that the choice depends on. If one is missing, the result is None (read
     all columns), so that the error can list those that were found."""
-    must = {"id", "state"} | {name.strip().lower() for name in rules.columns(in_force=True)}
-    may = {"opt_in", *source_columns(model.feature_names)}
-    may |= {f"cost_{action}" for action in model.action_names} | sighting_columns(model)
-    found = {name: name.strip().lower() for name in pl.read_parquet_schema(file)}
-    if not must <= set(found.values()):
+    columns, where = list(pl.read_parquet_schema(file)), Path(file).name
+    found = match_names(columns, model_columns(model), where)
+    named = [find_named(columns, name, where) for name in rules.columns(in_force=True)]
+    if not {"id", "state"} <= set(found) or None in named:
         return None
-    return [name for name, plain in found.items() if plain in must or name in may]
+    used = {*found.values(), *named}
+    return [name for name in columns if name in used]
 
 
 HASHES_AT_ONCE = 1 << 22

@@ -28,6 +28,7 @@ from prefermab.programme.bulk.chunks import (
     MOST_ROWS_PER_CHUNK,
     Chunk,
     Job,
+    check_files,
     divide_into_chunks,
     keep_model,
     model_of,
@@ -36,6 +37,8 @@ from prefermab.programme.bulk.chunks import (
 )
 from prefermab.programme.bulk.output import Output
 from prefermab.programme.bulk.passes import Report, Totals, choose_together
+from prefermab.programme.columns import rename_known
+from prefermab.programme.naming import find_name
 from prefermab.programme.planning.increments import Cut, find_cut
 from prefermab.programme.planning.plan import (
     Summary,
@@ -43,6 +46,7 @@ from prefermab.programme.planning.plan import (
     plan,
     with_given_columns,
 )
+from prefermab.programme.planning.roster import model_columns
 from prefermab.programme.planning.rules import OUT, Cooldown, Exclude, Rules
 from prefermab.programme.planning.rules.limits import reasons_out
 from prefermab.programme.planning.scoring import sample_price
@@ -126,6 +130,7 @@ def plan_folder(
                 model.save(name)
             if output.unmoved_summary.exists():
                 return output.move_parts()
+            check_files(job, chunks)
             if people <= CHUNK:
                 summary = plan_small(job, chunks, waiting, str(arms))
             else:
@@ -166,15 +171,22 @@ def plan_small(job: Job, chunks: list[Chunk], waiting: int, where: str) -> Summa
     for chunk in chunks:
         passes.store_id_hashes(job, chunk, passes.read_chunk(job, chunk)[0].ids)
     refuse_duplicate_ids(job, chunks, Local())
-    tables = [chunk.read() for chunk in chunks]
+    tables, model = [chunk.read() for chunk in chunks], model_of(job.model)
+    known = model_columns(model)
+    known += [name for name in job.rules.columns() if name and find_name(known, name) is None]
     try:
-        table = pl.concat(tables, how="diagonal_relaxed")
+        # Files may spell a column in different ways.
+        alike = zip(tables, chunks, strict=True)
+        table = pl.concat(
+            [rename_known(table, known, chunk.shown) for table, chunk in alike],
+            how="diagonal_relaxed",
+        )
     except pl.exceptions.PolarsError as error:
         first = str(error).partition("\n")[0]
         raise InputError(
             f"{where}: a column has different types in different files: {first}."
         ) from None
-    model, left = model_of(job.model), job.rounds_left
+    left = job.rounds_left
     made = plan(model, table, job.budget, job.rules, waiting, where, rounds_left=left)
     with_reason = pl.col("reason").is_in(list(reasons_out().values()))
     if job.reasons:

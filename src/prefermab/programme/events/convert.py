@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_labels, check_plain, column
+from prefermab.programme.columns import as_labels, check_plain, named_column
 from prefermab.programme.events.mapping import EventMap, column_or_expression, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (
@@ -129,7 +129,7 @@ def _place(
     keep(f"without a person ({who.name})", pl.col("person").is_not_null())
     keep(f"without a time ({times.name})", pl.col("when").is_not_null())
     if mapping.once:
-        same = frame.select(column(frame, name, source) for name in mapping.once)[rows["row"]]
+        same = frame.select(named_column(frame, name, source) for name in mapping.once)[rows["row"]]
         last = same.select(pl.struct(pl.all()).is_last_distinct()).to_series()
         keep(f"repeated ({', '.join(mapping.once)})", last)
     _check_limits(mapping, when, where)

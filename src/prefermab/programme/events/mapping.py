@@ -16,7 +16,7 @@ import polars as pl
 
 from prefermab.errors import InputError, brief, list_names
 from prefermab.files import check_file
-from prefermab.programme.columns import column
+from prefermab.programme.columns import named_column
 
 LARGEST_MAP = 1 << 20
 """The largest size of a map, in bytes."""
@@ -200,7 +200,7 @@ def column_or_expression(
     """
     if "(" in text and text not in frame.columns:
         return evaluate_expression(frame, text, where, name).alias(name)
-    return column(frame, text, source)
+    return named_column(frame, text, source)
 
 
 def evaluate_expression(frame: pl.DataFrame, text: str, where: str, name: str) -> pl.Series:

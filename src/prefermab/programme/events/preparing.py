@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, list_names
-from prefermab.programme.columns import as_labels, column
+from prefermab.programme.columns import as_labels, named_column
 from prefermab.programme.events.mapping import (
     EventMap,
     JoinMap,
@@ -70,8 +70,8 @@ def table_path(folder: Path, table: str) -> str:
 
 
 def _widen(frame: pl.DataFrame, wide: WideMap, source: str) -> pl.DataFrame:
-    by = [column(frame, name, source).name for name in wide.by]
-    names, values = (column(frame, name, source).name for name in (wide.names, wide.values))
+    by = [named_column(frame, name, source).name for name in wide.by]
+    names, values = (named_column(frame, name, source).name for name in (wide.names, wide.values))
     known = frame.filter(pl.col(names).is_not_null())
     twice = known.select(*by, names).is_duplicated()
     if twice.any():
@@ -95,8 +95,8 @@ def _join(
     frame: pl.DataFrame, join: JoinMap, other: pl.DataFrame, source: str, where: str
 ) -> pl.DataFrame:
     """Adds the columns of another table, in which a key may occur only once, to each event."""
-    left = [as_labels(column(frame, name, source)) for name in join.on]
-    right = [as_labels(column(other, name, where)) for name in join.on.values()]
+    left = [as_labels(named_column(frame, name, source)) for name in join.on]
+    right = [as_labels(named_column(other, name, where)) for name in join.on.values()]
     keys = [f"\0{place}" for place in range(len(left))]
     partner = pl.DataFrame([key.alias(name) for key, name in zip(right, keys, strict=True)])
     whole = partner.select(pl.all_horizontal(pl.all().is_not_null())).to_series()
@@ -154,7 +154,9 @@ def use_labels(frame: pl.DataFrame, dictionary: pl.DataFrame, where: str) -> pl.
         The same rows with labels.
     """
     dictionary = dictionary.rename({k: v for k, v in API_NAMES.items() if k in dictionary.columns})
-    fields = (column(dictionary, name, where) for name in (FIELD_NAME, FIELD_TYPE, FIELD_CHOICES))
+    fields = (
+        named_column(dictionary, name, where) for name in (FIELD_NAME, FIELD_TYPE, FIELD_CHOICES)
+    )
     changes, names = [], {}
     for field, kind, choices in zip(*fields, strict=True):
         labels = _choices(kind, choices)

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_numbers, column
+from prefermab.programme.columns import as_numbers, named_column
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design, draw_layout
 
 MODEL, CONTROL = "model", "control"
@@ -37,7 +37,7 @@ def find_units(
     if design.name in BY_CLUSTER:
         if cluster is None:
             raise InputError(f"a {design.name} design needs the column of the clusters (cluster).")
-        names = column(table, cluster, where).cast(pl.String).fill_null("")
+        names = named_column(table, cluster, where).cast(pl.String).fill_null("")
         known = sorted(names.unique().to_list())
         if len(known) < 4:
             raise InputError(f"{where}: a trial needs 4 clusters or more, not {len(known)}.")
@@ -52,7 +52,7 @@ def find_units(
     if design.name == "stratified":
         if not balance:
             raise InputError("a stratified design needs the columns of the strata (balance).")
-        labels = pl.DataFrame([_levels(column(table, name, where)) for name in balance])
+        labels = pl.DataFrame([_levels(named_column(table, name, where)) for name in balance])
         keys = labels.select(pl.concat_str(pl.all(), separator="|")).to_series()
         found["stratum"] = (keys.rank("dense") - 1).cast(pl.Int64).to_list()
     elif balance:
@@ -96,7 +96,7 @@ def covariates(table: pl.DataFrame, names: list[str], where: str) -> np.ndarray:
     an indicator for each value but the first. Unknown values are replaced by the mean."""
     found = []
     for name in names:
-        values = column(table, name, where)
+        values = named_column(table, name, where)
         if values.dtype.is_numeric() or values.dtype == pl.Boolean:
             found.append(as_numbers(values.cast(pl.Float64).alias(name), where))
             continue

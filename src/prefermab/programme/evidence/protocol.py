@@ -19,7 +19,7 @@ import polars as pl
 from prefermab.errors import InputError, StorageError, count
 from prefermab.files import write_atomically
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
-from prefermab.programme.columns import check_ids, column
+from prefermab.programme.columns import check_ids, column, named_column
 from prefermab.programme.evidence.balance import (
     ASSIGNMENTS_DRAWN,
     ASSIGNMENTS_KEPT,
@@ -169,7 +169,7 @@ def randomise(
     if table.height < 8:
         raise InputError(f"{where}: a trial needs 8 people or more, but there are {table.height}.")
     seed = secrets.randbits(32) if seed is None else count(seed, "seed", at_least=0)
-    named = [column(table, name, where).name for name in (*balance, *groups)]
+    named = [named_column(table, name, where).name for name in (*balance, *groups)]
     units = find_units(table, design, list(dict.fromkeys(balance)), cluster, where)
     if "columns" in units:
         units["draw"] = balanced_draw(design, units, seed)

@@ -10,14 +10,18 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
+from prefermab.programme.columns import as_flags, as_labels, as_numbers, column, optional_column
 from prefermab.programme.evidence.designs import Layout
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.evidence.power import play_layouts
 from prefermab.programme.evidence.programmes import TrialProgramme, draw_pool
 from prefermab.programme.evidence.protocol import Protocol
+from prefermab.programme.naming import OPT_IN, match_names, refuse_similar_names
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.planning.scoring import gains_at, highest_prices
+
+READ_COLUMNS = ("id", "time", "state", "action", "index", "available", "cost")
+"""The columns of a trial's log that its analysis reads."""
 
 
 def rehearse(
@@ -94,15 +98,14 @@ def read_outcomes(
     if strange:
         raise InputError(f"{where}: the state '{min(strange)}' has no reward.")
     time = as_numbers(column(table, "time", where), where)
+    refuse_similar_names(table.columns, READ_COLUMNS, where, "give it another name")
     index = pl.Series("index", np.full(table.height, np.nan))
-    if any(name.strip().lower() == "index" for name in table.columns):
-        index = (
-            as_numbers(column(table, "index", where), where).alias("index").fill_null(float("nan"))
-        )
+    if (own := optional_column(table, "index", where)) is not None:
+        index = as_numbers(own, where).alias("index").fill_null(float("nan"))
     elif model is not None:
         index = pl.Series("index", model_index(model, table, where))
-    if any(name.strip().lower() == "available" for name in table.columns):
-        free = as_flags(column(table, "available", where), where, unknown=True)
+    if (available := optional_column(table, "available", where)) is not None:
+        free = as_flags(available, where, unknown=True)
         index = index.set(~free & index.is_not_nan(), 0.0)
     action = as_labels(column(table, "action", where)).fill_null(passive)
     rows = pl.DataFrame(
@@ -137,8 +140,8 @@ def _spent(
 ) -> pl.Series:
     """The cost of each action: from the column `cost`, else from the model, else 1."""
     acted = (action != passive).cast(pl.Float64)
-    if any(name.strip().lower() == "cost" for name in table.columns):
-        return as_numbers(column(table, "cost", where), where).fill_null(0.0) * acted
+    if (cost := optional_column(table, "cost", where)) is not None:
+        return as_numbers(cost, where).fill_null(0.0) * acted
     if model is None or model.costs is None:
         return acted
     costs = dict(zip(model.action_names, model.costs, strict=True))
@@ -190,7 +193,7 @@ def model_index(model: Model, table: pl.DataFrame, where: str) -> np.ndarray:
     names = set(model.state_names)
     known = column(table, "state", where).cast(pl.String).is_in(list(names)).fill_null(False)
     rows = table.filter(known).with_columns(pl.int_range(pl.len()).alias("id"))
-    drop = [name for name in rows.columns if name.strip().lower() == "opt_in"]
+    drop = match_names(rows.columns, [OPT_IN], where).values()
     roster = read_roster(model, rows.drop(drop), where)
     gains = gains_at(model, roster.states, roster.features, 0.0)
     found = highest_prices(model, roster, 0.0, gains)

@@ -8,7 +8,15 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError, brief
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, check_plain, column
+from prefermab.programme.columns import (
+    as_flags,
+    as_labels,
+    as_numbers,
+    check_plain,
+    column,
+    named_column,
+)
+from prefermab.programme.naming import match_names, refuse_similar_names
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import parse_dates
 
@@ -44,8 +52,8 @@ def role_columns(
             f"{where}: only one column was found, '{given.columns[0]}'; the separator may be "
             "wrong: expected commas."
         )
-    present = {name.strip().lower() for name in given.columns}
-    wanted = dict(roles) | {r: name or r for r, name in flags.items() if name or r in present}
+    there = match_names(given.columns, flags, where)
+    wanted = dict(roles) | {r: name or r for r, name in flags.items() if name or r in there}
     found = {role: _role_column(given, role, name, where) for role, name in wanted.items()}
     for role, values in found.items():
         for other, same in found.items():
@@ -58,7 +66,7 @@ def role_columns(
 
 def _role_column(given: pl.DataFrame, role: str, name: str, where: str) -> pl.Series:
     try:
-        return column(given, name, where)
+        return (column if name == role else named_column)(given, name, where)
     except InputError as error:
         hint = f"name yours with {role}=... (--{role} on the command line)"
         raise InputError(f"{str(error).removesuffix('.')}: {hint}.") from None
@@ -73,8 +81,12 @@ def features_frame(
     """The columns of features: the named ones, or all columns without another role."""
     used = {values.name: role for role, values in roles.items()}
     if features is None:
+        missing = [role for role in (*FLAGS, "probability") if role not in roles]
+        refuse_similar_names(
+            given.columns, missing, where, "name all features with features=... (--features)", used
+        )
         return given.select(name for name in given.columns if name not in used)
-    names = [column(given, str(name), where).name for name in features]
+    names = [named_column(given, str(name), where).name for name in features]
     if len(set(names)) < len(names):
         raise InputError(f"{where}: features must be different columns, not {', '.join(names)}.")
     for name in names:

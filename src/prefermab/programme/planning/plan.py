@@ -16,6 +16,8 @@ import polars as pl
 from prefermab.amounts import DecimalUnits, add_up, remaining, total
 from prefermab.errors import InputError, count, number
 from prefermab.model import Model
+from prefermab.programme.columns import column
+from prefermab.programme.naming import name_key
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut
 from prefermab.programme.planning.lots import DealtLots, check_lots, draw_lots, find_cells
@@ -23,7 +25,12 @@ from prefermab.programme.planning.printed import write_list
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import OUT, Cooldown, Exclude, Rules
-from prefermab.programme.planning.rules.limits import Limits, apply_rules, reasons_out
+from prefermab.programme.planning.rules.limits import (
+    Limits,
+    apply_rules,
+    check_columns,
+    reasons_out,
+)
 from prefermab.programme.planning.scoring import (
     Scored,
     best_actions,
@@ -148,6 +155,7 @@ def model_for_rounds_left(model: Model, rounds_left: int | None) -> Model:
 
 def prepare(model: Model, table: pl.DataFrame, rules: Rules, budget: float, where: str) -> "Draft":
     """Reads the table, applies the rules and scores people by the model."""
+    check_columns(model, rules, table.columns, where)
     roster = read_roster(model, table, where)
     limits = apply_rules(rules, model, roster, table, where)
     # What a rule costs depends on people whom it keeps out, so with rules they are scored too.
@@ -282,10 +290,18 @@ def cost_of_lots(
 
 
 def with_given_columns(listed: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
-    """The plan, then all other columns of the table; a name that the plan has gets _given added."""
-    rest = table.select(pl.exclude("id"))
-    taken = {name: f"{name}_given" for name in rest.columns if name in listed.columns}
-    return pl.concat([listed, rest.rename(taken)], how="horizontal")
+    """The plan, then all other columns of the table. A name that the plan has gets _given added,
+    again until no other column is called so."""
+    rest = table.drop(column(table, "id", "the table").name)
+    taken = {name_key(name) for name in (*listed.columns, *rest.columns)}
+    planned, names = {name_key(name) for name in listed.columns}, {}
+    for name in rest.columns:
+        if name_key(name) in planned:
+            names[name] = f"{name}_given"
+            while name_key(names[name]) in taken:
+                names[name] += "_given"
+            taken.add(name_key(names[name]))
+    return pl.concat([listed, rest.rename(names)], how="horizontal")
 
 
 def summarise(draft: Draft, actions: np.ndarray) -> Summary:

@@ -1,16 +1,16 @@
 """Writes a plan as a workbook: a list to print, the waiting list, a summary, and everybody."""
 
 import datetime
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from prefermab.errors import optional
 from prefermab.files import write_atomically
-from prefermab.programme.sources.workbooks import BOOK_OPTIONS
-from prefermab.programme.tables import write_table
+from prefermab.programme.sources.workbooks import write_book
+from prefermab.programme.tables import check_plain_columns, write_table
 
 if TYPE_CHECKING:
     from xlsxwriter.workbook import Workbook
@@ -61,20 +61,20 @@ def write_list(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> Non
         path: A file whose name ends in .csv, .parquet, .pq or .xlsx; an existing one is replaced.
     """
     if path.suffix.lower() == ".xlsx":
-        write_atomically(path, lambda draft: _write_workbook(frame, facts, draft))
+        check_plain_columns(frame, path)
+        fill = functools.partial(_fill_workbook, frame=frame, facts=facts)
+        write_atomically(path, lambda draft: write_book(draft, fill))
     else:
         write_table(frame, path)
 
 
-def _write_workbook(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> None:
-    xlsxwriter = optional("xlsxwriter", "programme", f"{path}: an Excel workbook")
-    with xlsxwriter.Workbook(path, BOOK_OPTIONS) as book:
-        for name, kind in (("List", "chosen"), ("Waiting list", "waiting")):
-            people = frame.filter(pl.col("list") == kind).sort("rank")
-            sheet = book.add_worksheet(name)
-            _write_people(book, sheet, paper_columns(people), boxes=kind == "chosen")
-        _write_summary(book, book.add_worksheet("Summary"), facts)
-        _write_people(book, book.add_worksheet("Everybody"), frame, boxes=False)
+def _fill_workbook(book: "Workbook", frame: pl.DataFrame, facts: Mapping[str, Any]) -> None:
+    for name, kind in (("List", "chosen"), ("Waiting list", "waiting")):
+        people = frame.filter(pl.col("list") == kind).sort("rank")
+        sheet = book.add_worksheet(name)
+        _write_people(book, sheet, paper_columns(people), boxes=kind == "chosen")
+    _write_summary(book, book.add_worksheet("Summary"), facts)
+    _write_people(book, book.add_worksheet("Everybody"), frame, boxes=False)
 
 
 def paper_columns(frame: pl.DataFrame) -> pl.DataFrame:

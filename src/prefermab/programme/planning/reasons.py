@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.model import Model
-from prefermab.programme.columns import source_columns
+from prefermab.programme.columns import named_column, source_columns
 from prefermab.programme.planning.roster import Roster, place_texts
 from prefermab.programme.planning.rules.limits import reasons_out
 from prefermab.programme.planning.scoring import gains_at
@@ -102,7 +102,7 @@ def cell_texts(model: Model, table: pl.DataFrame, roster: Roster, name: str) -> 
         if model.sightings is not None:
             texts = place_texts(model, model.sightings)
         return pl.Series(texts, dtype=pl.String).gather(roster.states)
-    values = table[name]
+    values = named_column(table, name, "the table")
     if values.dtype.is_float():
         values = values.round_sig_figs(3)
     return f"{name} " + values.cast(pl.String).fill_null("unknown")

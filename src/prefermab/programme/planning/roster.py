@@ -23,13 +23,15 @@ from prefermab.programme.columns import (
     expected_state,
     is_continuous,
     level_feature,
+    rename_known,
     source_columns,
     state_numbers,
 )
+from prefermab.programme.naming import ACTION_SEEN as ACTION_SEEN
+from prefermab.programme.naming import OPT_IN
+from prefermab.programme.naming import SINCE_ACTION as SINCE_ACTION
+from prefermab.programme.naming import SINCE_SEEN as SINCE_SEEN
 from prefermab.programme.tables import first_row, row_in
-
-SINCE_SEEN, ACTION_SEEN, SINCE_ACTION = "rounds_since_seen", "action_seen", "rounds_since_action"
-"""Columns of the table that say when a person was seen and acted on; a programme computes them."""
 
 LEAST_LIKELY_CHANGE = 0.05
 """A reason does not mention a change of state that is less likely than this."""
@@ -80,7 +82,8 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     """Reads what the model needs of a table; raises an error that names the first wrong cell."""
     if frame.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person.")
-    ids = column(frame, "id", where).alias("id")
+    frame = rename_known(frame, model_columns(model), where)
+    ids = column(frame, "id", where)
     check_ids(ids, where)
     present = np.ones(frame.height, bool)
     if "opt_in" in frame.columns:
@@ -190,6 +193,19 @@ def read_costs(
                 "model."
             )
     return costs
+
+
+def model_columns(model: Model) -> list[str]:
+    """All columns of a table of people that a model reads.
+
+    >>> import prefermab as pm
+    >>> from prefermab.programme.planning.roster import model_columns
+    >>> model_columns(pm.load("armman"))[:5]
+    ['id', 'state', 'opt_in', 'cost_call', 'feature_0']
+    """
+    costs = [f"cost_{action}" for action in model.action_names[1:]]
+    features = source_columns(model.feature_names)
+    return ["id", "state", OPT_IN, *costs, *sorted(sighting_columns(model)), *features]
 
 
 def sighting_columns(model: Model) -> set[str]:

@@ -1,8 +1,9 @@
 """Reads tables from Excel workbooks, and writes them."""
 
+import io
 import logging
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,8 +141,19 @@ def _whole_numbers(frame: pl.DataFrame) -> pl.DataFrame:
 
 def write_sheets(path: Path, sheets: Mapping[str, pl.DataFrame]) -> None:
     """Writes a workbook with a sheet for each table; texts never become formulas."""
-    xlsxwriter = optional("xlsxwriter", "programme", f"{path}: an Excel workbook")
 
-    with xlsxwriter.Workbook(path, BOOK_OPTIONS) as book:
+    def fill(book: Any) -> None:
         for name, frame in sheets.items():
             frame.write_excel(book, name, autofit=True, table_style="Table Style Light 1")
+
+    write_book(path, fill)
+
+
+def write_book(path: Path, fill: Callable[[Any], object]) -> None:
+    """Writes a workbook; `fill` gets an empty `xlsxwriter.Workbook` and puts sheets into it."""
+    xlsxwriter = optional("xlsxwriter", "programme", f"{path}: an Excel workbook")
+    # In memory first: on a full disk, xlsxwriter leaves an open archive that complains later.
+    data = io.BytesIO()
+    with xlsxwriter.Workbook(data, BOOK_OPTIONS) as book:
+        fill(book)
+    path.write_bytes(data.getvalue())

@@ -20,6 +20,7 @@ from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, 
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, brief, optional
+from prefermab.files import make_private_file
 
 SCHEMES = ("postgresql+psycopg", "postgresql", "postgres")
 EXAMPLE = "postgresql://anna@db.example.org/health#calls"
@@ -29,6 +30,9 @@ READING = "reading"
 """The execution option of connections that only read; on SQLite these take no lock."""
 
 LOCK = "SELECT {take}(hashtextextended('prefermab {what} ' || current_setting('search_path'), 0))"
+ROOM_NEEDED = 1 << 16
+"""Bytes that SQLite needs on the disk to open a file: its shared memory has half as many."""
+
 PRAGMAS = ("synchronous = EXTRA", "wal_autocheckpoint = 1", "foreign_keys = ON")
 
 
@@ -203,11 +207,21 @@ def sqlite_error(error: sqlite3.Error, place: Place, wait: float) -> PrefermabEr
         return StorageError(f"{path} is read-only; expected a file that can be written.")
     if "readonly" in text or "unable to open" in text:
         return StorageError(f"{path} cannot be written: expected a folder that can be written to.")
-    if "full" in text:
+    if "full" in text or ("I/O error" in text and is_full(place.path)):
         return StorageError(f"{path}: the disk is full; nothing was changed.")
     if "malformed" in text:
         return StorageError(f"{path} is damaged: SQLite cannot read all of it.")
     return StorageError(f"{path}: SQLite says '{text}'; nothing was changed.")
+
+
+def is_full(path: Path | None) -> bool:
+    """Whether the disk has no room for the files that SQLite makes beside a database."""
+    if path is None or not hasattr(os, "statvfs"):
+        return False
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(path.parent)
+        return disk.f_bavail * disk.f_frsize < ROOM_NEEDED
+    return False
 
 
 def postgresql_error(
@@ -242,12 +256,15 @@ def postgresql_error(
     return StorageError(f"{place.shown}: PostgreSQL says '{why}'; nothing was changed.")
 
 
-def make_folder(path: Path) -> None:
-    """Makes the folder of a new file."""
+def make_file_and_folder(path: Path) -> None:
+    """Makes the folder of a new file, and the file, which only its owner can read: SQLite gives the
+    files beside it the same mode."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if os.path.isdir(path):  # noqa: PTH112
             raise IsADirectoryError(21, "it is a folder")
+        if not path.exists():
+            make_private_file(path)
     except OSError as error:
         raise StorageError(f"cannot open {path}: {error.strerror or error}.") from None
 

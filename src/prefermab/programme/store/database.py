@@ -31,7 +31,7 @@ from prefermab.programme.store.connections import (
     READING,
     engine_for,
     lock_writers,
-    make_folder,
+    make_file_and_folder,
     parse_place,
     translate_error,
     use_write_ahead_log,
@@ -49,7 +49,7 @@ class Database:
         if path is not None and not begin and not path.is_file():
             raise migrating.no_programme_error(self.place.shown)
         if path is not None:
-            make_folder(path)
+            make_file_and_folder(path)
         self.engine = engine_for(self.place, wait)
         """SQLAlchemy's engine: it opens a new connection each time, to this programme's tables."""
         self._thread = threading.get_ident()

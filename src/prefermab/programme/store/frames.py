@@ -19,8 +19,11 @@ from prefermab.programme.columns import (
     check_ids,
     column,
     is_whole,
+    optional_column,
+    rename_known,
     source_columns,
 )
+from prefermab.programme.naming import OPT_IN, is_opt_out, refuse_similar_names
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import as_frame, first_row, row_in
@@ -70,21 +73,27 @@ def read_details(
     model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str, known: Iterable[str] = ()
 ) -> pl.DataFrame:
     """All columns except id and state, with types that can be stored: features as numbers, opt_in
-    as true and false, dates as text. Names in `known` and those of the model match in any case.
+    as true and false, dates as text. Names in `known` and those of the model get that spelling. A
+    column `opt_out` may be stored, since a rule can name it.
     """
     costs = [f"cost_{action}" for action in model.action_names[1:]]
     columns = source_columns(model.feature_names)
     numbers = {name for name, levels in columns.items() if levels is None}
-    names = match_names(frame, ["id", "state", "opt_in", *costs, *columns, *known], where)
+    read = ["id", "state", OPT_IN, SINCE_ACTION, SINCE_SEEN, BEFORE, *costs, *columns]
+    refuse_similar_names(
+        [name for name in frame.columns if not is_opt_out(name)], read, where,
+        "give it another name", known,
+    )  # fmt: skip
     found = []
-    for name, values in zip(names, frame.get_columns(), strict=True):
+    for values in rename_known(frame, [*read, *known], where).get_columns():
+        name = values.name
         if name in ("id", "state"):
             continue
         if name in (SINCE_ACTION, SINCE_SEEN, BEFORE):
             raise InputError(
                 f"{where}: leave out the column '{name}': the programme computes it itself."
             )
-        if name == "opt_in":
+        if name == OPT_IN:
             values = as_flags(values, where, unknown=False)
         elif name in costs:
             values = _read_costs(values, ids, where)
@@ -94,35 +103,13 @@ def read_details(
     return pl.DataFrame(found)
 
 
-def match_names(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[str]:
-    """The names of a frame's columns, spelled as in `known` if they match in any case.
-
-    Raises an error if two columns get the same name.
-
-    >>> import polars as pl
-    >>> from prefermab.programme.store.frames import match_names
-    >>> match_names(pl.DataFrame({"ID": [1], "Age ": [30], "Town": [""]}), ["id", "age"], "join")
-    ['id', 'age', 'Town']
-    """
-    by_key = {name.strip().lower(): name for name in (SINCE_ACTION, SINCE_SEEN, BEFORE, *known)}
-    names = [by_key.get(name.strip().lower(), name) for name in frame.columns]
-    for place, name in enumerate(names):
-        if name in names[:place]:
-            first = frame.columns[names.index(name)]
-            raise InputError(
-                f"{where}: the columns '{first}' and '{frame.columns[place]}' have the same name."
-            )
-    return names
-
-
 def split_last_action(
     frame: pl.DataFrame, ids: pl.Series, now: int, where: str
 ) -> tuple[pl.DataFrame, list[pl.Series]]:
     """The frame without `rounds_since_action`, and that column converted to rounds of actions."""
-    names = match_names(frame, (), where)
-    if SINCE_ACTION not in names:
+    given = optional_column(frame, SINCE_ACTION, where)
+    if given is None:
         return frame, []
-    given = frame[:, names.index(SINCE_ACTION)]
     since = as_numbers(given, where)
     wrong = (since < 0) | (since != since.round())
     if wrong.any():

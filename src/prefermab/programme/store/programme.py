@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, count
+from prefermab.programme.naming import find_name
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording, request
 from prefermab.programme.store.audit import (
@@ -106,7 +107,7 @@ class Programme(OpenProgramme):
             texts = queries.put_details(sql, ids, details, where)
             queries.start_stays(sql, ids, now)
             states: list[Any] = []
-            if any(name.strip().lower() == "state" for name in frame.columns):
+            if find_name(frame.columns, "state", where) is not None:
                 states = recording.store_states(sql, self.model, frame, ids, now, where).to_list()
             self._note(
                 sql, "join", why, {"round": now, "people": len(ids)},
@@ -251,8 +252,9 @@ class Programme(OpenProgramme):
 
         Args:
             actions: A frame with `id` and `action` of everything that was done; people who are not
-                in it got the passive action. A column `reached` is false for an action that was
-                tried and did not reach the person. A column `why` can say why the plan was not
+                in it got the passive action. (In a list, `action_given` is a column `action` of the
+                table of people. It is not read, and a warning says so.) A column `reached` is false
+                for an action that was tried and did not reach the person. A column `why` can say why the plan was not
                 followed. None if everything was done as planned.
             round: The number of the round, so that a script can safely run twice; by default the
                 current round.

@@ -11,7 +11,8 @@ from polars.datatypes import DataTypeClass
 from sqlalchemy import Connection
 
 from prefermab.errors import InputError, brief, list_names
-from prefermab.programme.columns import is_continuous
+from prefermab.programme.columns import is_continuous, source_columns
+from prefermab.programme.naming import find_name
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.frames import (
     BEFORE,
@@ -198,9 +199,12 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
         # People whose table had no such column are opted in.
         known = known.with_columns(pl.col("opt_in").fill_null(True))
     rounds = [(now - last).alias(since), (now - pl.Series(seen, dtype=pl.Int64)).alias(SINCE_SEEN)]
-    if since in known.columns:
+    costs = [f"cost_{action}" for action in model.action_names[1:]]
+    columns = (*known.columns, *source_columns(model.feature_names), *costs)
+    taken = [name for name in columns if name != SINCE_ACTION]
+    if find_name(taken, since) is not None:
         raise InputError(
-            f"rules.last_column names '{since}', a column of the people's table; the programme "
+            f"rules.last_column names '{since}', a column of the people; the programme "
             "counts the rounds since the last action itself, so choose another name."
         )
     columns = [pl.Series("id", ids, dtype=id_type(sql)), state_names(model, states)]

@@ -1,5 +1,6 @@
 """Records a round: reads what was done from a table, checks it against the plan, and stores it."""
 
+import warnings
 from typing import Any
 
 import polars as pl
@@ -7,8 +8,16 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prefermab.amounts import fits, total
-from prefermab.errors import InputError, list_names, unknown
-from prefermab.programme.columns import as_flags, as_labels, column, state_numbers
+from prefermab.errors import InputError, InputWarning, list_names, unknown
+from prefermab.programme.columns import (
+    as_flags,
+    as_labels,
+    check_plain,
+    column,
+    optional_column,
+    state_numbers,
+)
+from prefermab.programme.naming import find_name, refuse_similar_names
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import read_ids
 from prefermab.programme.store.models import Planner
@@ -149,6 +158,9 @@ def read_done(model: Planner, actions: Any, plan: Planned, where: str = "record"
         )
         return _record_columns(done)
     given = as_frame(actions, "actions")
+    refuse_similar_names(
+        given.columns, ("id", "action", REACHED, WHY), where, "give it another name"
+    )
     ids = read_ids(given, where)
     names = read_actions(model, given, ids, where)
     reached = read_reached(given, names, model.action_names[0], ids, where)
@@ -162,7 +174,7 @@ def read_done(model: Planner, actions: Any, plan: Planned, where: str = "record"
         )
     ids = ids.cast(plan.frame["id"].dtype)
     return _record_columns(
-        _with_costs(model, plan, pl.DataFrame([ids, names, reached, _whys(given)]))
+        _with_costs(model, plan, pl.DataFrame([ids, names, reached, _whys(given, where)]))
     )
 
 
@@ -170,12 +182,13 @@ def _record_columns(done: pl.DataFrame) -> pl.DataFrame:
     return done.select("id", "action", pl.col("cost").cast(pl.Float64), REACHED, WHY)
 
 
-def _whys(frame: pl.DataFrame) -> pl.Series:
+def _whys(frame: pl.DataFrame, where: str) -> pl.Series:
     """The reasons that staff give in the column `why`; null without such a column."""
-    names = [name for name in frame.columns if name.strip().lower() == WHY]
-    if not names:
+    given = optional_column(frame, WHY, where)
+    if given is None:
         return pl.repeat(None, frame.height, dtype=pl.String, eager=True).alias(WHY)
-    return frame[names[0]].cast(pl.String).str.strip_chars().alias(WHY)
+    check_plain(given, where)
+    return given.cast(pl.String).str.strip_chars().alias(WHY)
 
 
 def _check_budget(done: pl.DataFrame, plan: Planned, over_budget: bool, where: str) -> None:
@@ -191,7 +204,14 @@ def _check_budget(done: pl.DataFrame, plan: Planned, over_budget: bool, where: s
 
 def read_actions(model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str) -> pl.Series:
     """The action of each row, spelled as in the model."""
-    given = column(frame, "action", where).cast(pl.String)
+    given = column(frame, "action", where)
+    check_plain(given, where)
+    given, other = given.cast(pl.String), find_name(frame.columns, "action_given", where)
+    if other is not None:
+        warnings.warn(
+            f"{where}: what was done is read from the column 'action'; '{other}' is not read.",
+            InputWarning, stacklevel=2,
+        )  # fmt: skip
     spelled = {name.lower(): name for name in model.action_names}
     plain = given.str.strip_chars().str.to_lowercase()
     names = plain.replace_strict(spelled, default=None, return_dtype=pl.String)
@@ -217,9 +237,10 @@ def read_reached(
     For the passive action the cell must be empty. Otherwise staff may have tried an action without
     naming it, and that action would be lost.
     """
-    if not any(name.strip().lower() == REACHED for name in frame.columns):
+    given = optional_column(frame, REACHED, where)
+    if given is None:
         return pl.repeat(True, frame.height, eager=True).alias(REACHED)
-    given = as_labels(column(frame, REACHED, where))
+    given = as_labels(given)
     reached = as_flags(given, where, unknown=True)
     misplaced = given.is_not_null() & (actions == passive)
     if misplaced.any():

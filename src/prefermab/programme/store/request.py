@@ -12,9 +12,11 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, count, number, unknown
 from prefermab.model import Model
+from prefermab.programme.columns import as_flags, optional_column
+from prefermab.programme.naming import OPT_IN
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
 from prefermab.programme.planning.rules import IN, People, Rules
-from prefermab.programme.planning.rules.limits import apply_rules, standing_of
+from prefermab.programme.planning.rules.limits import apply_rules, check_columns, standing_of
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_earlier_model, software_versions
@@ -105,7 +107,11 @@ class PlanRequest:
 
         The people are packed and unpacked first, so that a replay starts from the same bits.
         """
-        plan = model.plan(unpack(pack(people)), **{**self.asked, "rules": self.rules})
+        rules = self.rules
+        if isinstance(model, Model):
+            # Names of columns are checked when a plan is asked for: old plans can be made again.
+            rules = dataclasses.replace(rules or Rules(), ignore_columns=tuple(people.columns))
+        plan = model.plan(unpack(pack(people)), **{**self.asked, "rules": rules})
         facts = json.dumps(dataclasses.asdict(plan.summary), default=lambda value: value.item())
         return plan.frame, json.loads(facts)
 
@@ -199,6 +205,8 @@ def plan_round(
         return _recorded_plan(sql, model, request, round, now)
     people = _people(sql, model, model_hash, request, now)
     request.check_rules(model, people, f"round {now}")
+    if isinstance(model, Model):
+        check_columns(model, request.rules or Rules(), people.columns, f"round {now}")
     old = get_plan(sql, now)
     request = request.with_seed(old)
     if old is not None:
@@ -223,7 +231,7 @@ def _people(
     people = queries.get_members(sql, model, request.since_column)
     if not people.height:
         raise InputError(f"round {now} cannot be planned: nobody is in the programme.")
-    opted_in = pl.col("opt_in") if "opt_in" in people.columns else pl.lit(True)
+    opted_in = pl.Series(_participants(people).opt_in)
     unseen = people.filter(pl.col("state").is_null() & opted_in)["id"]
     if len(unseen) and getattr(model, "sightings", None) is None:
         raise InputError(
@@ -281,9 +289,9 @@ def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
 
 
 def _participants(people: pl.DataFrame) -> Participants:
-    opt_in = np.ones(people.height, bool)
-    if "opt_in" in people.columns:
-        opt_in = people["opt_in"].fill_null(False).to_numpy()
+    given, opt_in = optional_column(people, OPT_IN, "the programme"), np.ones(people.height, bool)
+    if given is not None:
+        opt_in = as_flags(given, "the programme", unknown=False).to_numpy()
     return Participants(people["id"], opt_in)
 
 

@@ -82,6 +82,11 @@ def holds_ids(field: dataclasses.Field) -> bool:
     return field.type == Sequence[str | int]
 
 
+def holds_names(field: dataclasses.Field) -> bool:
+    """Whether a field holds several names."""
+    return field.type == Sequence[str]
+
+
 def holds_numbers(field: dataclasses.Field) -> bool:
     """Whether a field holds a number for each of several names."""
     return get_origin(field.type) is Mapping
@@ -96,6 +101,12 @@ def checked(field: dataclasses.Field, value: Any) -> Any:
         if isinstance(value, Iterable) and all(isinstance(one, str | int) for one in value):
             return tuple(value)
         raise InputError(f"{name} must be ids of people, not {value!r}.")
+    if holds_names(field):
+        if isinstance(value, str):
+            return (value,)
+        if isinstance(value, Iterable) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        raise InputError(f"{name} must be texts, not {value!r}.")
     if holds_numbers(field):
         if not isinstance(value, Mapping):
             raise InputError(f"{name} must be numbers by name, such as {{'a': 1}}, not {value!r}.")

@@ -5,9 +5,19 @@ from collections.abc import Mapping
 import numpy as np
 
 from prefermab.errors import InputError
+from prefermab.programme.naming import (
+    ACTION_SEEN,
+    OPT_IN,
+    SINCE_ACTION,
+    SINCE_SEEN,
+    find_name,
+)
 from prefermab.programme.planning.rules.base import Bars, setting
 from prefermab.programme.planning.rules.people import People
 from prefermab.programme.tables import first_row, row_in
+
+NO_ROUNDS = ("id", "state", OPT_IN, SINCE_SEEN, ACTION_SEEN)
+"""Columns that do not hold the rounds since the last action."""
 
 
 class Cooldown(Bars):
@@ -22,11 +32,18 @@ class Cooldown(Bars):
         part=name, label="Rounds of rest after an action", hint="0 if there is no such rule.",
     )  # fmt: skip
     last_column: str = setting(
-        "rounds_since_action",
+        SINCE_ACTION,
         "Column with the rounds since a person's last action, for the cooldown; empty if there was "
         "none.",
         part=None, option="last", metavar="COLUMN", column="numbers",
     )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if find_name(NO_ROUNDS, self.last_column) is not None:
+            raise InputError(
+                f"last_column must name the column of the rounds since the last action, such as "
+                f"{SINCE_ACTION}, not '{self.last_column}'."
+            )
 
     def barred(self, people: People) -> np.ndarray:
         if not self.cooldown:

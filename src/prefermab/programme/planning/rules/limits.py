@@ -8,8 +8,8 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.columns import source_columns
-from prefermab.programme.planning.roster import Participants, sighting_columns
+from prefermab.programme.naming import OPT_IN, is_opt_out, name_key, refuse_similar_names
+from prefermab.programme.planning.roster import Participants, model_columns
 from prefermab.programme.planning.rules.base import IN, OUT, RULES, Bars, Rules
 from prefermab.programme.planning.rules.people import People, SharedLimits
 from prefermab.programme.tables import row_in
@@ -89,9 +89,24 @@ def reasons_out(opted_out: str = "opted out", before: str = "") -> dict[int, str
     return {OUT: opted_out, **{rule.standing: f"{before}{rule.kept_out}" for rule in barring}}
 
 
+def check_columns(model: Model, rules: Rules, columns: Sequence[str], where: str) -> None:
+    """Raises an error if a column may be one that decides who is acted on, but is not read."""
+    named = [*rules.columns(), *rules.ignore_columns]
+    used = {name_key(name) for name in named}
+    for name in columns:
+        if is_opt_out(name) and name_key(name) not in used:
+            raise InputError(
+                f"{where}: the column '{name}' is not read, only '{OPT_IN}' is: if people with "
+                f"true in it must not be acted on, name it in exclude_column (--exclude {name}), "
+                f"else in ignore_columns (--ignore {name})."
+            )
+    refuse_similar_names(
+        columns, model_columns(model), where, "name it in ignore_columns (--ignore)", named
+    )
+
+
 def unused_columns(model: Model, rules: Rules, columns: Sequence[str]) -> list[str]:
-    """Columns of a table that neither the model nor a rule uses."""
-    used = {"id", "state", "opt_in", *source_columns(model.feature_names)}
-    used |= {f"cost_{action}" for action in model.action_names} | sighting_columns(model)
-    used |= {name.strip().lower() for name in rules.columns()}
-    return [name for name in columns if name not in used and name.lower() not in used]
+    """Columns of a table that neither the model nor a rule uses or ignores."""
+    named = (*rules.columns(), *rules.ignore_columns)
+    used = {name_key(name) for name in (*model_columns(model), *named)}
+    return [name for name in columns if name_key(name) not in used]

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_flags, as_numbers, column
+from prefermab.programme.columns import as_flags, as_numbers, named_column
 
 ANY = -1
 """The person must get some action, whichever is best."""
@@ -30,8 +30,8 @@ class People:
         return len(self.ids)
 
     def column(self, name: str) -> pl.Series:
-        """A column as it is."""
-        return column(self.table, name, self.where)
+        """A column that a rule names, as it is."""
+        return named_column(self.table, name, self.where)
 
     def flags(self, name: str) -> np.ndarray:
         """A column of true and false; empty cells are false."""
