@@ -31,9 +31,9 @@ TABLE_BODY: dict[str, Any] = {"requestBody": {"content": {media: {} for media in
 
 
 class JsonBody(BaseModel):
-    """The JSON body of a request; unknown fields are refused."""
+    """The JSON body of a request; unknown fields are refused, and numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class LeaveBody(JsonBody):
