@@ -198,7 +198,7 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
         # People whose table had no such column are opted in.
         known = known.with_columns(pl.col("opt_in").fill_null(True))
     rounds = [(now - last).alias(since), (now - pl.Series(seen, dtype=pl.Int64)).alias(SINCE_SEEN)]
-    if since in known.columns:
+    if since in ("id", "state", SINCE_SEEN, *known.columns):
         raise InputError(
             f"rules.last_column names '{since}', a column of the people's table; the programme "
             "counts the rounds since the last action itself, so choose another name."
