@@ -42,9 +42,13 @@ async def check_body(request: Request, *, form: bool) -> None:
     """Raises if the form or the JSON of a request cannot be read, or holds what cannot be
     stored."""
     if form:
-        fields = (await request.form()).multi_items()
-        check_storable(fields)
-        check_storable(getattr(value, "filename", None) for _, value in fields)
+        fields = await request.form()
+        files = [getattr(value, "filename", None) for _, value in fields.multi_items()]
+        try:
+            check_storable([*fields.multi_items(), *files])
+        except OpenError:
+            await fields.close()
+            raise
     elif "json" in request.headers.get("content-type", "").lower():
         try:
             check_storable([await request.json()])

@@ -134,7 +134,8 @@ def send_problem(request: Request, problem: ProblemDetails) -> Response:
     if is_for_programs(request):
         return problem_response(problem)
     if problem.status == 401 and request.method == "GET":
-        return redirect(request, f"/sign-in?next={quote(path_of(request))}")
+        target = quote(path_of(request))
+        return redirect(request, f"/sign-in?next={target}" if len(target) < 1000 else "/sign-in")
     response = page(request, "problem.html", problem=problem)
     response.status_code = problem.status
     response.headers.update(problem.headers)
