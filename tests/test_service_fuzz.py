@@ -9,6 +9,7 @@ import re
 import sqlite3
 import uuid
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -87,6 +88,7 @@ class Place:
 
     def __init__(self, place):
         self.place, self.name = place, place.rpartition("#")[2]
+        self.sql: Any
         if "://" in place:
             self.sql = psycopg.connect(place.rpartition("#")[0], autocommit=True)
             self.sql.execute(f"SET search_path = {self.name}")
