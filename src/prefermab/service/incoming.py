@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import Form, Request
-from pydantic import Field
 
 from prefermab.errors import InputError
 
@@ -21,12 +20,6 @@ MOST_BYTES_OUTSIDE = 16 << 10
 
 ShortText = Annotated[str, Form(max_length=LONGEST_SHORT_TEXT)]
 """A field of a form that is read before sign-in."""
-
-Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""A whole number that the databases can store."""
-
-Real = Annotated[float, Field(allow_inf_nan=False)]
-"""A finite number."""
 
 
 class OpenError(InputError):

@@ -164,8 +164,7 @@ def users_change(request: Request, name: FormText, do: FormText, role: FormText 
             done = f"{name} is a {role} now, and has to sign in again."
         elif do == "sessions":
             ended = accounts.end_sessions(sql, name)
-            told = " and ".join(f"{number} {kind}" for kind, number in ended.items())
-            done = f"{told} of {name} were ended."
+            done = f"Ended of {name}: {', '.join(f'{n} {kind}' for kind, n in ended.items())}."
         elif do in ("block", "allow"):
             accounts.change_user(sql, name, active=do == "allow")
             done = f"{name} may {'sign in again' if do == 'allow' else 'not sign in any more'}."
