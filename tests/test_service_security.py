@@ -470,6 +470,8 @@ def test_texts_and_numbers_that_cannot_be_stored_are_refused(fresh, text):
     ):  # fmt: skip
         assert send(client, method, path, body) == 400, (path, body)
     assert send(paul, "POST", f"/api/v1/audit/verify?head={'0' * 64}", {}) == 409
+    digits = b'{"budget": ' + b"9" * 5000 + b"}"
+    assert paul.post("/api/v1/plans", content=digits, headers=kind).status_code == 400
     days = {"name": "Ada", "label": "x", "scope": "read", "days": "9" * 320}
     assert ada.post("/users/tokens", data=days).status_code == 400
     assert paul.post("/sign-out", headers={"origin": "http://["}).status_code == 403

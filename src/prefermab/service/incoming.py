@@ -1,7 +1,6 @@
 """What a request may hold: texts that both databases can store, numbers of 64 bits, and little
 before somebody is signed in."""
 
-import json
 from collections.abc import Iterable
 from typing import Annotated, Any
 
@@ -44,9 +43,10 @@ async def check_body(request: Request, *, form: bool) -> None:
             raise
     elif "json" in request.headers.get("content-type", "").lower():
         try:
-            check_storable([await request.json()])
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            given = await request.json()
+        except (ValueError, RecursionError):
             raise OpenError("the body is not JSON that can be read.") from None
+        check_storable([given])
 
 
 def check_storable(values: Iterable[Any]) -> None:
