@@ -235,6 +235,47 @@ def test_a_tick_is_sent_only_if_the_service_says_so(browser, own_console):
             first.get_by_text("Taken back.").wait_for()
 
 
+def test_signing_out_leaves_only_ticks_that_were_not_sent(browser, own_console):
+    asked = []
+    with visit(browser, own_console, "Paul", size=PHONE) as phone:
+        phone.open("/week").get_by_role("button", name="Approve the list").click()
+        phone.page.get_by_text("The list is approved").wait_for()
+        page = phone.open("/record")
+        page.locator("#record[data-kept=yes]").wait_for()
+
+        def tick(place, why):
+            person = page.locator("li.person").nth(place)
+            person.get_by_label("Something else").check()
+            person.get_by_label("Why?").fill(why)
+            person.get_by_role("button", name="Save").click()
+            return person
+
+        def kept():
+            return page.evaluate("async () => JSON.stringify([localStorage, await caches.keys()])")
+
+        tick(0, "is in hospital").get_by_text("Saved.").wait_for()
+        page.route("**/record/mark", lambda route: route.abort())
+        tick(1, "has moved").get_by_text("not sent yet").wait_for()
+        assert "hospital" in kept()
+        page.once("dialog", lambda one: (asked.append(one.message), one.dismiss()))
+        page.get_by_role("button", name="Sign out").click()
+        assert page.url.endswith("/record")
+        page.once("dialog", lambda one: one.accept())
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/sign-in")
+        assert asked[0].startswith("1 of your ticks is not sent. It stays on this device")
+        page.wait_for_function("async () => (await caches.keys()).length === 0")
+        assert "has moved" in kept()
+        assert "hospital" not in kept()
+        page.unroute("**/record/mark")
+        own_console.sign_in("Paul", phone.context)
+        page = phone.open("/record")
+        page.locator("#bar", has_text="Everything is sent.").wait_for()
+        page.get_by_role("button", name="Sign out").click()
+        page.wait_for_url("**/sign-in")
+        page.wait_for_function("() => !JSON.stringify(localStorage).includes('prefermab')")
+
+
 def test_two_programmes_side_by_side_also_offline(browser, tmp_path):
     fast_passwords()
     settings = []

@@ -162,7 +162,7 @@ def test_users_are_invited_changed_and_blocked_and_tokens_shown_once(served):
     assert zoe.get("/week").status_code == 303
     zoe = served.client("Zoe")
     assert (
-        "1 sessions of Zoe"
+        "Ended of Zoe: 1 sessions, "
         in ada.post("/users/change", data={"name": "Zoe", "do": "sessions"}).text
     )
     assert zoe.get("/week").status_code == 303

@@ -1,20 +1,27 @@
 """The attack list: each attack is a test."""
 
 import io
+import json
 import re
+import uuid
 import zipfile
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
+import uvicorn
+from starlette.testclient import TestClient
 
 import prefermab as pm
+from prefermab.cli import dispatch
+from prefermab.programme.store.database import Database
 from prefermab.service import accounts, several
 from prefermab.service.access import EVERYBODY, OWN_PEOPLE, RULES, Guarded
 from prefermab.service.access import ROLES as RIGHTS
 from prefermab.service.app import ROUTE_MODULES
 from prefermab.service.guards import HEADERS
 from prefermab.service.signing import LIMITS, WINDOW
-from services import BUDGET, PASSWORD, ROLES, SAME, Served, fast_passwords, people
+from services import BUDGET, ORIGIN, PASSWORD, ROLES, SAME, Served, fast_passwords, people
 
 CSV = {"content-type": "text/csv"}
 SCRIPT = "<script>alert(1)</script>"
@@ -38,6 +45,18 @@ def served(tmp_path_factory, model):
 @pytest.fixture(scope="module")
 def browsers(served):
     return {name: served.client(name) for name in ROLES} | {None: served.client()}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def fresh(request, tmp_path, model):
+    """A programme of one's own on either database."""
+    fast_passwords()
+    place = tmp_path / "hidden"
+    if request.param == "postgresql":
+        place = f"{request.getfixturevalue('server').address}#p{uuid.uuid4().hex[:20]}"
+    found = Served(place, model, wait=0.1)
+    yield found
+    found.desk.close()
 
 
 def routes(app):
@@ -336,9 +355,204 @@ def test_brute_force(served):
     assert not told.filter(pl.col("details").str.contains("wrong wrong|long enough")).height
 
 
+def sign_in(served, name, password=PASSWORD, address="192.0.2.1"):
+    """The status of a sign-in from an address."""
+    served.clock.now += 0.01
+    client = TestClient(served.app, ORIGIN, headers=SAME, client=(address, 50000),
+                        raise_server_exceptions=False, follow_redirects=False)  # fmt: skip
+    return client.post("/sign-in", data={"name": name, "password": password}).status_code
+
+
+def test_failed_sign_ins_keep_out_nobody_who_is_known(fresh, monkeypatch):
+    """Neither with many names from one address, nor with one name from many addresses."""
+    for kind in ("name", "address"):
+        monkeypatch.setitem(LIMITS, kind, 8)
+    fresh.add("Tom", "viewer")
+    assert sign_in(fresh, "Vera") == 303
+    failed = [sign_in(fresh, f"invented {k}", "x") for k in range(LIMITS["address"] + 1)]
+    assert failed == [401] * LIMITS["address"] + [429]
+    assert [sign_in(fresh, name) for name in ("Vera", "Tom")] == [303, 429]
+    assert sign_in(fresh, "Vera", "wrong") == 429, "as whoever is not known here"
+    assert sign_in(fresh, "Tom", address="192.0.2.2") == 303
+    fresh.clock.now += WINDOW + 1
+    many = [sign_in(fresh, "Vera", "x", f"10.0.{k}.1") for k in range(LIMITS["name"] + 1)]
+    assert many == [401] * LIMITS["name"] + [429]
+    assert [sign_in(fresh, "Vera", address=one) for one in ("192.0.2.1", "10.9.9.9")] == [303, 429]
+    fresh.clock.now += WINDOW + 1
+    near = [sign_in(fresh, "Vera", "x", f"2001:db8::{k}") for k in range(LIMITS["pair"] + 1)]
+    assert near == [401] * LIMITS["pair"] + [429], "an IPv6 network is one address"
+
+
+def test_what_is_stored_without_an_account_is_short_and_little(fresh, monkeypatch):
+    monkeypatch.setitem(LIMITS, "all", 10)
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    long = [fresh.client().post(path, content=b"name=" + b"x" * size + b"&password=y", headers=kind)
+            for path in ("/sign-in", "/welcome/x") for size in (1 << 20, 300)]  # fmt: skip
+    assert [one.status_code for one in long] == [413, 422] * 2
+    tried = [sign_in(fresh, "x" * 80, "y" * 200, f"10.0.0.{k}") for k in range(12)]
+    assert tried == [401] * 10 + [429] * 2
+    with fresh.desk.records.reading() as sql:
+        stored = sql.execute(sa.text("SELECT who FROM attempts")).scalars().all()
+    assert (len(stored), {len(one) for one in stored}) == (40, {64})
+
+
+def test_a_clock_that_jumped_ahead_locks_nobody_and_gives_no_longer_session(fresh):
+    before = fresh.clock.now
+    fresh.clock.now += 365 * 86400
+    assert [sign_in(fresh, "Vera", "x") for _ in range(6)][-1] == 429
+    late = fresh.client("Paul")
+    fresh.clock.now = before
+    assert sign_in(fresh, "Vera") == 303
+    assert late.get("/api/v1/me").status_code == 401
+
+
+@pytest.mark.parametrize(("named", "address"), [([], "127.0.0.1"), (["127.0.0.1"], "203.0.113.7")])
+def test_only_named_proxies_are_believed(tmp_path, model, monkeypatch, named, address):
+    served, given = Served(tmp_path, model), {}
+    monkeypatch.setattr(uvicorn, "run", lambda *_, **more: given.update(more))
+    dispatch(["serve", served.place, *(["--proxy", *named] if named else [])])
+    taken = ("proxy_headers", "forwarded_allow_ips")
+    config = uvicorn.Config(served.app, **{one: given[one] for one in taken if one in given})
+    config.load()
+    client = TestClient(config.loaded_app, ORIGIN, headers=SAME, client=("127.0.0.1", 5))
+    forged = {"x-forwarded-for": "198.51.100.1, 203.0.113.7"}
+    client.post("/sign-in", data={"name": "Vera", "password": "wrong"}, headers=forged)
+    failed = served.desk.programme().audit().filter(what="failed sign-in")["details"]
+    assert json.loads(failed[0]) == {"address": address}
+    with pytest.raises(pm.InputError, match="--proxy must be an IP address or a network"):
+        dispatch(["serve", served.place, "--proxy", "*"])
+    served.desk.close()
+
+
+def test_errors_before_signing_in_say_nothing_of_the_inside(fresh):
+    hidden = ("hidden", "calls.db", "postgresql", fresh.place.rpartition("#")[2])
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    strange = fresh.client().post("/sign-in", content=b"name=a%00b&password=x", headers=form)
+    assert strange.status_code == 400
+    assert "cannot be stored" in strange.text
+    paul, told = fresh.client("Paul"), [strange]
+    right = {"name": "Vera", "password": PASSWORD}
+    other = Database(fresh.place, 1, begin=False)
+    with other.writing():
+        told += [fresh.client().post("/sign-in", data=right, headers={"accept": kind})
+                 for kind in ("text/html", "application/json")]  # fmt: skip
+        busy = paul.post("/api/v1/people/leave", json={"ids": [2]})
+    other.close()
+    assert [one.status_code for one in told] == [400, 503, 503]
+    assert told[-1].json()["detail"] == "the service is busy: try again in a moment."
+    assert busy.json()["detail"].startswith("the programme is in use by another process")
+    assert not [one for one in hidden for answer in (*told, busy) if one in answer.text]
+    unknown = fresh.client().get("/api/v1/people", headers={"authorization": "Bearer x\x00"})
+    assert unknown.status_code == 401
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800"])
+def test_texts_and_numbers_that_cannot_be_stored_are_refused(fresh, text):
+    ada, paul = fresh.client("Ada"), fresh.client("Paul")
+    kind = {"content-type": "application/json"}
+    before = fresh.desk.programme().audit().height
+
+    def send(client, method, path, body):
+        return client.request(method, path, content=json.dumps(body), headers=kind).status_code
+
+    large = 2**63
+    for client, method, path, body in (
+        (ada, "POST", "/api/v1/users", {"name": text, "role": "viewer"}),
+        (paul, "POST", "/api/v1/plans", {"budget": 1, "why": text}),
+        (paul, "POST", "/api/v1/plans", {"budget": 1, "rules": {"lock_ids": [large]}}),
+        (paul, "POST", "/api/v1/plans", {"budget": 1, "rules": {"last_column": "id"}}),
+        (paul, "POST", "/api/v1/states", [{"id": 2, "state": text}]),
+        (paul, "POST", "/api/v1/marks", {"round": 1, "marks": [{"id": large, "action": "call"}]}),
+        (paul, "PUT", "/api/v1/programme/last-round", {"last_round": large}),
+        (paul, "POST", "/api/v1/people/leave", {"ids": ["--5"]}),
+        (paul, "POST", "/api/v1/audit/verify?head=%00", {}),
+        (paul, "POST", "/api/v1/tokens", {"label": text, "scopes": ["read"]}),
+    ):  # fmt: skip
+        assert send(client, method, path, body) == 400, (path, body)
+    assert send(paul, "POST", f"/api/v1/audit/verify?head={'0' * 64}", {}) == 409
+    digits = b'{"budget": ' + b"9" * 5000 + b"}"
+    assert paul.post("/api/v1/plans", content=digits, headers=kind).status_code == 400
+    days = {"name": "Ada", "label": "x", "scope": "read", "days": "9" * 320}
+    assert ada.post("/users/tokens", data=days).status_code == 400
+    assert paul.post("/sign-out", headers={"origin": "http://["}).status_code == 403
+    assert fresh.desk.programme().audit().height == before
+
+
+def test_a_new_password_and_ending_sessions_end_tokens_too(served):
+    served.add("Eve", "planner")
+    ada = served.client("Ada")
+    for way in ("sessions", "password"):
+        browser, token = served.client("Eve"), served.token("Eve", "read")
+        assert token.get("/api/v1/plans").status_code == 200
+        if way == "sessions":
+            assert "End sessions and tokens" in ada.get("/users").text
+            page = ada.post("/users/change", data={"name": "Eve", "do": "sessions"}).text
+            assert "Ended of Eve: 1 sessions, 1 tokens." in page
+        else:
+            link = ada.post("/api/v1/users/Eve/link").json()["link"]
+            assert "ends your 1 token:" in served.client().get(link).text
+            served.client().post(link, data={"password": PASSWORD, "again": PASSWORD})
+        assert [one.get("/api/v1/me").status_code for one in (browser, token)] == [401, 401]
+
+
+STRANGE_NAMES = (
+    "\u0410n\u0430", "A\u200bna", "Ana\u202e", "ANA", "\uff21na", "the service",
+    "N\u043ebody", "nobody", "The  Service", "\u00ad", "None",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRANGE_NAMES)
+def test_names_that_look_like_another_are_refused(browsers, name):
+    found = browsers["Ada"].post("/api/v1/users", json={"name": name, "role": "admin"})
+    assert found.status_code == 400, found.text
+    assert browsers["Ada"].post("/users", data={"name": name, "role": "admin"}).status_code == 400
+
+
+def test_links_in_a_model_s_card_lead_nowhere(tmp_path, model):
+    folder = tmp_path / "learned"
+    model.save(folder)
+    card = (
+        "[free phones](http://evil.example) <http://evil.example> [x]: //evil.example\n[here](#x)"
+    )
+    (folder / "README.md").write_text(card)
+    served = Served(tmp_path, model)
+    served.desk.programme().keep_place(str(folder))
+    page = served.client("Vera").get("/models").text
+    assert "free phones" in page
+    assert re.findall(r'href="([^"]*evil[^"]*)"', page) == []
+    assert 'href="#x"' in page
+    served.desk.close()
+
+
+def test_a_token_with_one_right_reads_no_more_than_that(served):
+    for right in ("record", "plan"):
+        program = served.token("Ada", right)
+        for path in pages_of(served.app):
+            if path not in ("/sign-in", "/sw.js", "/welcome/2"):
+                assert program.get(path).status_code == 403, path
+        for path in ("programme", "people", "people/2", "plans/current/list", "tokens", "marks"):
+            assert program.get(f"/api/v1/{path}").status_code == 403, path
+    reader = served.token("Ada", "read")
+    assert reader.delete("/api/v1/tokens/1").status_code == 403
+    assert reader.get("/api/v1/programme").status_code == 200
+
+
+def test_a_change_from_another_scheme_is_from_another_site(tmp_path, model):
+    served = Served(tmp_path, model, https=True)
+    browser, form = served.client(), {"name": "Vera", "password": PASSWORD}
+    del browser.headers["sec-fetch-site"]
+    for origin, status in (("http://localhost", 403), ("https://localhost", 303)):
+        assert browser.post("/sign-in", data=form, headers={"origin": origin}).status_code == status
+    plain = Served(tmp_path / "plain", model).client()
+    found = plain.post("/sign-in", data=form, headers={"origin": "https://localhost"})
+    assert (found.status_code, "--https" in found.text) == (403, True)
+    served.desk.close()
+
+
 def test_host_header(served):
     for host in ("evil.example", "localhost.evil.example", "127.0.0.1@evil.example", "",
-                 "evil.example:8321"):  # fmt: skip
+                 "evil.example:8321", "localhost:80@evil", "[::1]evil", "127.0.0.1:<script>",
+                 "localhost:", "[::1"):  # fmt: skip
         found = served.client(host=host).get("/sign-in")
         assert found.status_code == 421, host
     for host in ("localhost", "127.0.0.1:8321", "[::1]:8321", "LOCALHOST"):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from prefermab.cli.options import Flag, option
-from prefermab.errors import InputError, missing
+from prefermab.errors import InputError, brief, missing
 
 if TYPE_CHECKING:
     from prefermab.service.settings import Settings
@@ -39,6 +39,9 @@ class ServeCommand:
     """Host names that browsers may use to reach the server, besides localhost."""
     https: Flag = False
     """Give this if browsers use https through a proxy: cookies are then sent by https only."""
+    proxy: Annotated[tuple[str, ...], option("ADDRESS ...")] = ()
+    """IP addresses or networks of reverse proxies, such as 127.0.0.1 or 10.0.0.0/8. Only these are
+    believed when they say from where a request comes (X-Forwarded-For)."""
     worker_column: Annotated[str, option("COLUMN")] = "worker"
     """Column of the roster with the name of each person's field worker."""
 
@@ -88,6 +91,8 @@ class ServeCommand:
         import signal
         import tempfile
 
+        for one in self.proxy:
+            check_proxy(one)
         named = () if self.host in ALL_INTERFACES else (self.host,)
         settings = [
             Settings(
@@ -97,7 +102,8 @@ class ServeCommand:
             for place in places
         ]  # fmt: skip
         check_programme_names(settings)
-        address = f"http://{'localhost' if self.host in ALL_INTERFACES else self.host}:{self.port}"
+        host = "localhost" if self.host in ALL_INTERFACES else self.host
+        address = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         links = [line for one in settings for line in self.first_links(one, address + one.root)]
         print(f"{address}  (Ctrl-C ends it)", *links, sep="\n", flush=True)
         os.environ.update(to_environment(*settings))
@@ -113,6 +119,7 @@ class ServeCommand:
                 "prefermab.service.several:serve_from_environment", factory=True, host=self.host,
                 port=self.port, workers=self.workers, access_log=False, log_level="warning",
                 server_header=False, timeout_worker_healthcheck=60, timeout_keep_alive=75,
+                proxy_headers=bool(self.proxy), forwarded_allow_ips=list(self.proxy),
             )  # fmt: skip
 
     def first_links(self, settings: "Settings", address: str) -> list[str]:
@@ -135,3 +142,24 @@ class ServeCommand:
         where = f" in {settings.name}" if settings.name else ""
         use = "Each link sets a password, once, within three days:"
         return [f"Nobody has an account yet{where}. {use}", *lines]
+
+
+def check_proxy(address: str) -> None:
+    """Raises unless this is an IP address or a network.
+
+    >>> from prefermab.cli.serve import check_proxy
+    >>> check_proxy("proxy.example")
+    Traceback (most recent call last):
+        ...
+    prefermab.errors.InputError: --proxy must be an IP address or a network, such as 127.0.0.1 or \
+10.0.0.0/8, not 'proxy.example'.
+    """
+    import ipaddress
+
+    try:
+        ipaddress.ip_network(address)
+    except ValueError:
+        raise InputError(
+            "--proxy must be an IP address or a network, such as 127.0.0.1 or 10.0.0.0/8, not "
+            f"'{brief(address)}'."
+        ) from None

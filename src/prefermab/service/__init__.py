@@ -10,6 +10,7 @@ everything, and only `cli` imports it.
 | `accounts.py`, `signing.py` | users, links to set a password, tokens; sign-in and sessions |
 | `access.py` | who may call which route: one table, `RULES` |
 | `guards.py` | hosts, origins, sizes and headers of every request |
+| `incoming.py` | what the fields of a request may hold |
 | `desk.py` | access to the programme: one connection a thread, the newest lists in memory |
 | `marks.py` | marks: what was done with one person in the current round |
 | `late.py`, `pages_late.py` | marks that arrive after their round was closed |

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.params import Form
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from prefermab.errors import PrefermabError
+from prefermab.service.incoming import BODY, MOST_BYTES_OUTSIDE, check_address, check_body
 
 RIGHTS = ("read", "record", "plan", "admin")
 """Rights that a token can have: see everything; record what was done; plan and change the roster;
@@ -88,7 +90,7 @@ RULES: Mapping[str, frozenset[str]] = {
     # the API: the programme and its people
     "me": SIGNED_IN,
     "openapi": SIGNED_IN,
-    "programme": SIGNED_IN,
+    "programme": READ_OWN,
     "set_last_round": PLAN,
     "set_model": ADMIN,
     "people": READ_OWN,
@@ -130,6 +132,10 @@ RULES: Mapping[str, frozenset[str]] = {
 """Rights for each route, by its name: one of them is enough."""
 
 
+FOR_PROGRAMS = ("/api/", "/metrics")
+"""Beginnings of the paths of routes that answer programs; all others are pages."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Account:
     """The user who sends a request, and their rights."""
@@ -158,20 +164,29 @@ class RefusedError(PrefermabError):
 
 
 class Guarded(APIRoute):
-    """A route that checks `RULES` before it reads the body of the request."""
+    """A route that checks `RULES` before it reads the body of the request, and that the request
+    holds only what can be stored."""
 
     def get_route_handler(self) -> Any:
-        handle = super().get_route_handler()
+        handle, body = super().get_route_handler(), self.body_field
+        is_page = not self.path.startswith(FOR_PROGRAMS)
 
         async def guarded(request: Request) -> Response:
-            request.state.account = await run_in_threadpool(admit, request, self.name)
+            check_address(request)
+            account = await run_in_threadpool(admit, request, self.name, is_page)
+            request.state.account = account
+            if account is None:
+                request.scope[BODY].most = MOST_BYTES_OUTSIDE
+            if body is not None:
+                await check_body(request, form=isinstance(body.field_info, Form))
             return await handle(request)
 
         return guarded
 
 
-def admit(request: Request, route: str) -> Account | None:
-    """The account that sends the request; raises if it may not call this route."""
+def admit(request: Request, route: str, is_page: bool) -> Account | None:
+    """The account that sends the request; raises if it may not call this route. A token is for the
+    API: pages show more than one right allows."""
     needed = RULES.get(route)
     account: Account | None = request.app.state.identify(request)
     if needed is None:
@@ -180,6 +195,8 @@ def admit(request: Request, route: str) -> Account | None:
         return account
     if account is None:
         raise SignInNeededError("sign in first, or send a token that is valid.")
+    if account.by_token and is_page:
+        raise RefusedError("a token is for the API, not for pages: sign in.")
     if not needed & account.rights:
         raise RefusedError(f"the role {account.role} may not do this.")
     return account

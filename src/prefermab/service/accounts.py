@@ -3,6 +3,7 @@
 import hashlib
 import re
 import secrets
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,12 +14,19 @@ import sqlalchemy as sa
 from prefermab.errors import InputError, list_names, unknown
 from prefermab.service.access import OWN_PEOPLE, RIGHTS, ROLES, Account
 from prefermab.service.database import LINKS, SESSIONS, TOKENS, USERS
+from prefermab.service.incoming import OpenError
 
 HASHER = argon2.PasswordHasher()
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 10, 200
 """Characters of a password."""
 
+MOST_DAYS = 3660
+"""Days for which a token is valid at most, if it ends at all."""
+
 LINK_LASTS = 3 * 24 * 3600.0
+INVISIBLE = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
+"""Kinds of characters (Unicode's general categories) that show nothing or are not assigned."""
+
 USER_NAME = re.compile(r"[^\x00-\x1f\x7f<>\"'`\\/]{1,80}")
 
 
@@ -32,18 +40,43 @@ def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
+RESERVED = ("the service", "nobody", "none")
+"""Names that the audit log uses for others than users, and the text of an empty cell."""
+
+LOOK_ALIKES = str.maketrans(
+    "авекмнорстухѕіјԁԛԝһӏүԍαβεζηικμνορτυχγ01",
+    "abekmhopctyxsijdqwhlygabeznikmvoptuxyol",
+)
+"""Cyrillic and Greek letters, and digits, with the Latin letters that look like them."""
+
+
 def check_name(name: str) -> str:
-    """A user's name without outer blanks; raises if it is not allowed."""
-    name = name.strip()
+    """A user's name as it is stored; raises if it is not allowed."""
+    name = " ".join(unicodedata.normalize("NFKC", name).split())
     if not USER_NAME.fullmatch(name):
-        raise InputError("a user's name must have 1 to 80 characters, without quotes or < > / \\.")
+        raise OpenError("a user's name must have 1 to 80 characters, without quotes or < > / \\.")
+    if any(unicodedata.category(sign) in INVISIBLE for sign in name) or not looks_of(name):
+        raise OpenError("a user's name may not have invisible characters.")
+    if looks_of(name) in {looks_of(one) for one in RESERVED}:
+        raise OpenError(f"'{name}' means something else in the audit log: choose another name.")
     return name
+
+
+def looks_of(name: str) -> str:
+    """What a name looks like: names that are easily taken for each other have the same.
+
+    >>> from prefermab.service.accounts import looks_of
+    >>> looks_of("\u0410n\u0430") == looks_of("ana")  # with Cyrillic letters
+    True
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(LOOK_ALIKES)
+    return "".join(sign for sign in plain if unicodedata.category(sign) not in INVISIBLE).strip()
 
 
 def check_password(password: str) -> str:
     """Raises if a password is too short or too long."""
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
-        raise InputError(
+        raise OpenError(
             f"a password must have {SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters."
         )
     return password
@@ -89,8 +122,13 @@ def first_link(sql: sa.Connection, now: float) -> str | None:
 def add_user(sql: sa.Connection, name: str, role: str, now: float) -> str:
     """Adds a user and returns the secret of the link with which they set their password."""
     name = check_name(name)
-    if get_user(sql, name) is not None:
-        raise InputError(f"there is a user {name} already.")
+    for known in sql.execute(sa.select(USERS.c.name)).scalars():
+        if looks_of(known) == looks_of(name):
+            raise InputError(
+                f"there is a user {known} already."
+                if known == name
+                else f"'{name}' looks like the user '{known}': choose another name."
+            )
     sql.execute(USERS.insert().values(name=name, role=check_role(role), active=True, made=now))
     return _put_link(sql, name, role, now)
 
@@ -126,11 +164,15 @@ def change_user(
     sql.execute(SESSIONS.delete().where(SESSIONS.c.name == name))
 
 
-def end_sessions(sql: sa.Connection, name: str) -> int:
-    """Ends all sessions of a user, and returns how many there were."""
-    return sql.execute(
-        SESSIONS.delete().where(SESSIONS.c.name == known_user(sql, name).name)
-    ).rowcount
+def end_sessions(sql: sa.Connection, name: str) -> dict[str, int]:
+    """Ends all sessions and tokens of a user, since whoever has stolen one may have made the other;
+    returns how many there were of each."""
+    name = known_user(sql, name).name
+    ended = {"sessions": SESSIONS, "tokens": TOKENS}
+    return {
+        kind: sql.execute(table.delete().where(table.c.name == name)).rowcount
+        for kind, table in ended.items()
+    }
 
 
 def find_link(sql: sa.Connection, secret: str, now: float) -> Any:
@@ -138,13 +180,19 @@ def find_link(sql: sa.Connection, secret: str, now: float) -> Any:
     rows = sa.select(LINKS).where(LINKS.c.secret == hash_secret(secret), LINKS.c.ends > now)
     link = sql.execute(rows).one_or_none()
     if link is None or (link.name is None and has_users(sql)):
-        raise InputError("this link is not valid any more: ask an admin for another one.")
+        raise OpenError("this link is not valid any more: ask an admin for another one.")
     return link
 
 
-def use_link(sql: sa.Connection, secret: str, name: str, hashed: str, now: float) -> str:
-    """Stores the new password of the user of a link, and returns their name. The link and all
-    sessions of the user become invalid."""
+def use_link(
+    sql: sa.Connection, secret: str, name: str, hashed: str, now: float
+) -> tuple[str, dict[str, int]]:
+    """Stores the new password of the user of a link. The link, and all sessions and tokens of the
+    user, become invalid.
+
+    Returns:
+        The user's name, and how many sessions and tokens were ended.
+    """
     link = find_link(sql, secret, now)
     if link.name is None:
         name = check_name(name)
@@ -154,8 +202,7 @@ def use_link(sql: sa.Connection, secret: str, name: str, hashed: str, now: float
         name = link.name
     sql.execute(USERS.update().where(USERS.c.name == name).values(password=hashed))
     sql.execute(LINKS.delete().where(LINKS.c.name.is_(None) | (LINKS.c.name == name)))
-    sql.execute(SESSIONS.delete().where(SESSIONS.c.name == name))
-    return name
+    return name, end_sessions(sql, name)
 
 
 def add_token(
@@ -169,6 +216,8 @@ def add_token(
     """Adds a token for a user and returns it. Only its hash is stored, so it cannot be shown
     again."""
     user, wanted = known_user(sql, name), sorted(set(scopes))
+    if days is not None and not 0 < days <= MOST_DAYS:
+        raise InputError(f"a token is valid for 1 to {MOST_DAYS:,} days, not for {days:.4g}.")
     allowed = ROLES[user.role] - {OWN_PEOPLE}
     for scope in wanted:
         if scope not in RIGHTS:

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, StorageError
 from prefermab.programme.columns import column
 from prefermab.programme.store import Programme
 from prefermab.service.access import Guarded, account_of
@@ -31,9 +32,9 @@ TABLE_BODY: dict[str, Any] = {"requestBody": {"content": {media: {} for media in
 
 
 class JsonBody(BaseModel):
-    """The JSON body of a request; unknown fields are refused."""
+    """The JSON body of a request; unknown fields are refused, and numbers that are not finite."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 class LeaveBody(JsonBody):
@@ -220,8 +221,13 @@ def get_audit(request: Request) -> Response:
 
 @router.post("/audit/verify", name="verify_audit")
 def post_audit_check(request: Request, head: str | None = None) -> dict[str, Any]:
-    """Checks that no row of the audit log was changed, removed or inserted later."""
-    return dataclasses.asdict(desk_of(request).programme().verify_audit(head))
+    """Checks that no row of the audit log was changed, removed or inserted later. Status 409 says
+    that one was, or that there is no row with the hash `head`."""
+    try:
+        proof = desk_of(request).programme().verify_audit((head or "").strip() or None)
+    except StorageError as error:
+        raise HTTPException(409, str(error)) from None
+    return dataclasses.asdict(proof)
 
 
 @router.get("/openapi.json", name="openapi", include_in_schema=False)

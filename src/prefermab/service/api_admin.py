@@ -7,7 +7,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from prefermab.service import accounts
-from prefermab.service.access import Guarded, RefusedError, account_of
+from prefermab.service.access import Account, Guarded, RefusedError, account_of
 from prefermab.service.api import TABLE_RESPONSE, JsonBody
 from prefermab.service.desk import desk_of
 from prefermab.service.exchange import send_table
@@ -34,7 +34,7 @@ class TokenBody(JsonBody):
 
     label: str = Field(max_length=80)
     scopes: list[str]
-    days: float | None = Field(default=None, gt=0, le=3660)
+    days: float | None = Field(default=None, gt=0, le=accounts.MOST_DAYS)
 
 
 @router.get("/users", name="users", responses=TABLE_RESPONSE)
@@ -47,11 +47,11 @@ def get_users(request: Request) -> Response:
 @router.post("/users", name="add_user", status_code=201)
 def post_user(request: Request, body: UserBody) -> dict[str, Any]:
     """Adds a user; the answer has a one-time link to set their password."""
-    desk, account = desk_of(request), account_of(request)
+    desk, account, name = desk_of(request), account_of(request), accounts.check_name(body.name)
     with desk.records.writing() as sql:
-        secret = accounts.add_user(sql, body.name, body.role, desk.clock())
-        desk.note(sql, account.name, "add user", {"user": body.name.strip(), "role": body.role})
-    return {"name": body.name.strip(), "link": f"{desk.settings.root}/welcome/{secret}"}
+        secret = accounts.add_user(sql, name, body.role, desk.clock())
+        desk.note(sql, account.name, "add user", {"user": name, "role": body.role})
+    return {"name": name, "link": f"{desk.settings.root}/welcome/{secret}"}
 
 
 @router.patch("/users/{name}", name="change_user")
@@ -79,7 +79,7 @@ def post_user_link(request: Request, name: str) -> dict[str, Any]:
 @router.get("/tokens", name="tokens", responses=TABLE_RESPONSE)
 def get_tokens(request: Request) -> Response:
     """Your tokens, without their secrets; admins get the tokens of all users."""
-    account = account_of(request)
+    account = manager_of_tokens(request)
     with desk_of(request).records.reading() as sql:
         found = accounts.all_tokens(sql)
     mine = found if account.may("admin") else found.filter(name=account.name)
@@ -103,8 +103,17 @@ def post_token(request: Request, body: TokenBody) -> dict[str, Any]:
 @router.delete("/tokens/{number}", name="drop_token")
 def delete_token(request: Request, number: int) -> dict[str, Any]:
     """Deletes a token: one of yours; admins may delete any token."""
-    desk, account = desk_of(request), account_of(request)
+    desk, account = desk_of(request), manager_of_tokens(request)
     with desk.records.writing() as sql:
         accounts.drop_token(sql, number, None if account.may("admin") else account.name)
         desk.note(sql, account.name, "drop token", {"token": number})
     return {"dropped": number}
+
+
+def manager_of_tokens(request: Request) -> Account:
+    """The account that sends a request about tokens; raises if that is a token which may not manage
+    users."""
+    account = account_of(request)
+    if account.by_token and not account.may("admin"):
+        raise RefusedError("this needs a token with the scope admin, or sign in.")
+    return account

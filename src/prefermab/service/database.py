@@ -46,7 +46,11 @@ TOKENS = _table(
     secret=Text, number=BigInteger, label=Text, name=Text, scopes=Text, made=Double, ends=Double,
 )  # fmt: skip
 ATTEMPTS = _table("attempts", "", who=Text, at=Double)
-"""Sign-ins that failed or are in progress: one row for each limit in `signing.LIMITS`."""
+"""Sign-ins that failed or are in progress: one row for each limit in `signing.LIMITS`, with a hash
+of the name and address that it counts."""
+
+KNOWN_ADDRESSES = _table("known_addresses", "who", who=Text, name=Text, at=Double)
+"""Addresses from which users have signed in, as hashes of name and address."""
 
 ROUND_MARKS = _table(
     "marks", "round person",
@@ -79,7 +83,7 @@ UPLOADS = _table(
 
 
 SERVICE_SCRIPTS = Path(__file__).parent / "migrations"
-SERVICE_VERSION_TABLE, NEWEST_SERVICE_VERSION = "service_version", "s003"
+SERVICE_VERSION_TABLE, NEWEST_SERVICE_VERSION = "service_version", "s010"
 
 
 class ClosedWhenDropped:

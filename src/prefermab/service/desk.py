@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import threading
 from typing import Any
 
@@ -253,6 +254,6 @@ def as_id(text: str, kind: str | None) -> str | int:
     """
     if kind == "text":
         return text
-    if not text.lstrip("-").isdecimal() or len(text) > 19:
+    if not re.fullmatch("-?[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
         raise InputError(f"ids are whole numbers in this programme, not '{text[:40]}'.")
     return int(text)

@@ -171,6 +171,8 @@ def frame_of(rows: Any, where: str) -> pl.DataFrame:
         return pl.DataFrame(rows, infer_schema_length=None, strict=True)
     except (pl.exceptions.PolarsError, TypeError, OverflowError):
         raise InputError(f"{where}: a column holds values of different kinds.") from None
+    except UnicodeEncodeError:
+        raise InputError(f"{where}: a text has a character that cannot be stored.") from None
 
 
 @contextlib.contextmanager

@@ -3,11 +3,12 @@ every answer."""
 
 import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from prefermab.service.incoming import BODY
 from prefermab.service.problems import ProblemDetails, problem_response
 from prefermab.service.settings import Settings
 
@@ -64,11 +65,9 @@ class Guards:
             return
         body, answer = Body(receive, self.settings.most_bytes), Answer(self._send(send))
         begun = time.perf_counter()
+        scope[BODY] = body
         try:
             await self.app(scope, body, answer)
-        except TooLongError:
-            if answer.status is None:
-                await problem_response(too_long(self.settings))(scope, receive, answer)
         finally:
             route = getattr(scope.get("route"), "name", "none")
             self.count(route, answer.status or 500, time.perf_counter() - begun)
@@ -81,10 +80,16 @@ class Guards:
             )
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.settings.most_bytes:
-            return too_long(self.settings)
-        if scope["method"] not in SAFE and not is_same_site(headers, hosts[0]):
-            return ProblemDetails(403, "this change was asked for by another site, and is refused.")
-        return None
+            return ProblemDetails(413, too_long(self.settings.most_bytes))
+        if scope["method"] in SAFE:
+            return None
+        scheme = "https" if self.settings.https else scope["scheme"]
+        if is_same_site(headers, f"{scheme}://{hosts[0]}"):
+            return None
+        detail = "this change was asked for by another site, and is refused."
+        if headers.get("origin", "").lower() == f"https://{hosts[0]}".lower():
+            detail = "this change came by https: start the service with --https."
+        return ProblemDetails(403, detail)
 
     def _send(self, send: Send) -> Send:
         """Sends an answer with the headers that every answer has."""
@@ -103,12 +108,8 @@ class Guards:
         return with_headers
 
 
-class TooLongError(Exception):
-    """A request's body has more bytes than it may have."""
-
-
 class Body:
-    """Receives the body of a request and counts its bytes."""
+    """Receives the body of a request and counts its bytes; more than `most` are refused."""
 
     def __init__(self, receive: Receive, most: int):
         self.receive, self.most, self.bytes = receive, most, 0
@@ -119,7 +120,7 @@ class Body:
         if message["type"] == "http.request":
             self.bytes += len(message.get("body", b""))
             if self.bytes > self.most:
-                raise TooLongError
+                raise HTTPException(413, too_long(self.most))
         return message
 
 
@@ -136,12 +137,18 @@ class Answer:
         await self.send(message)
 
 
-def too_long(settings: Settings) -> ProblemDetails:
-    """The answer to a request that is too long."""
-    return ProblemDetails(413, f"a request may have at most {settings.most_bytes >> 20} MB.")
+def too_long(most: int) -> str:
+    """The answer to a request that is too long.
+
+    >>> from prefermab.service.guards import too_long
+    >>> too_long(16 << 10), too_long(64 << 20)
+    ('a request may have at most 16 kB here.', 'a request may have at most 64 MB here.')
+    """
+    size = f"{most >> 20} MB" if most >> 20 else f"{most >> 10} kB"
+    return f"a request may have at most {size} here."
 
 
-def is_same_site(headers: Headers, host: str) -> bool:
+def is_same_site(headers: Headers, own: str) -> bool:
     """Whether a change comes from one of our own pages, or from a program with a token.
 
     Browsers say in Sec-Fetch-Site where a request comes from; older ones send at least Origin. A
@@ -150,7 +157,7 @@ def is_same_site(headers: Headers, host: str) -> bool:
 
     >>> from starlette.datastructures import Headers
     >>> from prefermab.service.guards import is_same_site
-    >>> is_same_site(Headers({"sec-fetch-site": "cross-site"}), "localhost")
+    >>> is_same_site(Headers({"sec-fetch-site": "cross-site"}), "http://localhost")
     False
     """
     if headers.get("authorization", "").lower().startswith("bearer "):
@@ -159,5 +166,5 @@ def is_same_site(headers: Headers, host: str) -> bool:
     if site is not None and site != "same-origin":
         return False
     if origin is not None:
-        return urlsplit(origin).netloc.lower() == host.strip().lower()
+        return origin.lower() == own.lower()
     return site == "same-origin"

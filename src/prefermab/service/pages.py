@@ -4,11 +4,12 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from prefermab.errors import InputError
 from prefermab.service import accounts
 from prefermab.service.access import Guarded
 from prefermab.service.desk import desk_of
+from prefermab.service.incoming import OpenError, ShortText
 from prefermab.service.rendering import STATIC, FormText, local, page, redirect
+from prefermab.service.signing import address_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 
@@ -35,11 +36,12 @@ def sign_in_page(request: Request, next: str = "/") -> Response:
 
 
 @router.post("/sign-in", name="sign_in")
-def sign_in(request: Request, name: FormText, password: FormText, next: FormText = "/") -> Response:
+def sign_in(
+    request: Request, name: ShortText, password: ShortText, next: FormText = "/"
+) -> Response:
     """Begins a session, and ends the one that the browser had before."""
     desk = desk_of(request)
-    address = request.client.host if request.client else ""
-    secret = desk.sign_ins.sign_in(name, password, address, desk.note)
+    secret = desk.sign_ins.sign_in(name, password, address_of(request), desk.note)
     if secret is None:
         response = page(request, "sign_in.html", next=local(next), wrong=True, name=name)
         response.status_code = 401
@@ -66,23 +68,28 @@ def welcome_page(request: Request, secret: str) -> Response:
     desk = desk_of(request)
     with desk.records.reading() as sql:
         link = accounts.find_link(sql, secret, desk.clock())
-    return page(request, "welcome.html", link=link, shortest=accounts.SHORTEST_PASSWORD)
+        known = accounts.all_tokens(sql)["name"]
+    tokens = (known == link.name).sum() if link.name else 0
+    return page(
+        request, "welcome.html", link=link, shortest=accounts.SHORTEST_PASSWORD, tokens=tokens
+    )
 
 
 @router.post("/welcome/{secret}", name="welcome")
 def welcome(
-    request: Request, secret: str, password: FormText, again: FormText, name: FormText = ""
+    request: Request, secret: str, password: ShortText, again: ShortText, name: ShortText = ""
 ) -> Response:
     """Sets a password and signs the user in."""
     desk = desk_of(request)
     if accounts.check_password(password) != again:
-        raise InputError("the two passwords differ: go back and type the same one twice.")
+        raise OpenError("the two passwords differ: go back and type the same one twice.")
     with desk.records.reading() as sql:
         accounts.find_link(sql, secret, desk.clock())
     hashed = accounts.HASHER.hash(password)
     with desk.records.writing() as sql:
-        user = accounts.use_link(sql, secret, name, hashed, desk.clock())
-        desk.note(sql, user, "set password")
+        user, ended = accounts.use_link(sql, secret, name, hashed, desk.clock())
+        desk.note(sql, user, "set password", {"ended": ended})
+        desk.sign_ins.remember(sql, user, address_of(request))
         session = desk.sign_ins.begin(sql, user)
     desk.sign_ins.sign_out(request)
     answer = redirect(request, "/")

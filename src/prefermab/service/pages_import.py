@@ -54,9 +54,9 @@ def preview_import(request: Request, file: Annotated[Any, File()], kind: FormTex
     if not isinstance(file, UploadFile):
         raise InputError("choose a file first.")
     name, data = file.filename or "table", file.file.read()
+    checked = check_upload(desk.programme(), kind, name, data)
     with desk.records.writing() as sql:
         secret = keep_upload(sql, account.name, kind, name, data, desk.clock())
-    checked = check_upload(desk.programme(), kind, name, data)
     right = checked.right.height
     return page(
         request, "import_preview.html", kind=kind, what=UPLOAD_KINDS[kind], checked=checked,

@@ -26,7 +26,9 @@ AUDIT_ROWS_PER_PAGE = 50
 """Rows of the audit log that one page shows."""
 
 MARKDOWN = MarkdownIt("js-default").disable("image")
-"""Model cards may come from anybody, so HTML in them is escaped."""
+MARKDOWN.validateLink = lambda url: url.startswith("#")
+"""Model cards may come from anybody and hold names from tables, so HTML in them is escaped, and
+links lead to other places of the same page only."""
 
 
 @router.get("/models", name="models_page")
@@ -145,23 +147,24 @@ def users_page(request: Request) -> Response:
 @router.post("/users", name="users_invite")
 def users_invite(request: Request, name: FormText, role: FormText) -> Response:
     """Adds a user, and shows the link to set their password."""
-    desk, account = desk_of(request), account_of(request)
+    desk, account, name = desk_of(request), account_of(request), accounts.check_name(name)
     with desk.records.writing() as sql:
         link = accounts.add_user(sql, name, role, desk.clock())
-        desk.note(sql, account.name, "add user", {"user": name.strip(), "role": role})
-    return show_users(request, one_time=link, for_whom=name.strip())
+        desk.note(sql, account.name, "add user", {"user": name, "role": role})
+    return show_users(request, one_time=link, for_whom=name)
 
 
 @router.post("/users/change", name="users_change")
 def users_change(request: Request, name: FormText, do: FormText, role: FormText = "") -> Response:
     """Changes a user: `do` is role, sessions (end them), block, allow or link (a new one)."""
-    desk, account, link = desk_of(request), account_of(request), None
+    desk, account, link, ended = desk_of(request), account_of(request), None, {}
     with desk.records.writing() as sql:
         if do == "role":
             accounts.change_user(sql, name, role=role)
             done = f"{name} is a {role} now, and has to sign in again."
         elif do == "sessions":
-            done = f"{accounts.end_sessions(sql, name)} sessions of {name} were ended."
+            ended = accounts.end_sessions(sql, name)
+            done = f"Ended of {name}: {', '.join(f'{n} {kind}' for kind, n in ended.items())}."
         elif do in ("block", "allow"):
             accounts.change_user(sql, name, active=do == "allow")
             done = f"{name} may {'sign in again' if do == 'allow' else 'not sign in any more'}."
@@ -169,7 +172,7 @@ def users_change(request: Request, name: FormText, do: FormText, role: FormText 
             link, done = accounts.new_link(sql, name, desk.clock()), ""
         else:
             raise unknown("change", do, ("role", "sessions", "block", "allow", "link"))
-        details = {"user": name, "change": do} | ({"role": role} if do == "role" else {})
+        details = {"user": name, "change": do} | ({"role": role} if do == "role" else {}) | ended
         desk.note(sql, account.name, "change user", details)
     return show_users(request, done=done, one_time=link, for_whom=name)
 
@@ -185,7 +188,7 @@ def token_add(
     """Makes a token, and shows it once."""
     desk, account = desk_of(request), account_of(request)
     if days.strip() and not days.strip().isdecimal():
-        raise InputError(f"days must be a whole number, not '{days}'.")
+        raise InputError(f"days must be a whole number, not '{brief(days)}'.")
     lasts = float(days) if days.strip() else None
     with desk.records.writing() as sql:
         secret = accounts.add_token(sql, name, label, scope or (), desk.clock(), lasts)

@@ -10,9 +10,10 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
-from prefermab.service.access import RefusedError, SignInNeededError
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, visible
+from prefermab.service.access import FOR_PROGRAMS, RefusedError, SignInNeededError
 from prefermab.service.exchange import KindError
+from prefermab.service.incoming import OpenError
 from prefermab.service.signing import WINDOW, TooManyError
 
 LOG = logging.getLogger("prefermab.service")
@@ -27,6 +28,14 @@ STATUS: dict[type[PrefermabError], int] = {
     InputError: 400,
     PrefermabError: 400,
 }
+OPEN_ERRORS = (SignInNeededError, RefusedError, TooManyError, OpenError)
+"""Errors whose sentences everybody may read. Others may name a path, an address or a person."""
+
+SENTENCES_OUTSIDE = {500: "the service cannot do this now; its log has more.",
+                     503: "the service is busy: try again in a moment."}  # fmt: skip
+"""What is said of other errors before somebody is signed in; of the rest: "this is not possible."
+"""
+
 TITLES = {
     400: "Not possible",
     401: "Not signed in",
@@ -76,19 +85,27 @@ def problem_response(problem: ProblemDetails) -> Response:
     )
 
 
-def problem_of(error: Exception) -> ProblemDetails:
-    """The status and sentence for an error."""
-    for kind, status in STATUS.items():
-        if isinstance(error, kind):
-            return ProblemDetails(status, str(error))
-    return ProblemDetails(500, "something failed here; the server's log has more.")
+def problem_of(request: Request, error: Exception) -> ProblemDetails:
+    """The status and sentence for an error. Nobody is told where the programme is stored, and
+    those who are not signed in are told only of what they sent."""
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    if getattr(request.state, "account", None) is None and not isinstance(error, OPEN_ERRORS):
+        return ProblemDetails(status, SENTENCES_OUTSIDE.get(status, "this is not possible."))
+    if not isinstance(error, PrefermabError):
+        return ProblemDetails(status, "something failed here; the server's log has more.")
+    desk = getattr(request.app.state, "desk", None)
+    shown = str(error) if desk is None else str(error).replace(desk.settings.shown, "the programme")
+    return ProblemDetails(status, shown)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Answers an error; an unexpected one is also written to the log."""
+    """Answers an error; one that is not about the request is also written to the log."""
+    path = visible(request.url.path)
     if not isinstance(error, PrefermabError):
-        LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return send_problem(request, problem_of(error))
+        LOG.error("%s %s failed", request.method, path, exc_info=error)
+    elif isinstance(error, StorageError | BusyError):
+        LOG.warning("%s %s: %s", request.method, path, error)
+    return send_problem(request, problem_of(request, error))
 
 
 async def answer_invalid(request: Request, error: Exception) -> Response:
@@ -98,7 +115,7 @@ async def answer_invalid(request: Request, error: Exception) -> Response:
         f"{'.'.join(str(part) for part in one['loc'][1:]) or 'the body'}: {one['msg']}"
         for one in error.errors()
     ]
-    return send_problem(request, ProblemDetails(422, f"{'; '.join(named)[:500]}."))
+    return send_problem(request, ProblemDetails(422, visible(f"{'; '.join(named)[:500]}.")))
 
 
 async def answer_http(request: Request, error: Exception) -> Response:
@@ -117,7 +134,8 @@ def send_problem(request: Request, problem: ProblemDetails) -> Response:
     if is_for_programs(request):
         return problem_response(problem)
     if problem.status == 401 and request.method == "GET":
-        return redirect(request, f"/sign-in?next={quote(path_of(request))}")
+        target = quote(path_of(request))
+        return redirect(request, f"/sign-in?next={target}" if len(target) < 1000 else "/sign-in")
     response = page(request, "problem.html", problem=problem)
     response.status_code = problem.status
     response.headers.update(problem.headers)
@@ -128,7 +146,7 @@ def is_for_programs(request: Request) -> bool:
     """Whether a request is for the API, or a script of a page asks for JSON."""
     accepts = request.headers.get("accept", "")
     path = request.url.path.removeprefix(request.scope.get("root_path", ""))
-    return path.startswith(("/api/", "/metrics", "/static/")) or "json" in accepts
+    return path.startswith((*FOR_PROGRAMS, "/static/")) or "json" in accepts
 
 
 HANDLERS: dict[Any, Any] = {

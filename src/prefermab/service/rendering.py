@@ -137,7 +137,7 @@ def local(target: str) -> str:
     >>> local("/week?page=2"), local("//evil.example"), local("https://evil.example")
     ('/week?page=2', '/', '/')
     """
-    plain = target.isprintable() and "\\" not in target and " " not in target
+    plain = target.isprintable() and len(target) <= 2000 and not set("\\ ") & set(target)
     return target if plain and target.startswith("/") and not target.startswith("//") else "/"
 
 

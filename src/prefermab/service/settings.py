@@ -14,6 +14,8 @@ VARIABLE = "PREFERMAB_SERVICE"
 """Environment variable through which worker processes get the settings of `prefermab serve`."""
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
+HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+"""A Host header: a name or an address, and perhaps a port."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,16 +60,20 @@ class Settings:
         return Path(self.models or beside)
 
     @property
+    def shown(self) -> str:
+        """The place of the programme as messages show it."""
+        return parse_place(self.place).shown
+
+    @property
     def root(self) -> str:
         """The prefix of the programme's addresses: /p/NAME, or empty if it is the only one."""
         return f"/p/{self.name}" if self.name else ""
 
     def allows(self, host: str) -> bool:
         """Whether a request's Host header names this server."""
-        name = host.strip().lower()
-        name = name[: name.index("]") + 1] if name.startswith("[") and "]" in name else name
-        name = name if name.startswith("[") else name.partition(":")[0]
-        return name in {known.lower() for known in (*LOCAL, *self.hosts)}
+        found = HOST.fullmatch(host.lower())
+        hosts = {f"[{one}]" if one.count(":") > 1 and one[0] != "[" else one for one in self.hosts}
+        return found is not None and found[1] in {known.lower() for known in (*LOCAL, *hosts)}
 
 
 def to_environment(*settings: Settings) -> dict[str, str]:

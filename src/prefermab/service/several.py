@@ -24,10 +24,11 @@ from prefermab.service.access import Account, Guarded
 from prefermab.service.app import THREADS, create_app
 from prefermab.service.desk import Desk
 from prefermab.service.guards import Guards
+from prefermab.service.incoming import ShortText
 from prefermab.service.problems import HANDLERS
-from prefermab.service.rendering import FormText, page
+from prefermab.service.rendering import page
 from prefermab.service.settings import Clock, Settings, check_programme_names, from_environment
-from prefermab.service.signing import TooManyError, verify
+from prefermab.service.signing import TooManyError, address_of, verify
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 router.add_api_route("/static/{name}", pages.static_file, name="static")
@@ -112,10 +113,9 @@ def sign_in_everywhere_page(request: Request) -> Response:
 
 
 @router.post("/sign-in", name="sign_in_several")
-def sign_in_everywhere(request: Request, name: FormText, password: FormText) -> Response:
+def sign_in_everywhere(request: Request, name: ShortText, password: ShortText) -> Response:
     """Begins a session in every programme that has this name with this password."""
-    address = request.client.host if request.client else ""
-    begun = begin_sessions(desks_of(request), name, password, address)
+    begun = begin_sessions(desks_of(request), name, password, address_of(request))
     if not begun:
         response = page(request, "sign_in.html", next="/", wrong=True, name=name)
         response.status_code = 401

@@ -177,7 +177,11 @@ def postgresql_engine(place: Place) -> Engine:
 
 
 def translate_error(
-    error: DBAPIError | sqlite3.Error | OverflowError, place: Place, wait: float, *, ending: bool
+    error: DBAPIError | sqlite3.Error | OverflowError | UnicodeEncodeError,
+    place: Place,
+    wait: float,
+    *,
+    ending: bool,
 ) -> PrefermabError:
     """Converts an error of a database into an error of ours with one clear sentence.
 
@@ -185,6 +189,9 @@ def translate_error(
     """
     if isinstance(error, sqlite3.Error):
         return sqlite_error(error, place, wait)
+    # SQLite cannot store half of a surrogate pair, and PostgreSQL no NUL either.
+    if isinstance(error, UnicodeEncodeError) or "NUL (0x00)" in str(getattr(error, "orig", "")):
+        return InputError(f"{place.shown}: a text has a character that cannot be stored.")
     if isinstance(error, OverflowError) or getattr(error.orig, "sqlstate", None) == "22003":
         return InputError(f"{place.shown}: a number is too large to be stored or looked for.")
     if isinstance(error.orig, sqlite3.Error):

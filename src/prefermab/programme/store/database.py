@@ -146,7 +146,7 @@ class Database:
             with sql.begin():
                 yield sql
                 ending = True
-        except (DBAPIError, sqlite3.Error, OverflowError) as error:
+        except (DBAPIError, sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
             raise translate_error(error, self.place, self.wait, ending=ending) from None
 
     @contextlib.contextmanager

@@ -201,7 +201,7 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
     rounds = [(now - last).alias(since), (now - pl.Series(seen, dtype=pl.Int64)).alias(SINCE_SEEN)]
     costs = [f"cost_{action}" for action in model.action_names[1:]]
     columns = (*known.columns, *source_columns(model.feature_names), *costs)
-    taken = [name for name in columns if name != SINCE_ACTION]
+    taken = ["id", "state", SINCE_SEEN, *(name for name in columns if name != SINCE_ACTION)]
     if find_name(taken, since) is not None:
         raise InputError(
             f"rules.last_column names '{since}', a column of the people; the programme "
