@@ -140,10 +140,7 @@ def _tested(
 def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, int]:
     if not isinstance(model, Model):
         raise InputError(f"model must be a Model, as pm.load returns, not {type(model).__name__}.")
-    own = model.domain if domain is None else domain
-    if own is None:
-        raise InputError("this model's domain is not known by name: give domain=.")
-    check_once(own)
+    own = check_once(model.domain if domain is None else domain)
     if arms is None:
         raise InputError("arms must be given: those to learn from, as domain.draw_arms draws them.")
     model.check_fits(own)

@@ -21,6 +21,7 @@ from safetensors.numpy import load as parse_tensors
 from prefermab import domains
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
+from prefermab.domains.validate import check_kind
 from prefermab.errors import InputError, brief, list_names, unknown
 from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
@@ -134,6 +135,8 @@ def load(name: str | Path, domain: Domain | None = None) -> Model:
     >>> pm.load("armman").recipe
     'exact'
     """
+    if domain is not None:
+        check_kind(domain)
     folder = find(name)
     stored = read_folder(folder)
     try:
@@ -239,7 +242,7 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
 def _domain(name: str, settings: dict[str, Any]) -> Domain:
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     seen = {**settings["feature_map"], "masked": tuple(settings["feature_map"]["masked"])}
-    return domains.get(name, **{**plain, "feature_map": FeatureMap(**seen)})
+    return domains.built_in(name, **{**plain, "feature_map": FeatureMap(**seen)})
 
 
 def read_folder(folder: Path) -> Stored:

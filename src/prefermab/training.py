@@ -121,7 +121,6 @@ def pretrain_seeds(
     >>> len(pm.pretrain_seeds(pm.domains.Synthetic(), [0, 1], steps=20))
     2
     """
-    check_once(domain)
     if not seeds:
         raise InputError("seeds must name at least one seed.")
     made = _recipe_for(recipe, domain, settings)
@@ -146,6 +145,7 @@ def pretrain_seeds(
 
 def _recipe_for(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) -> Recipe:
     """The recipe; if it is given by name, its defaults are those that suit the domain."""
+    check_once(domain)
     suited = domain.suits.get(recipe, {}) if isinstance(recipe, str) else {}
     return make_recipe(recipe, {**suited, **settings})
 

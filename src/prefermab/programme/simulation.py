@@ -97,10 +97,7 @@ def simulate_batches(
     seed: int,
 ) -> Iterator["Tally"]:
     """Yields the results so far after each batch of trials; the last have all trials."""
-    domain = getattr(model, "domain", None) if domain is None else domain
-    if not isinstance(domain, Domain):
-        raise InputError("domain must be a Domain such as Armman(), or that of a model.")
-    check_once(domain)
+    domain = check_once(getattr(model, "domain", None) if domain is None else domain)
     given = as_policies(usual_policies() if policies is None else policies, domain, at_least=0)
     players = ({} if model is None else as_policies({"prefermab": model}, domain)) | given
     if not players:
