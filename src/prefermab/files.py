@@ -47,6 +47,15 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         draft.unlink(missing_ok=True)
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; false for what cannot be a path, such as a name that
+    is too long."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:
     """Raises an error unless `path` is an existing regular file.
 

@@ -25,7 +25,7 @@ from prefermab.domains.validate import check_kind
 from prefermab.errors import InputError, brief, list_names, unknown
 from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
-from prefermab.files import check_file
+from prefermab.files import check_file, exists
 from prefermab.model import Model
 from prefermab.modelfile import (
     MODEL_FORMAT,
@@ -156,18 +156,18 @@ def find(name: str | Path) -> Path:
     folder, shipped = Path(name), shipped_models()
     if not str(name).strip():
         raise InputError("the name of the model is empty: name one that ships, or a folder.")
-    if (folder / "config.json").is_file():
+    if exists(folder / "config.json"):
         return folder
     if str(name) in shipped:
         return shipped[str(name)]
-    if folder.is_file():
+    if exists(folder) and not folder.is_dir():
         raise InputError(
             f"{name} is a file; a model is a folder with config.json and model.safetensors."
         )
-    if folder.is_dir():
+    if exists(folder):
         raise InputError(f"{name} holds no model: there is no config.json in it.")
     if folder.name != str(name):
-        raise InputError(f"there is no model at {name}.")
+        raise InputError(f"there is no model at {brief(name)}.")
     raise unknown("model", str(name), shipped, of=f", and there is no folder '{name}'")
 
 
