@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.errors import InputError, reals
+from prefermab.errors import InputError, amount, is_amount, reals
 
 if TYPE_CHECKING:
     from prefermab.model import Model
@@ -66,6 +66,8 @@ def checked_costs(model: "Model", costs: Any, n_arms: int) -> np.ndarray:
     n_actions = len(model.action_names)
     if given.shape not in {(n_actions,), (n_arms, n_actions)} or (given < 0).any():
         raise InputError(f"costs must be {n_actions} numbers of at least 0, for all or each arm.")
+    for one in given[~is_amount(given)]:
+        amount(one, "each cost")
     return np.broadcast_to(given, (n_arms, n_actions))
 
 

@@ -6,7 +6,6 @@ configuration says they must be, and any difference is an error.
 
 import dataclasses
 import json
-import math
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from prefermab import domains
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.domains.validate import check_kind
-from prefermab.errors import InputError, brief, list_names, unknown
+from prefermab.errors import InputError, amount, brief, list_names, unknown
 from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
 from prefermab.files import check_file, exists
@@ -282,9 +281,8 @@ def check_config(config: dict[str, Any], where: str) -> None:
         if len(set(names)) < len(names):
             twice = sorted({one for one in names if names.count(one) > 1})
             raise InputError(f"{where}: {name} has {list_names(twice)} more than once.")
-    amounts = [*(found.costs or ()), found.budget]
-    if not all(math.isfinite(amount) for amount in amounts):
-        raise InputError(f"{where}: costs and budget must be finite numbers.")
+    for one in (*(found.costs or ()), found.budget):
+        amount(one, f"{where}: each of costs and budget")
 
 
 def check_counts(config: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from prefermab.checkpoints import (
 from prefermab.domains.base import Domain
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, PrefermabError, count, number
+from prefermab.errors import InputError, PrefermabError, amount, count
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.networks import Network
@@ -125,7 +125,7 @@ def pretrain_seeds(
         raise InputError("seeds must name at least one seed.")
     made = _recipe_for(recipe, domain, settings)
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
-    money = number(domain.usual_budget if budget is None else budget, "budget")
+    money = amount(domain.usual_budget if budget is None else budget, "budget")
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
     made.check(domain)
 

@@ -91,13 +91,10 @@ def check_kind(domain: Any) -> None:
     """Raises an error unless this is a domain, and not its class, its name or None."""
     if isinstance(domain, type) and issubclass(domain, Domain):
         raise InputError(f"domain is a class: write {domain.__name__}().")
-    if domain is None:
-        raise InputError(
-            "domain must be a Domain such as Armman(), not None; a model of a domain of your own "
-            'does not hold it: name its file, as in pm.domains.get("machines.py:Machines").'
-        )
     if not isinstance(domain, Domain):
-        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+        own = "; a model does not hold a domain of your own: name its file, see pm.domains.get"
+        own *= domain is None
+        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}{own}.")
 
 
 def _check_names(domain: Domain) -> None:

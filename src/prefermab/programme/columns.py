@@ -5,7 +5,15 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from prefermab.errors import MOST_NAMED, InputError, brief, list_names
+from prefermab.errors import (
+    EXACT,
+    MOST_NAMED,
+    SMALLEST_AMOUNT,
+    InputError,
+    amount,
+    brief,
+    list_names,
+)
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import is_number_text, parse_numbers
 
@@ -107,6 +115,27 @@ def as_measures(values: pl.Series, where: str) -> pl.Series:
             f"{where}: the column '{values.name}' must hold numbers of at most {LARGEST_NUMBER:g}, "
             f"but {row_in(where, row)} holds {brief(values[row])}."
         )
+    return numbers
+
+
+def as_amounts(values: pl.Series, where: str) -> pl.Series:
+    """Costs exactly as they are given, null where the value is unknown."""
+    numbers = as_numbers(values, where)
+    negative = (numbers < 0).fill_null(False)
+    if negative.any():
+        row = first_row(negative)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold costs of at least 0, but "
+            f"{row_in(where, row)} holds {brief(values[row])}."
+        )
+    usual = (numbers == 0) | numbers.is_between(SMALLEST_AMOUNT, EXACT - 1)
+    odd = ~usual.fill_null(True)
+    # Texts with marks of thousands or decimals are checked where they are parsed.
+    plain = values.dtype != pl.String or values.cast(pl.Float64, strict=False).equals(numbers)
+    given = values if plain else numbers
+    for value in given.filter(odd).unique(maintain_order=True):
+        row = first_row(odd & (given == value))
+        amount(value, f"{where}: the column '{values.name}' in {row_in(where, row)}")
     return numbers
 
 

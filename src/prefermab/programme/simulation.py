@@ -15,7 +15,7 @@ import polars as pl
 from prefermab.amounts import as_single
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation import Progress, Trials, play_checked, trial_batches, trial_keys
 from prefermab.opt_in import Streaming
 from prefermab.policies import Lottery, NoAction, Policy, RoundRobin
@@ -103,7 +103,7 @@ def simulate_batches(
     if not players:
         raise InputError("there is nothing to simulate: give a model or policies.")
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
-    money = as_single(number(domain.usual_budget if budget is None else budget, "budget"))
+    money = as_single(amount(domain.usual_budget if budget is None else budget, "budget"))
     n_trials = count(trials, "trials")
     keys = trial_keys(count(seed, "seed", at_least=0), n_trials)
     stream = Streaming(stay=0.9, newcomers=3.0) if opt_in is None else opt_in

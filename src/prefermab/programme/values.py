@@ -12,10 +12,11 @@ written.
 """
 
 import re
+from math import inf
 
 import polars as pl
 
-from prefermab.errors import InputError, brief
+from prefermab.errors import EXACT, InputError, brief, number
 
 THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
 """Marks that can only separate thousands."""
@@ -127,6 +128,10 @@ def parse_numbers(
         raise InputError(
             f"{where}: the column '{values.name}' must hold numbers, but row {row + first} holds "
             f"'{brief(values[row])}'."
+        )
+    for row in (numbers.abs() >= EXACT).fill_null(False).arg_true():
+        number(
+            plain[row], f"{where}: the column '{values.name}' in row {row + first}", at_least=-inf
         )
     percents = values.str.ends_with("%")
     return (numbers / 100).alias(values.name) if percents.any() else numbers.alias(values.name)

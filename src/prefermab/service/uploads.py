@@ -154,7 +154,7 @@ def make_check(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str],
         ids, rest = read_ids(frame, where), frame
         if kind == "join":
             rest, _ = split_last_action(frame, ids, now, where)
-        details = read_details(programme.model, rest, ids, where, kinds)
+        details = read_details(programme.model, rest, where, kinds)
         if len(ids):
             column_kinds(details, kinds, where)
         if kind == "states" or any(name.strip().lower() == "state" for name in frame.columns):

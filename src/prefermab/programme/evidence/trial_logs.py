@@ -10,7 +10,7 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, column
+from prefermab.programme.columns import as_amounts, as_flags, as_labels, as_numbers, column
 from prefermab.programme.evidence.designs import Layout
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.evidence.power import play_layouts
@@ -138,7 +138,7 @@ def _spent(
     """The cost of each action: from the column `cost`, else from the model, else 1."""
     acted = (action != passive).cast(pl.Float64)
     if any(name.strip().lower() == "cost" for name in table.columns):
-        return as_numbers(column(table, "cost", where), where).fill_null(0.0) * acted
+        return as_amounts(column(table, "cost", where), where).fill_null(0.0) * acted
     if model is None or model.costs is None:
         return acted
     costs = dict(zip(model.action_names, model.costs, strict=True))

@@ -14,6 +14,7 @@ from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.programme.columns import (
+    as_amounts,
     as_flags,
     as_labels,
     as_measures,
@@ -171,17 +172,15 @@ def read_costs(
     for place, action in enumerate(model.action_names[1:], start=1):
         name = f"cost_{action}"
         if name in frame.columns:
-            given = as_numbers(frame[name], where)
+            given = as_amounts(frame[name], where)
             if model.costs is not None:
                 if given.null_count():
                     unknown[name] += given.null_count()
                 given = given.fill_null(model.costs[place])
-            wrong = given.is_null() | (given < 0)
-            if wrong.any():
-                row = first_row(wrong)
+            if given.null_count():
                 raise InputError(
                     f"{where}: the column '{name}' must hold costs of at least 0, but "
-                    f"{row_in(where, row)} holds {given[row]}."
+                    f"{row_in(where, first_row(given.is_null()))} is empty."
                 )
             costs[:, place] = given.to_numpy()
         elif model.costs is None:

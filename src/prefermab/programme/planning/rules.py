@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, count, number, share, unknown
+from prefermab.errors import InputError, amount, count, share, unknown
 from prefermab.model import Model
 from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
 from prefermab.programme.planning.roster import Participants, sighting_columns
@@ -89,7 +89,7 @@ class Rules:
             for group, value in getattr(self, name).items():
                 share(value, f"{name} of the group '{group}'")
         for worker, value in self.budgets.items():
-            number(value, f"the budget of '{worker}'")
+            amount(value, f"the budget of '{worker}'")
         if (self.min_share or self.max_share) and self.group_column is None:
             raise InputError("min_share and max_share need `group_column`.")
         if self.budgets and self.worker_column is None:

@@ -26,6 +26,9 @@ WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 LONGEST_WHOLE = 18
 """The most characters of a whole number; longer ones are codes."""
 
+MANY_DIGITS = r"^[+-]?[0-9]{16}"
+"""Beside fractions, a whole number of so many digits may not be exact."""
+
 ZEROS = r"^[+-]?0[0-9]"
 
 
@@ -100,6 +103,8 @@ def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
     codes = {*columns_where(texts, TEXTS.str.contains(ZEROS))}
     whole = {*columns_where(texts, TEXTS.str.contains(WHOLE_NUMBER), all=True)}
     codes |= whole & {*columns_where(texts, TEXTS.str.len_bytes() > LONGEST_WHOLE)}
+    texts = texts.select(name for name in numbers if name not in whole)
+    codes |= {*columns_where(texts, TEXTS.str.contains(MANY_DIGITS))}
     numbers = [name for name in numbers if name not in codes]
     kinds: dict[Any, Any] = {name: pl.Int64 if name in whole else pl.Float64 for name in numbers}
     return frame.cast(kinds).with_columns((pl.col(name) == "true").alias(name) for name in flags)

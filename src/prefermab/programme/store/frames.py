@@ -14,6 +14,7 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.programme.columns import (
+    as_amounts,
     as_flags,
     as_numbers,
     check_ids,
@@ -67,7 +68,7 @@ def as_ids(given: Any, where: str) -> pl.Series:
 
 
 def read_details(
-    model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str, known: Iterable[str] = ()
+    model: Planner, frame: pl.DataFrame, where: str, known: Iterable[str] = ()
 ) -> pl.DataFrame:
     """All columns except id and state, with types that can be stored: features as numbers, opt_in
     as true and false, dates as text. Names in `known` and those of the model match in any case.
@@ -87,7 +88,7 @@ def read_details(
         if name == "opt_in":
             values = as_flags(values, where, unknown=False)
         elif name in costs:
-            values = _read_costs(values, ids, where)
+            values = as_amounts(values, where)
         else:
             values = _storable(values, name in numbers, where)
         found.append(values.alias(name))
@@ -210,21 +211,6 @@ def first_difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
             who = one["id"][row] if "id" in one.columns else f"row {row + 1}"
             return f"'{name}' of {who} is {left[row]} in one and {right[row]} in the other"
     return None
-
-
-def _read_costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
-    """Costs of at least 0; an empty cell means the model's cost."""
-    costs = values.cast(pl.Float64, strict=False).fill_nan(None)
-    wrong = (values.is_not_null() & costs.is_null()) | (costs < 0) | costs.is_infinite()
-    if values.dtype.is_float():
-        wrong &= values.is_not_nan()
-    if wrong.any():
-        row = first_row(wrong)
-        raise InputError(
-            f"{where}: {row_in(where, row)}, id {ids[row]}: the column '{values.name}' must hold "
-            f"costs of at least 0, not '{values[row]}'."
-        )
-    return costs
 
 
 def _storable(values: pl.Series, is_number: bool, where: str) -> pl.Series:
