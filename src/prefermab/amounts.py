@@ -1,9 +1,9 @@
 """Exact amounts: costs and budgets as whole numbers of a decimal unit.
 
 Seven times 0.1 fits a budget of 0.7, and 16,777,216 plus 1 does not fit 16,777,216. Binary
-fractions get the first wrong, single precision the second. So a whole amount is read as it is, others
-as the shortest decimal number that gives them, and all are counted in units of a power of ten: the
-smallest in which 18 digits hold the budget. Finer costs are rounded up, so nothing is overspent.
+fractions get the first wrong, single precision the second. So a whole amount is read as it is and
+others as the shortest decimal number that gives them, in units of a power of ten: the smallest in
+which 18 digits hold the budget. A finer cost is rounded up, so that nothing is overspent.
 
 Plans count in 64-bit integers (`DecimalUnits`). JAX has 32 bits by default, so in compiled code a
 number has two parts of nine digits each (`Digits`).

@@ -121,23 +121,24 @@ def number(value: Any, name: str, *, at_least: float = 0.0) -> float:
         real = math.inf
     if not math.isfinite(real) or real < at_least:
         raise InputError(f"{name} must be a finite number of at least {at_least:g}, not {real:g}.")
-    if abs(real) >= EXACT and _is_rounded(value, real):
+    check_exact(value, real, name)
+    return real
+
+
+def check_exact(value: Any, real: float, name: str) -> None:
+    """Raises if `value`, a large whole number or its text, became another one when it was read as
+    the number `real`."""
+    if not EXACT <= abs(real) < math.inf or isinstance(value, float | np.floating):
+        return
+    try:
+        given = Decimal(str(value).strip())
+    except InvalidOperation:
+        return
+    if given not in (Decimal(real), Decimal(repr(real))):
         raise InputError(
             f"{name} is {brief(value)}, which has more digits than a number can hold here: round "
             f"it, such as to {real:.0f}."
         )
-    return real
-
-
-def _is_rounded(value: Any, real: float) -> bool:
-    """Whether a whole number or a text became another number when it was read as `real`."""
-    if isinstance(value, float | np.floating):
-        return False
-    try:
-        given = Decimal(str(value).strip())
-    except InvalidOperation:
-        return False
-    return given not in (Decimal(real), Decimal(repr(real)))
 
 
 def amount(value: Any, name: str) -> float:
@@ -194,5 +195,5 @@ def reals(value: Any, name: str, *, ndim: tuple[int, ...] | None = None) -> np.n
     large = np.abs(array) >= EXACT
     if large.any():
         for one in set(np.asarray(value, dtype=object)[large].tolist()):
-            number(one, f"a number in {name}", at_least=-math.inf)
+            check_exact(one, float(one), f"a number in {name}")
     return array

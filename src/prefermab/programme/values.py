@@ -12,11 +12,10 @@ written.
 """
 
 import re
-from math import inf
 
 import polars as pl
 
-from prefermab.errors import EXACT, InputError, brief, number
+from prefermab.errors import EXACT, InputError, brief, check_exact
 
 THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
 """Marks that can only separate thousands."""
@@ -130,9 +129,8 @@ def parse_numbers(
             f"'{brief(values[row])}'."
         )
     for row in (numbers.abs() >= EXACT).fill_null(False).arg_true():
-        number(
-            plain[row], f"{where}: the column '{values.name}' in row {row + first}", at_least=-inf
-        )
+        what = f"{where}: the column '{values.name}' in row {row + first}"
+        check_exact(plain[row], numbers[row], what)
     percents = values.str.ends_with("%")
     return (numbers / 100).alias(values.name) if percents.any() else numbers.alias(values.name)
 
