@@ -35,8 +35,11 @@ def checked_places(model: "Model", states: Any, since: Any, actions: Any) -> np.
         if since is not None or actions is not None:
             raise InputError("rounds_since_seen: this model is for states that are seen.")
         return checked_states(model, states)
+    try:
+        known = ~np.isnan(np.asarray(states, float))
+    except (TypeError, ValueError, OverflowError):
+        raise InputError("states must be an array of numbers.") from None
     given = np.asarray(states, float)
-    known = ~np.isnan(given)
     state = np.where(known, checked_states(model, np.where(known, given, 0)), -1)
     since = np.where(known, 0.0, np.nan) if since is None else since
     return model.sightings.place(state, *model.sightings.fill_unknown(state, since, actions))
@@ -45,7 +48,8 @@ def checked_places(model: "Model", states: Any, since: Any, actions: Any) -> np.
 def checked_features(model: "Model", features: Any, n_arms: int) -> np.ndarray:
     """Features (arm, feature), NaN where unknown."""
     try:
-        given = np.asarray(features, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            given = np.asarray(features, dtype=np.float32)
     except (TypeError, ValueError):
         raise InputError("features must be an array of numbers.") from None
     wanted = (n_arms, len(model.feature_names))

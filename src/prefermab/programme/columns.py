@@ -14,6 +14,7 @@ from prefermab.errors import (
     brief,
     list_names,
 )
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import is_number_text, parse_numbers
 
@@ -139,6 +140,19 @@ def as_amounts(values: pl.Series, where: str) -> pl.Series:
     return numbers
 
 
+def as_counts(values: pl.Series, where: str) -> pl.Series:
+    """Whole numbers of at least 0, null where the value is unknown."""
+    numbers = as_numbers(values, where).cast(pl.Float64)
+    wrong = ((numbers < 0) | (numbers != numbers.round()) | (numbers >= EXACT)).fill_null(False)
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers of at least 0, but "
+            f"{row_in(where, row)} holds {brief(values[row])}."
+        )
+    return numbers
+
+
 def as_labels(values: pl.Series) -> pl.Series:
     """Text without outer blanks, null where a cell is empty; the number 3.0 is the label 3.
 
@@ -203,6 +217,13 @@ def is_whole(values: pl.Series) -> bool:
         return False
     whole = (values == values.round()) & (values.abs() < 2**53)
     return bool((values.is_null() | whole).all())
+
+
+def id_column(frame: pl.DataFrame, where: str) -> pl.Series:
+    """The ids of the people of a table, each of them once."""
+    ids = clean_ids(column(frame, "id", where)).alias("id")
+    check_ids(ids, where)
+    return ids
 
 
 def check_ids(ids: pl.Series, where: str) -> None:

@@ -18,6 +18,7 @@ from prefermab.programme.evidence.programmes import TrialProgramme, draw_pool
 from prefermab.programme.evidence.protocol import Protocol
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.planning.scoring import gains_at, highest_prices
+from prefermab.programme.sources.cleaning import clean_ids
 
 
 def rehearse(
@@ -107,7 +108,7 @@ def read_outcomes(
     action = as_labels(column(table, "action", where)).fill_null(passive)
     rows = pl.DataFrame(
         {
-            "id": column(table, "id", where).cast(pl.String),
+            "id": as_labels(clean_ids(column(table, "id", where))),
             "round": time.rank("dense").cast(pl.Int64) - 1,
             "reward": state.replace_strict(dict(rewards), default=None, return_dtype=pl.Float64),
             "action": action,
@@ -127,7 +128,7 @@ def read_outcomes(
         )
     if protocol.design.name == "switchback":
         return rows, 0
-    assigned = protocol.assignment["id"].cast(pl.String)
+    assigned = as_labels(protocol.assignment["id"])
     inside = rows["id"].is_in(assigned.implode())
     return rows.filter(inside), int(rows.filter(~inside)["id"].n_unique())
 
@@ -159,7 +160,7 @@ def arrange_by_person(
         ids = rows["id"].unique(maintain_order=True)
         layout = dataclasses.replace(layout, unit=np.zeros(len(ids), int))
     else:
-        ids = protocol.assignment["id"].cast(pl.String)
+        ids = as_labels(protocol.assignment["id"])
     place = {name: at for at, name in enumerate(ids.to_list())}
     who = np.array([place[name] for name in rows["id"].to_list()], int)
     when = rows["round"].to_numpy()

@@ -15,13 +15,13 @@ from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.programme.columns import (
     as_amounts,
+    as_counts,
     as_flags,
     as_labels,
     as_measures,
-    as_numbers,
-    check_ids,
     column,
     expected_state,
+    id_column,
     is_continuous,
     level_feature,
     source_columns,
@@ -81,8 +81,7 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     """Reads what the model needs of a table; raises an error that names the first wrong cell."""
     if frame.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person.")
-    ids = column(frame, "id", where).alias("id")
-    check_ids(ids, where)
+    ids = id_column(frame, where)
     present = np.ones(frame.height, bool)
     if "opt_in" in frame.columns:
         present = as_flags(frame["opt_in"], where, unknown=False).to_numpy()
@@ -119,15 +118,15 @@ def read_states(
     model: Model, given: pl.Series, ids: pl.Series, present: np.ndarray, where: str
 ) -> np.ndarray:
     """States as the model numbers them; people who are out need none."""
-    missing = given.is_null().to_numpy() & present
+    numbers = state_numbers(model, given, ids, where, pl.Series(present))
+    missing = numbers.is_null().to_numpy() & present
     if missing.any():
         row = int(missing.argmax())
         raise InputError(
             f"{where}: {row_in(where, row)} has no state; expected {expected_state(model)}."
         )
-    numbers = state_numbers(model, given, ids, where, pl.Series(present)).fill_null(0)
     kind = np.float32 if is_continuous(model) else np.int32
-    return np.where(present, numbers.to_numpy(), 0).astype(kind)
+    return np.where(present, numbers.fill_null(0).to_numpy(), 0).astype(kind)
 
 
 def read_features(
@@ -256,15 +255,7 @@ def _whole(frame: pl.DataFrame, name: str, where: str) -> np.ndarray:
     """A column of whole numbers of at least 0, NaN where it is empty or missing."""
     if name not in frame.columns:
         return np.full(frame.height, np.nan)
-    numbers = as_numbers(frame[name], where).cast(pl.Float64)
-    wrong = ((numbers < 0) | (numbers != numbers.round())).fill_null(False)
-    if wrong.any():
-        row = first_row(wrong)
-        raise InputError(
-            f"{where}: the column '{name}' must hold whole numbers of at least 0, but "
-            f"{row_in(where, row)} holds {numbers[row]:g}."
-        )
-    return numbers.fill_null(np.nan).to_numpy()
+    return as_counts(frame[name], where).fill_null(np.nan).to_numpy()
 
 
 def place_texts(model: Model, tree: Sightings) -> list[str]:

@@ -11,8 +11,17 @@ import polars as pl
 
 from prefermab.errors import InputError, amount, count, share, unknown
 from prefermab.model import Model
-from prefermab.programme.columns import FALSE, TRUE, as_flags, as_numbers, column, source_columns
+from prefermab.programme.columns import (
+    FALSE,
+    TRUE,
+    as_flags,
+    as_labels,
+    as_numbers,
+    column,
+    source_columns,
+)
 from prefermab.programme.planning.roster import Participants, sighting_columns
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.tables import first_row, row_in
 
 Class = TypeVar("Class", bound=type)
@@ -231,7 +240,7 @@ def locked_rows(
     if rules.lock_column is None:
         return locked
     given = column(frame, rules.lock_column, where)
-    text = given.cast(pl.String).str.strip_chars().str.to_lowercase()
+    text = as_labels(given).str.to_lowercase()
     actions = {name.lower(): place for place, name in enumerate(model.action_names)}
     words = {**dict.fromkeys(TRUE, ANY), **dict.fromkeys(FALSE, 0), "": 0, **actions}
     strange = text.is_not_null() & ~text.is_in(list(words))
@@ -249,11 +258,11 @@ def rows_with_ids(
     roster: Participants, ids: Iterable[str | int], rule: str, where: str
 ) -> np.ndarray:
     """Which rows have one of these ids."""
-    wanted = [str(one) for one in ids]
+    wanted = clean_ids(pl.Series([str(one) for one in ids], dtype=pl.String)).to_list()
     if not wanted:
         return np.zeros(roster.size, bool)
-    text = roster.ids.cast(pl.String)
-    strange = set(wanted) - set(text.to_list())
+    text = as_labels(roster.ids)
+    strange = set(map(str, wanted)) - set(text.to_list())
     if strange:
         raise InputError(f"{where}: nobody has the id '{min(strange)}' that {rule} names.")
     return text.is_in(wanted).to_numpy()

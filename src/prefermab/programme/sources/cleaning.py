@@ -56,6 +56,19 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.when(text != "").then(text) for text in blank)
 
 
+def clean_ids(ids: pl.Series) -> pl.Series:
+    """Ids by the rule of `clean`, so that a person is the same one in a file and in a frame.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.sources.cleaning import clean_ids
+    >>> clean_ids(pl.Series(["a ", "Jose\\u0301"])).to_list()
+    ['a', 'José']
+    """
+    if not isinstance(ids.dtype, pl.String | pl.Categorical | pl.Enum):
+        return ids.fill_nan(None) if ids.dtype.is_float() else ids
+    return clean(ids.cast(pl.String).alias("id").to_frame())["id"].alias(ids.name)
+
+
 def columns_where(frame: pl.DataFrame, condition: pl.Expr, *, all: bool = False) -> list[str]:
     """The columns in which a condition holds for any cell, or with `all` for every known cell."""
     found = frame.select(condition.all() if all else condition.any())

@@ -15,6 +15,7 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.programme.columns import (
     as_amounts,
+    as_counts,
     as_flags,
     as_numbers,
     check_ids,
@@ -23,6 +24,7 @@ from prefermab.programme.columns import (
     source_columns,
 )
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import as_frame, first_row, row_in
 
@@ -34,19 +36,15 @@ table of new people; 0 or less if that was before the programme began."""
 
 def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
     """The ids of a frame as whole numbers or text; an error if one is missing or not unique."""
-    ids = column(frame, "id", where).alias("id")
+    ids = clean_ids(column(frame, "id", where)).alias("id")
     if ids.dtype.is_integer() or is_whole(ids) or not len(ids):
         whole = ids.cast(pl.Int64, strict=False)
         if whole.null_count() > ids.null_count():
             row = first_row(whole.is_null() & ids.is_not_null())
             raise InputError(f"{where}: {row_in(where, row)}: the id {ids[row]} is too large.")
         ids = whole
-    elif isinstance(ids.dtype, pl.Categorical | pl.Enum):
-        ids = ids.cast(pl.String)
     if ids.dtype not in (pl.Int64, pl.String, pl.Null):
         raise InputError(f"{where}: an id must be a whole number or text, not {ids.dtype}.")
-    if ids.dtype == pl.String:
-        ids = ids.set(ids.str.strip_chars() == "", None)
     check_ids(ids, where)
     return ids
 
@@ -117,21 +115,14 @@ def match_names(frame: pl.DataFrame, known: Iterable[str], where: str) -> list[s
 
 
 def split_last_action(
-    frame: pl.DataFrame, ids: pl.Series, now: int, where: str
+    frame: pl.DataFrame, now: int, where: str
 ) -> tuple[pl.DataFrame, list[pl.Series]]:
     """The frame without `rounds_since_action`, and that column converted to rounds of actions."""
     names = match_names(frame, (), where)
     if SINCE_ACTION not in names:
         return frame, []
     given = frame[:, names.index(SINCE_ACTION)]
-    since = as_numbers(given, where)
-    wrong = (since < 0) | (since != since.round())
-    if wrong.any():
-        row = first_row(wrong)
-        raise InputError(
-            f"{where}: {row_in(where, row)}, id {ids[row]}: the column '{given.name}' must hold "
-            f"whole numbers of at least 0, not {given[row]}."
-        )
+    since = as_counts(given, where)
     return frame.drop(given.name), [(now - since.cast(pl.Int64)).alias(BEFORE)]
 
 

@@ -100,7 +100,7 @@ class Programme(OpenProgramme):
                 raise InputError(f"{where}: {named} in the programme already.")
             if not len(ids):
                 return 0
-            frame, last = split_last_action(frame, ids, now, where)
+            frame, last = split_last_action(frame, now, where)
             details = read_details(self.model, frame, where, queries.known_kinds(sql))
             details = pl.DataFrame([*details.get_columns(), *last])
             texts = queries.put_details(sql, ids, details, where)
