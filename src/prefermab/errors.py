@@ -178,13 +178,18 @@ def share(value: Any, name: str) -> float:
     return real
 
 
+def floats(value: Any, name: str) -> np.ndarray:
+    """Returns `value` as an array of numbers, which may be NaN."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be an array of numbers.") from None
+
+
 def reals(value: Any, name: str, *, ndim: tuple[int, ...] | None = None) -> np.ndarray:
     """Returns `value` as an array; raises unless its numbers are finite, and its number of axes is
     one of `ndim`."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be an array of numbers.") from None
+    array = floats(value, name)
     if ndim is not None and array.ndim not in ndim:
         wanted = " or ".join(str(n) for n in ndim)
         raise InputError(f"{name} must have {wanted} axes, not {array.ndim}.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.errors import InputError, amount, is_amount, reals
+from prefermab.errors import InputError, amount, floats, is_amount, reals
 
 if TYPE_CHECKING:
     from prefermab.model import Model
@@ -35,11 +35,8 @@ def checked_places(model: "Model", states: Any, since: Any, actions: Any) -> np.
         if since is not None or actions is not None:
             raise InputError("rounds_since_seen: this model is for states that are seen.")
         return checked_states(model, states)
-    try:
-        known = ~np.isnan(np.asarray(states, float))
-    except (TypeError, ValueError, OverflowError):
-        raise InputError("states must be an array of numbers.") from None
-    given = np.asarray(states, float)
+    given = floats(states, "states")
+    known = ~np.isnan(given)
     state = np.where(known, checked_states(model, np.where(known, given, 0)), -1)
     since = np.where(known, 0.0, np.nan) if since is None else since
     return model.sightings.place(state, *model.sightings.fill_unknown(state, since, actions))

@@ -55,7 +55,8 @@ def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFr
 
 
 def _without_unknown(frame: pl.DataFrame, unknown: list[str]) -> pl.DataFrame:
-    """The table with null instead of the texts that mean an unknown value."""
+    """The table with null instead of NaN and of the texts that mean an unknown value."""
+    frame = frame.with_columns(pl.selectors.float().fill_nan(None))
     if not unknown:
         return frame
     texts = pl.selectors.string()
