@@ -277,6 +277,148 @@ def test_control_characters_and_markup_are_written_out_in_reports():
     assert 'href="javascript' not in page
 
 
+def with_state(given, kind=pl.Float64):
+    states = pl.Series("state", [1, given, 0], dtype=kind, strict=False)
+    return pl.DataFrame({"id": [1, 2, 3], "state": states, "feature_0": [0.1, 0.2, 0.3]})
+
+
+def plan_folder_of(people, folder):
+    folder.mkdir()
+    people.write_parquet(folder / "people.parquet")
+    return pm.plan_folder("armman", folder, folder.with_name(f"{folder.name}-plan"), 2)
+
+
+READERS_OF_STATES = {
+    "plan": lambda people, _: MODEL.plan(people, 2),
+    "what-if": lambda people, _: MODEL.what_if(people, [1, 2]),
+    "file": lambda people, folder: (
+        people.write_parquet(folder / "people.parquet")
+        or MODEL.plan(read_table(folder / "people.parquet"), 2)
+    ),
+    "folder": lambda people, folder: plan_folder_of(people, folder / "people"),
+    "continuous": lambda people, _: pm.load("continuous-synthetic").plan(people, 2),
+}
+
+
+@pytest.mark.parametrize("reader", READERS_OF_STATES)
+def test_a_state_that_is_nan_is_refused_as_an_empty_one_is(reader, tmp_path):
+    read = READERS_OF_STATES[reader]
+    texts = [] if reader == "continuous" else [("", pl.String), (" ", pl.String)]
+    given = [(float("nan"), pl.Float64), (float("nan"), pl.Float32), (None, pl.Float64), *texts]
+    for number, (state, kind) in enumerate(given):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(pm.InputError, match="row 2 has no state"):
+            read(with_state(state, kind), tmp_path / str(number))
+    for number, state in enumerate((float("inf"), float("-inf"), -1, 1e300, 1.5), len(given)):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(pm.InputError, match=r"state '|finite numbers") as error:
+            read(with_state(state), tmp_path / str(number))
+        one_sentence(error)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_programme_takes_a_state_that_is_nan_as_not_seen(kind, tmp_path, request):
+    place = str(tmp_path / "calls.db")
+    if kind == "postgresql":
+        place = f"{request.getfixturevalue('server').address}#p{uuid.uuid4().hex[:20]}"
+    with pm.Programme(place, MODEL) as programme:
+        for wrong in (float("inf"), -1, 0.5):
+            with pytest.raises(pm.InputError, match="row 2, id 2, has the state"):
+                programme.join(with_state(wrong))
+        programme.join(with_state(float("nan")))
+        assert programme.roster()["state"].to_list()[1] is None
+        with pytest.raises(pm.InputError, match="the state of 2 was never observed"):
+            programme.plan(1)
+        for wrong in (float("inf"), -1, 0.5):
+            with pytest.raises(pm.InputError, match="row 2, id 2, has the state"):
+                programme.observe(with_state(wrong).select("id", "state"))
+        assert programme.observe(with_state(float("nan")).select("id", "state")) == 2
+        with pytest.raises(pm.InputError, match="the state of 2 was never observed"):
+            programme.plan(1)
+
+
+def test_arrays_of_numbers_that_are_none_are_refused():
+    features, unseen = np.full((2, 6), 0.5), pm.load("armman-unseen")
+    for wrong in (float("nan"), float("inf"), -1, 0.5, 1e300, "x", 10**400):
+        with pytest.raises(pm.InputError, match=r"^states must"):
+            MODEL.act([0, wrong], features, 1)
+        with pytest.raises(pm.InputError, match=r"^costs must|^each cost must"):
+            MODEL.act([0, 0], features, 1, costs=[0, "y" if wrong == 0.5 else wrong])
+        with pytest.raises(pm.InputError, match=r"^rounds_since_seen must"):
+            unseen.act([0, 0], features, 1, rounds_since_seen=[0, wrong])
+        if wrong == wrong:  # an unknown action is the usual one
+            with pytest.raises(pm.InputError, match=r"^action_seen must"):
+                unseen.act([0, 0], features, 1, action_seen=[0, wrong])
+
+
+HUGE = (1e19, 1e25, 1e30, 1e38, 1e39, 1e300, float("inf"), float("nan"), 1e-45, 1e-310, -1e300)
+
+
+@pytest.mark.parametrize("column", ["feature_0", "cost_call", "rounds_since_action", "opt_in"])
+def test_huge_numbers_lead_to_a_plan_or_a_sentence_without_a_warning(column, tmp_path):
+    """Warnings are errors here, as everywhere in these tests."""
+    rules = pm.Rules(cooldown=1, last_column="feature_0" if column != "feature_0" else column)
+    for number, huge in enumerate(HUGE):
+        people = with_state(1).with_columns(pl.Series(column, [huge, 1.0, 1.0]))
+        with contextlib.suppress(pm.InputError):
+            plan = MODEL.plan(people, 2, rules=rules)
+            assert np.isfinite(plan.frame["score"].to_numpy()).all()
+        with contextlib.suppress(pm.InputError):
+            MODEL.what_if(people, [1, 2])
+        with (
+            contextlib.suppress(pm.InputError),
+            pm.Programme(tmp_path / f"{number}.db", MODEL) as it,
+        ):
+            it.join(people)
+            it.plan(2)
+        features = np.array([[huge] * 6, [0.5] * 6])
+        with contextlib.suppress(pm.InputError):
+            MODEL.act([0, 0], features, 1)
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a", "a "), ("a", "\ta"), ("Jos\u00e9", "Jose\u0301"), ("a", "a\u200b"), ("a", "\ufeffa")],
+)
+def test_ids_are_read_by_one_rule_everywhere(one, other, tmp_path):
+    people = with_state(1).with_columns(id=pl.Series([other, "b", "c"]))
+    twice = with_state(1).with_columns(id=pl.Series([one, other, "c"]))
+    plans = {
+        "frame": lambda people: MODEL.plan(people, 2).frame,
+        "file": lambda people: (
+            people.write_parquet(tmp_path / "people.parquet")
+            or MODEL.plan(read_table(tmp_path / "people.parquet"), 2).frame
+        ),
+        "text": lambda people: (
+            people.write_csv(tmp_path / "people.csv")
+            or MODEL.plan(read_table(tmp_path / "people.csv"), 2).frame
+        ),
+    }
+    for read in plans.values():
+        assert set(read(people)["id"]) == {one, "b", "c"}
+        with pytest.raises(pm.InputError, match=f"the id {one} is in row"):
+            read(twice)
+    locked = MODEL.plan(people, 1, rules=pm.Rules(lock_ids=[other])).frame
+    assert locked.filter(pl.col("id") == one)["action"].to_list() == ["call"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    twice.write_parquet(folder / "people.parquet")
+    with pytest.raises(pm.InputError, match=f"the id {one} "):
+        pm.plan_folder("armman", folder, tmp_path / "plan", 2)
+    with pm.Programme(tmp_path / "calls.db", MODEL) as programme:
+        programme.join(people)
+        assert programme.roster()["id"].to_list() == [one, "b", "c"]
+        with pytest.raises(pm.InputError, match="in the programme already"):
+            programme.join(people.with_columns(id=pl.Series([one, "d", "e"])))
+        assert programme.observe(pl.DataFrame({"id": [other], "state": [0]})) == 1
+        programme.plan(2)
+        programme.record(pl.DataFrame({"id": [other, "b", "c"], "action": ["none"] * 3}))
+        assert programme.leave([other]) == 1
+
+
 # Names of files with code, in everything that is read
 
 
