@@ -105,6 +105,48 @@ def test_source_that_no_result_depends_on_is_named_as_it_is_now():
     assert all((SOURCE / name).exists() for name in NO_RESULT_DEPENDS_ON)
 
 
+EXECUTES = {
+    "exec", "eval", "__import__", "import_module", "exec_module", "load_module", "run_path",
+    "run_module", "entry_points", "spec_from_file_location",
+}  # fmt: skip
+IMPORTS_BY_NAME = {
+    "__init__.py": "public names, from a table",
+    "cli/__init__.py": "commands, from a table",
+    "engines.py": "ray",
+    "domains/loading.py": "the file of a domain, which a user typed",
+}
+TYPED = {
+    "cli/evaluate.py": "DOMAIN and --domain",
+    "cli/train.py": "DOMAIN",
+    "gym/episodes.py": "the argument `domain` of an environment",
+}
+"""Where the name of a domain is one that a user typed, so that it may be that of a file."""
+
+
+def test_only_what_a_user_typed_is_executed():
+    """`domains.get` executes files; names from anywhere else go to `domains.built_in`."""
+    executing, getting = set(), set()
+    for file in SOURCE.rglob("*.py"):
+        here = file.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                loaded = {alias.name.partition(".")[0] for alias in node.names}
+                assert not loaded & {"pickle", "marshal", "shelve", "runpy", "code", "dill"}, here
+            if not isinstance(node, ast.Call):
+                continue
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            owner = getattr(getattr(node.func, "value", None), "id", None)
+            if called in EXECUTES:
+                executing.add(here)
+            if called in ("in_a_file", "class_in_file") and here != "cli/evaluate.py":
+                assert here == "domains/__init__.py", here
+            if (called, owner) == ("get", "domains"):
+                getting.add(here)
+            assert not any(word.arg == "allow_pickle" for word in node.keywords), here
+    assert executing == set(IMPORTS_BY_NAME)
+    assert getting == set(TYPED)
+
+
 def test_every_source_file_is_short():
     long = {str(f.relative_to(ROOT)) for f in SOURCE.rglob("*.py")
             if len(f.read_text().splitlines()) > 350}  # fmt: skip

@@ -6,11 +6,15 @@ import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import example, given
 
+import prefermab as pm
 from prefermab.amounts import DecimalUnits, exact_amounts, fits, read_decimals, remaining
 from prefermab.budget import by_price, cost_of, greedy, lowest_price
+from prefermab.errors import amount
+from prefermab.programme.tables import read_table
 from reference import best_knapsack, exact, greedy_one_by_one
 
 SHAPES = [(1, 2), (6, 2), (5, 3), (7, 4)]
@@ -240,14 +244,26 @@ def test_what_single_precision_cannot_add_is_not_bought(select):
 
 
 def as_read(amount):
-    """A number of more than 15 digits that single precision holds is read as single precision."""
+    """Of numbers with more than 15 digits, whole ones are read as they are, and those that single
+    precision holds as single precision."""
     many = len(Decimal(repr(amount)).as_tuple().digits) > 15
+    if many and amount == int(amount):
+        return Fraction(int(amount))
     single = many and float(np.float32(amount)) == amount
     return Fraction(str(np.float32(amount))) if single else exact(amount)
 
 
+amounts = st.floats(1e-30, 1e30) | st.integers(1, 10**30).map(float)
+
+
 @example(2.0**-49, 2.0**-14)
-@given(st.floats(0, 1e15, allow_subnormal=False), st.floats(1e-6, 1e15))
+@example(2.0**53, 2.0**53)
+@example(2.0**53, 9_007_199_254_740_991.0)
+@example(999_999_986_991_104.0, 1e15)
+@example(2.0**60, 1e30)
+@example(1e-30, 1e30)
+@example(1e30, 1e-30)
+@given(amounts | st.just(0.0), amounts)
 def test_units_never_flatter(cost, budget):
     units = DecimalUnits.of(budget)
     paid, room = int(units.of_costs([cost])[0]), units.of_budget(budget)
@@ -257,4 +273,52 @@ def test_units_never_flatter(cost, budget):
     if as_read(cost) * scale < 10**18:
         assert 0 <= paid - as_read(cost) * scale < 1
     digits, places = read_decimals(np.array([cost]))
-    assert Fraction(int(digits[0])) / Fraction(10) ** int(places[0]) == as_read(cost)
+    last = Fraction(10) ** -int(places[0])
+    assert 0 <= int(digits[0]) * last - as_read(cost) < (last if cost > 1e18 else 1e-99)
+    assert fits([cost], budget) == (as_read(cost) <= as_read(budget))
+
+
+@pytest.mark.parametrize("kind", [int, float, np.int64, np.uint64, np.float32, np.float64])
+def test_whole_amounts_are_added_up_exactly_whatever_holds_them(kind):
+    model, features = pm.load("armman"), np.full((3, 6), 0.5)
+    people = pl.DataFrame({"id": [1, 2, 3], "state": [1] * 3, "feature_0": [0.5] * 3})
+    for cost in (2**53, 2**53 + 2**31, 10**15 + 2**27, 2**58):
+        if float(kind(cost)) != cost:  # it is not this number that a float32 holds
+            cost = int(kind(cost))
+        for budget, chosen in ((cost - 2**31, 0), (cost, 1), (2 * cost - 2**31, 1), (2 * cost, 2)):
+            budget, costs = float(budget), np.array([0, cost]).astype(kind)
+            assert model.act([1] * 3, features, budget, costs=costs).sum() == chosen
+            plan = model.plan(people.with_columns(cost_call=pl.Series(costs[[1] * 3])), budget)
+            assert plan.summary.spent == chosen * cost
+            assert plan.summary.left == budget - chosen * cost
+
+
+def test_what_a_number_cannot_hold_is_refused(tmp_path):
+    model, features = pm.load("armman"), np.full((1, 6), 0.5)
+    act = lambda cost, budget: model.act([1], features, budget, costs=[0, cost])  # noqa: E731
+    people = pl.DataFrame({"id": [1], "state": [1], "feature_0": [0.5]})
+    odd = 2**53 + 1
+    for wrong in (odd, 10**400):
+        for ask in (lambda w: act(1, w), lambda w: model.plan(people, w),
+                    lambda w: model.what_if(people, [1, w])):  # fmt: skip
+            with pytest.raises(pm.InputError, match=r"^budget (is 9007199254740993, which|must)"):
+                ask(wrong)
+    for wrong in (np.int64(odd), np.uint64(odd), str(odd), f" {odd}.0", Decimal(odd)):
+        with pytest.raises(pm.InputError, match=r"^budget is .*9007199254740993.*, which has more"):
+            amount(wrong, "budget")
+    for wrong in (1e-310, 5e-324, 1e-31, 1.1e30, 1e308):
+        with pytest.raises(pm.InputError, match="must be 0, or from 1e-30 to 1e\\+30"):
+            act(1, wrong)
+        with pytest.raises(pm.InputError, match="each cost must be 0, or from 1e-30"):
+            act(wrong, 1)
+    with pytest.raises(pm.InputError, match="a number in costs is 9007199254740993"):
+        act(odd, 1)
+    told = r": the column 'cost_call' in row [23] (is 9.?007|must be 0, or from)"
+    for wrong in (odd, '"9,007,199,254,740,993"', "1e-310", "1e300", f"{odd}.0"):
+        file = tmp_path / "people.csv"
+        for other in ("1", "1.5", '"1,000,000.5"'):
+            rows = f"id,state,feature_0,cost_call\n1,1,0.5,{other}\n2,1,0.5,{wrong}\n"
+            file.write_text(rows)
+            with pytest.raises(pm.InputError, match=told) as error:
+                model.plan(read_table(file), 1)
+            assert "\n" not in str(error.value)

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -149,6 +150,26 @@ def test_the_version_is_the_same_everywhere():
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert re.findall(r"^version: (.+)$", citation, flags=re.MULTILINE) == [pm.__version__]
     assert re.findall(r"^## (\d[\w.]*)", changes, flags=re.MULTILINE)[0] == pm.__version__
+
+
+def test_the_oldest_versions_are_those_that_are_promised_and_have_no_known_holes():
+    root = Path(__file__).parent.parent
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    extras = [one for name, many in project["optional-dependencies"].items() if name != "dev"
+              for one in many]  # fmt: skip
+    bounds = dict(re.match(r"([\w.-]+)(?:\[\w+\])?>=([\d.]+)", one).groups()  # pyright: ignore
+                  for one in [*project["dependencies"], *extras])  # fmt: skip
+    lines = (root / "constraints-lowest.txt").read_text().splitlines()
+    lowest = dict(one.lower().split("==") for one in lines if "==" in one and one[0] != "#")
+    numbers = lambda version: [int(part) for part in version.split(".")]  # noqa: E731
+    for name, bound in bounds.items():
+        if name not in ("furo", "myst-parser", "sphinx"):  # which make no tests
+            size = len(numbers(bound))
+            oldest = [*numbers(lowest[name.lower()]), 0, 0][:size]
+            assert oldest == numbers(bound), name
+    sound = {"starlette": "0.49.1", "h11": "0.16", "python-multipart": "0.0.27", "jinja2": "3.1.6"}
+    for name, first in sound.items():
+        assert numbers(bounds[name]) >= numbers(first)
 
 
 def test_the_site_builds_has_all_that_is_public_and_loads_nothing_from_elsewhere(tmp_path):

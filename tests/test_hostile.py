@@ -1,22 +1,32 @@
 """Files that lie: damaged models, tables that are traps. Each is refused with one sentence."""
 
+import contextlib
 import io
 import json
 import os
 import shutil
+import sqlite3
+import sys
+import uuid
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
 import pytest
 from rich.console import Console
+from safetensors.numpy import save as pack
 
 import prefermab as pm
 from prefermab import modelfile, pages, storage
+from prefermab.cli import dispatch
 from prefermab.cli.plan import print_list, warn_of_unused
 from prefermab.cli.terminal import plain, plain_table
 from prefermab.errors import visible
+from prefermab.paper.tables import Setting
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.sources import cleaning
+from prefermab.programme.store import queries
+from prefermab.programme.store.reader import MODEL_PLACE
 from prefermab.programme.tables import read_table
 
 MODEL = pm.load("armman")
@@ -265,3 +275,318 @@ def test_control_characters_and_markup_are_written_out_in_reports():
     assert "<b>" not in page
     assert not {"\x1b", "\u202e"} & set(page)
     assert 'href="javascript' not in page
+
+
+def with_state(given, kind=pl.Float64):
+    states = pl.Series("state", [1, given, 0], dtype=kind, strict=False)
+    return pl.DataFrame({"id": [1, 2, 3], "state": states, "feature_0": [0.1, 0.2, 0.3]})
+
+
+def plan_folder_of(people, folder):
+    folder.mkdir()
+    people.write_parquet(folder / "people.parquet")
+    return pm.plan_folder("armman", folder, folder.with_name(f"{folder.name}-plan"), 2)
+
+
+READERS_OF_STATES = {
+    "plan": lambda people, _: MODEL.plan(people, 2),
+    "what-if": lambda people, _: MODEL.what_if(people, [1, 2]),
+    "file": lambda people, folder: (
+        people.write_parquet(folder / "people.parquet")
+        or MODEL.plan(read_table(folder / "people.parquet"), 2)
+    ),
+    "folder": lambda people, folder: plan_folder_of(people, folder / "people"),
+    "continuous": lambda people, _: pm.load("continuous-synthetic").plan(people, 2),
+}
+
+
+@pytest.mark.parametrize("reader", READERS_OF_STATES)
+def test_a_state_that_is_nan_is_refused_as_an_empty_one_is(reader, tmp_path):
+    read = READERS_OF_STATES[reader]
+    texts = [] if reader == "continuous" else [("", pl.String), (" ", pl.String)]
+    given = [(float("nan"), pl.Float64), (float("nan"), pl.Float32), (None, pl.Float64), *texts]
+    for number, (state, kind) in enumerate(given):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(pm.InputError, match="row 2 has no state"):
+            read(with_state(state, kind), tmp_path / str(number))
+    for number, state in enumerate((float("inf"), float("-inf"), -1, 1e300, 1.5), len(given)):
+        (tmp_path / str(number)).mkdir()
+        with pytest.raises(pm.InputError, match=r"state '|finite numbers") as error:
+            read(with_state(state), tmp_path / str(number))
+        one_sentence(error)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_programme_takes_a_state_that_is_nan_as_not_seen(kind, tmp_path, request):
+    place = str(tmp_path / "calls.db")
+    if kind == "postgresql":
+        place = f"{request.getfixturevalue('server').address}#p{uuid.uuid4().hex[:20]}"
+    with pm.Programme(place, MODEL) as programme:
+        for wrong in (float("inf"), -1, 0.5):
+            with pytest.raises(pm.InputError, match="row 2, id 2, has the state"):
+                programme.join(with_state(wrong))
+        programme.join(with_state(float("nan")))
+        assert programme.roster()["state"].to_list()[1] is None
+        with pytest.raises(pm.InputError, match="the state of 2 was never observed"):
+            programme.plan(1)
+        for wrong in (float("inf"), -1, 0.5):
+            with pytest.raises(pm.InputError, match="row 2, id 2, has the state"):
+                programme.observe(with_state(wrong).select("id", "state"))
+        assert programme.observe(with_state(float("nan")).select("id", "state")) == 2
+        with pytest.raises(pm.InputError, match="the state of 2 was never observed"):
+            programme.plan(1)
+
+
+def test_arrays_of_numbers_that_are_none_are_refused():
+    features, unseen = np.full((2, 6), 0.5), pm.load("armman-unseen")
+    for wrong in (float("nan"), float("inf"), -1, 0.5, 1e300, "x", 10**400):
+        with pytest.raises(pm.InputError, match=r"^states must"):
+            MODEL.act([0, wrong], features, 1)
+        with pytest.raises(pm.InputError, match=r"^costs must|^each cost must"):
+            MODEL.act([0, 0], features, 1, costs=[0, "y" if wrong == 0.5 else wrong])
+        with pytest.raises(pm.InputError, match=r"^rounds_since_seen must"):
+            unseen.act([0, 0], features, 1, rounds_since_seen=[0, wrong])
+        if wrong == wrong:  # an unknown action is the usual one
+            with pytest.raises(pm.InputError, match=r"^action_seen must"):
+                unseen.act([0, 0], features, 1, action_seen=[0, wrong])
+
+
+HUGE = (1e19, 1e25, 1e30, 1e38, 1e39, 1e300, float("inf"), float("nan"), 1e-45, 1e-310, -1e300)
+
+
+@pytest.mark.parametrize("column", ["feature_0", "cost_call", "rounds_since_action", "opt_in"])
+def test_huge_numbers_lead_to_a_plan_or_a_sentence_without_a_warning(column, tmp_path):
+    """Warnings are errors here, as everywhere in these tests."""
+    rules = pm.Rules(cooldown=1, last_column="feature_0" if column != "feature_0" else column)
+    for number, huge in enumerate(HUGE):
+        people = with_state(1).with_columns(pl.Series(column, [huge, 1.0, 1.0]))
+        with contextlib.suppress(pm.InputError):
+            plan = MODEL.plan(people, 2, rules=rules)
+            assert np.isfinite(plan.frame["score"].to_numpy()).all()
+        with contextlib.suppress(pm.InputError):
+            MODEL.what_if(people, [1, 2])
+        with (
+            contextlib.suppress(pm.InputError),
+            pm.Programme(tmp_path / f"{number}.db", MODEL) as it,
+        ):
+            it.join(people)
+            it.plan(2)
+        features = np.array([[huge] * 6, [0.5] * 6])
+        with contextlib.suppress(pm.InputError):
+            MODEL.act([0, 0], features, 1)
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("a", "a "), ("a", "\ta"), ("Jos\u00e9", "Jose\u0301"), ("a", "a\u200b"), ("a", "\ufeffa")],
+)
+def test_ids_are_read_by_one_rule_everywhere(one, other, tmp_path):
+    people = with_state(1).with_columns(id=pl.Series([other, "b", "c"]))
+    twice = with_state(1).with_columns(id=pl.Series([one, other, "c"]))
+    plans = {
+        "frame": lambda people: MODEL.plan(people, 2).frame,
+        "file": lambda people: (
+            people.write_parquet(tmp_path / "people.parquet")
+            or MODEL.plan(read_table(tmp_path / "people.parquet"), 2).frame
+        ),
+        "text": lambda people: (
+            people.write_csv(tmp_path / "people.csv")
+            or MODEL.plan(read_table(tmp_path / "people.csv"), 2).frame
+        ),
+    }
+    for read in plans.values():
+        assert set(read(people)["id"]) == {one, "b", "c"}
+        with pytest.raises(pm.InputError, match=f"the id {one} is in row"):
+            read(twice)
+    locked = MODEL.plan(people, 1, rules=pm.Rules(lock_ids=[other])).frame
+    assert locked.filter(pl.col("id") == one)["action"].to_list() == ["call"]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    twice.write_parquet(folder / "people.parquet")
+    with pytest.raises(pm.InputError, match=f"the id {one} "):
+        pm.plan_folder("armman", folder, tmp_path / "plan", 2)
+    with pm.Programme(tmp_path / "calls.db", MODEL) as programme:
+        programme.join(people)
+        assert programme.roster()["id"].to_list() == [one, "b", "c"]
+        with pytest.raises(pm.InputError, match="in the programme already"):
+            programme.join(people.with_columns(id=pl.Series([one, "d", "e"])))
+        assert programme.observe(pl.DataFrame({"id": [other], "state": [0]})) == 1
+        programme.plan(2)
+        programme.record(pl.DataFrame({"id": [other, "b", "c"], "action": ["none"] * 3}))
+        assert programme.leave([other]) == 1
+
+
+# Names of files with code, in everything that is read
+
+
+@pytest.fixture
+def trap(tmp_path, monkeypatch):
+    """A Python file that leaves a mark if it is executed or imported, and the ways to name it."""
+    mark, file = tmp_path / "executed", tmp_path / "evil.py"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n"
+    for one in (file, tmp_path / "..\\evil.py", tmp_path / "C:evil.py"):
+        one.write_text(code)
+    names = [
+        "evil.py", "evil.py:Evil", "./evil.py:Evil", f"{tmp_path}/../{tmp_path.name}/evil.py",
+        str(file), f"{file}:Evil", f"/{file}", "..\\evil.py:Evil", "C:evil.py", "evil", "evil:Evil",
+        "evil.Evil", f"file://{file}", f"http://127.0.0.1:9{file}", f"\\\\127.0.0.1{file}",
+        "x" * 300 + ".py", "evil.py\0",
+    ]  # fmt: skip
+    for name in ("evil.py", "..\\evil.py:Evil"):  # the trap works
+        with pytest.raises(pm.InputError, match="defines no domain"):
+            pm.domains.get(name)
+        assert mark.exists()
+        mark.unlink()
+    monkeypatch.delitem(sys.modules, "prefermab_own_evil")
+    yield SimpleNamespace(names=names, file=file, folder=tmp_path)
+    assert not mark.exists()
+    assert "evil" not in sys.modules
+
+
+def texts_in(value, path=()):
+    """The place of every text in a JSON value."""
+    if isinstance(value, str):
+        yield path
+    for key, inner in (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    ):
+        yield from texts_in(inner, (*path, key))
+
+
+def put(value, path, new):
+    for key in path[:-1]:
+        value = value[key]
+    value[path[-1]] = new
+
+
+def run_or_refuse(*words):
+    """A command that may fail with a sentence only."""
+    with contextlib.suppress(pm.PrefermabError):
+        dispatch([str(word) for word in words])
+
+
+@pytest.mark.parametrize("name", ["armman-paper", "armman-unseen"])
+def test_no_text_of_a_models_folder_is_executed(name, trap):
+    shipped = storage.shipped_models()[name]
+    config = json.loads((shipped / "config.json").read_text())
+    places = [
+        place for place in texts_in(config) if place[-1] not in ("checksum", "weights_sha256")
+    ]
+    assert ("domain", "name") in places
+    assert ("domain", "settings", "feature_map", "kind") in places
+    shutil.copytree(shipped, "model")
+    for number, (place, evil) in enumerate(
+        [(("domain", "name"), evil) for evil in trap.names]
+        + [(place, trap.names[i % 7]) for i, place in enumerate(places)]
+    ):
+        changed = json.loads(json.dumps(config))
+        put(changed, place, evil)
+        changed["checksum"] = modelfile.config_checksum(changed)
+        (trap.folder / "model" / "config.json").write_text(json.dumps(changed))
+        with contextlib.suppress(pm.InputError):
+            pm.load("model")
+        if number < len(trap.names):
+            with pytest.raises(pm.InputError, match="unknown domain") as error:
+                pm.load("model")
+            one_sentence(error)
+
+
+def test_no_command_executes_what_a_model_names(trap):
+    forged(trap.folder / "model", lambda config: config["domain"].update(name="evil.py:Evil"))
+    PEOPLE.write_csv("people.csv")
+    for words in (
+        ["models", "model"],
+        ["plan", "model", "--arms", "people.csv", "--budget", 1, "--out", "x.csv"],
+        ["what-if", "model", "--arms", "people.csv", "--budgets", 1], ["evaluate", "model"],
+        ["simulate", "model"], ["finetune", "model", "--out", "tuned"],
+        ["programme", "begin", "calls.db", "--model", "model"],
+        ["plan", "model", "--arms", ".", "--budget", 1, "--out", "plan"],
+        ["learn", "people.csv", "--rewards", "evil.py=1", "--out", "learned"],
+    ):  # fmt: skip
+        with pytest.raises(pm.PrefermabError) as error:
+            dispatch([str(word) for word in words])
+        one_sentence(error)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_the_place_of_a_programmes_model_is_only_read(kind, trap, request):
+    place = str(trap.folder / "calls.db")
+    if kind == "postgresql":
+        place = f"{request.getfixturevalue('server').address}#p{uuid.uuid4().hex[:20]}"
+    forged(trap.folder / "model", lambda config: config["domain"].update(name="evil.py:Evil"))
+    (trap.folder / "link").symlink_to(trap.folder / "model")
+    (trap.folder / "link.py").symlink_to(trap.file)
+    with pm.Programme(place, MODEL) as programme:
+        programme.join(PEOPLE)
+        programme.plan(1)
+        forgeries = [*trap.names, "link", "link.py", str(trap.folder / "link"), "model", "a" * 5000]
+        for evil in forgeries:
+            if kind == "postgresql" and "\0" in evil:
+                continue
+            with programme.database.writing() as sql:
+                queries.set_meta(sql, MODEL_PLACE, evil)
+            for words in (
+                ["status", place],
+                ["plan", place, "--budget", 1, "--out", "x.csv", "--again"],
+            ):
+                with pytest.raises(pm.InputError) as error:
+                    dispatch(["programme", *map(str, words)])
+                one_sentence(error)
+
+
+@pytest.mark.usefixtures("trap")
+def test_no_text_of_a_programmes_file_is_executed():
+    with pm.Programme("calls.db", MODEL) as programme:
+        programme.keep_place("armman")
+        programme.join(PEOPLE)
+        programme.plan(1, pm.Rules(cooldown=1, lock_ids=["a"]), why="a test")
+        programme.record()
+    shutil.copy("calls.db", "whole.db")
+    with contextlib.closing(sqlite3.connect("whole.db")) as sql:
+        columns = sql.execute(
+            "SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c "
+            "WHERE m.type = 'table' AND c.type = 'TEXT'"
+        ).fetchall()
+    assert {("meta", "value"), ("models", "name"), ("plans", "asked")} <= set(columns)
+    for table, column in columns:
+        shutil.copy("whole.db", "calls.db")
+        with contextlib.closing(sqlite3.connect("calls.db")) as sql:
+            triggers = sql.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            for (trigger,) in triggers.fetchall():
+                sql.execute(f'DROP TRIGGER "{trigger}"')
+            evil = '"evil.py:Evil"' if column in ("value", "asked", "details") else "evil.py:Evil"
+            sql.execute(f'UPDATE OR IGNORE "{table}" SET "{column}" = ?', (evil,))
+            sql.commit()
+        # What a damaged file does is the topic of other tests; here nothing is executed.
+        with contextlib.suppress(Exception), pm.Programme.open("calls.db") as programme:
+            programme.replay(1)
+
+
+def test_no_text_of_other_files_is_executed(trap):
+    for evil in trap.names[:7]:
+        table = pl.DataFrame({"id": [evil], "state": [evil], "feature_0": [evil], evil: [evil]})
+        table.write_csv("people.csv")
+        run_or_refuse("plan", "armman", "--arms", "people.csv", "--budget", 1, "--out", "x.csv")
+        for line in (
+            f'who = "{evil}"',
+            f'state = {{value = "{evil}"}}',
+            f'people.table = "{evil}"',
+        ):
+            lines = ['who = "id"', 'when = "feature_0"', 'round = "7d"', line]
+            (trap.folder / "map.toml").write_text("\n".join(dict.fromkeys(lines)))
+            run_or_refuse("events", "people.csv", "--map", "map.toml", "--out", "log.csv")
+        header = {"format": evil, "training": evil, "pieces": json.dumps(evil)}
+        packed = pack({evil: np.zeros(1), f"state.{evil}": np.zeros(1)}, metadata=header)
+        (trap.folder / "m.checkpoint").write_bytes(packed)
+        run_or_refuse("pretrain", "armman", "--out", "m", "--resume", "--exact.steps", 2)
+        with pytest.raises(pm.InputError, match="unknown domain"):
+            Setting(evil, 2, 1).trained_on()

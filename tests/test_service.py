@@ -1,11 +1,13 @@
 """The service: pages, the API, jobs and metrics."""
 
 import io
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 
@@ -584,6 +586,55 @@ def test_cancelling_kills_the_process_and_leaves_nothing_half_written(fresh, mod
     assert program.delete("/api/v1/jobs/1").json()["status"] == "cancelled"
     assert child.wait(10) == -9
     assert list(desk.settings.models_folder.iterdir()) == []
+
+
+@BOTH
+def test_no_name_in_a_request_or_a_job_is_executed(fresh, model, monkeypatch, tmp_path):
+    served, program = fresh
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "start_worker", [].append)
+    (tmp_path / "evil.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
+    evil, admin, desk = "evil.py:Evil", served.client("Ada"), served.desk
+    named = {"model": evil, "why": evil}
+    assert admin.put("/api/v1/programme/model", json=named).status_code == 400
+    rules = {"exclude_column": evil, "lock_ids": [evil]}
+    for path, asked in (
+        ("plans", {"budget": 1, "rules": rules, "why": evil}),
+        ("plans", {"budget": 1, "domain": evil, "model": evil}),
+        ("jobs/learn", {"rewards": {evil: 1.0}}),
+        ("jobs/learn", {"rewards": {"motivated": 1.0}, "recipe": evil}),
+        ("states", [{"id": 1, "state": evil}]),
+        ("marks", {"round": 1, "marks": [{"id": evil, "action": evil, "why": evil}]}),
+    ):
+        assert program.post(f"/api/v1/{path}", json=asked).status_code in (202, 400, 422), path
+    texts = dict.fromkeys(("budget", "rules", "domain", "recipe", "model", "state"), evil)
+    lies = {"plan": texts, "replay": {"round": evil}, "what-if": texts,
+            "learn": {**texts, "rewards": {"motivated": 1.0}}, evil: texts}  # fmt: skip
+    for kind, asked in lies.items():
+        program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1.0}})
+        with desk.records.writing() as sql:
+            last = sqlalchemy.select(sqlalchemy.func.max(JOBS.c.number)).scalar_subquery()
+            given = {"kind": kind, "asked": json.dumps(asked)}
+            sql.execute(JOBS.update().where(JOBS.c.number == last).values(given))
+        while work(desk.records, desk.settings, served.clock, model):
+            pass
+    statuses = as_frame(program.get("/api/v1/jobs"))["status"].unique().to_list()
+    assert statuses == ["failed"]
+    assert not (tmp_path / "executed").exists()
+
+
+def test_a_file_where_the_server_was_started_is_not_imported_by_jobs(fresh, monkeypatch, tmp_path):
+    _, program = fresh
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "polars.py").write_text("import pathlib\npathlib.Path('executed').touch()\n")
+    program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1.0}})
+    until = time.monotonic() + 60
+    while (job := program.get("/api/v1/jobs/1").json())["status"] in ("waiting", "running"):
+        assert time.monotonic() < until
+        assert not (tmp_path / "executed").exists()
+        time.sleep(0.1)
+    assert job["status"] == "failed"
+    assert "log" in job["answer"]["detail"]
 
 
 def test_a_model_that_a_job_learns_takes_over_the_programme(fresh, model, monkeypatch):

@@ -1,9 +1,9 @@
 """Exact amounts: costs and budgets as whole numbers of a decimal unit.
 
 Seven times 0.1 fits a budget of 0.7, and 16,777,216 plus 1 does not fit 16,777,216. Binary
-fractions get the first wrong, single precision the second. So an amount is read as the shortest
-decimal number that gives it, and counted in whole units of a power of ten: the smallest in which
-18 digits hold the budget. A finer cost is rounded up, so that nothing is overspent.
+fractions get the first wrong, single precision the second. So a whole amount is read as it is and
+others as the shortest decimal number that gives them, in units of a power of ten: the smallest in
+which 18 digits hold the budget. A finer cost is rounded up, so that nothing is overspent.
 
 Plans count in 64-bit integers (`DecimalUnits`). JAX has 32 bits by default, so in compiled code a
 number has two parts of nine digits each (`Digits`).
@@ -61,15 +61,13 @@ class DecimalUnits:
         digits, places = read_decimals(amounts)
         shift = self.decimals - places
         fine, coarse = 10 ** np.clip(shift, 0, 18), 10 ** np.clip(-shift, 0, 18)
-        with np.errstate(over="ignore"):
-            held = amounts * 10.0**self.decimals < LIMIT
         rounded = np.where(shift < 0, -(-digits // coarse), digits * fine)
-        units = np.where(held, rounded, UNAFFORDABLE)
+        units = np.where(amounts * 10.0**self.decimals < LIMIT, rounded, UNAFFORDABLE)
         return np.where(digits == 0, 0, units)[where].reshape(given.shape)
 
     def of_budget(self, budget: float) -> int:
         """A budget in units, rounded down."""
-        return math.floor(_decimal(budget).scaleb(self.decimals))
+        return math.floor(Fraction(_decimal(budget)) * Fraction(10) ** self.decimals)
 
     def amount(self, units: int) -> float:
         """This number of units as the nearest floating-point number."""
@@ -149,16 +147,18 @@ def read_decimals(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         open = (digits == 0) & (amounts > 0)
     for row in np.flatnonzero(open):
         _, figures, exponent = _decimal(amounts[row]).as_tuple()
-        digits[row], places[row] = int("".join(map(str, figures))), -int(exponent)
+        number, more = int("".join(map(str, figures))), max(len(figures) - 18, 0)
+        digits[row], places[row] = -(-number // 10**more), -int(exponent) - more  # rounded up
     return digits, places
 
 
 def _decimal(amount: float) -> Decimal:
-    """The shortest decimal number that gives an amount."""
+    """The shortest decimal number that gives an amount; a whole one of many digits as it is."""
     double, single = Decimal(repr(float(amount))), np.float32(amount)
-    if len(double.as_tuple().digits) > 15 and float(single) == float(amount):
-        return Decimal(str(single))
-    return double
+    many = len(double.as_tuple().digits) > 15
+    if many and float(amount).is_integer():
+        return Decimal(float(amount))
+    return Decimal(str(single)) if many and float(single) == float(amount) else double
 
 
 def as_single(budget: float) -> Float[Array, ""]:

@@ -5,6 +5,7 @@ import importlib
 import math
 import re
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,12 @@ UNPRINTABLE = re.compile(
 
 MOST_NAMED = 12
 """Largest number of names in a message."""
+
+EXACT = 2**53
+"""Whole numbers below this are held exactly by floating-point numbers."""
+
+SMALLEST_AMOUNT, LARGEST_AMOUNT = 1e-30, 1e30
+"""Costs and budgets beyond these are mistakes, and do not fit into single precision."""
 
 
 def visible(text: str) -> str:
@@ -133,10 +140,50 @@ def number(value: Any, name: str, *, at_least: float = 0.0) -> float:
     try:
         real = float(value)
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a number, not {value!r}.") from None
+        raise InputError(f"{name} must be a number, not {brief(repr(value))}.") from None
+    except OverflowError:
+        real = math.inf
     if not math.isfinite(real) or real < at_least:
         raise InputError(f"{name} must be a finite number of at least {at_least:g}, not {real:g}.")
+    check_exact(value, real, name)
     return real
+
+
+def check_exact(value: Any, real: float, name: str) -> None:
+    """Raises if `value`, a large whole number or its text, became another one when it was read as
+    the number `real`."""
+    if not EXACT <= abs(real) < math.inf or isinstance(value, float | np.floating):
+        return
+    try:
+        given = Decimal(str(value).strip())
+    except InvalidOperation:
+        return
+    if given not in (Decimal(real), Decimal(repr(real))):
+        raise InputError(
+            f"{name} is {brief(value)}, which has more digits than a number can hold here: round "
+            f"it, such as to {real:.0f}."
+        )
+
+
+def amount(value: Any, name: str) -> float:
+    """Returns a cost or a budget as a float; raises unless it is 0, or in the range of amounts."""
+    real = number(value, name)
+    if not is_amount(real):
+        raise InputError(
+            f"{name} must be 0, or from {SMALLEST_AMOUNT:g} to {LARGEST_AMOUNT:g}, not {real:g}."
+        )
+    return real
+
+
+def is_amount(value: Any) -> Any:
+    """Whether a number, or each of several, is 0 or in the range of amounts.
+
+    >>> import numpy as np
+    >>> from prefermab.errors import is_amount
+    >>> is_amount(np.array([0.0, 0.1, -1.0, 1e-310, 1e300]))
+    array([ True,  True, False, False, False])
+    """
+    return (value == 0) | ((value >= SMALLEST_AMOUNT) & (value <= LARGEST_AMOUNT))
 
 
 def count(value: Any, name: str, *, at_least: int = 1) -> int:
@@ -155,13 +202,18 @@ def share(value: Any, name: str) -> float:
     return real
 
 
+def floats(value: Any, name: str) -> np.ndarray:
+    """Returns `value` as an array of numbers, which may be NaN."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{name} must be an array of numbers.") from None
+
+
 def reals(value: Any, name: str, *, ndim: tuple[int, ...] | None = None) -> np.ndarray:
     """Returns `value` as an array; raises unless its numbers are finite, and its number of axes is
     one of `ndim`."""
-    try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} must be an array of numbers.") from None
+    array = floats(value, name)
     if ndim is not None and array.ndim not in ndim:
         wanted = " or ".join(str(n) for n in ndim)
         raise InputError(f"{name} must have {wanted} axes, not {array.ndim}.")
@@ -169,4 +221,8 @@ def reals(value: Any, name: str, *, ndim: tuple[int, ...] | None = None) -> np.n
     if len(bad):
         where = tuple(int(i) for i in bad[0])
         raise InputError(f"{name} must be finite, but {name}{list(where)} is {array[where]}.")
+    large = np.abs(array) >= EXACT
+    if large.any():
+        for one in set(np.asarray(value, dtype=object)[large].tolist()):
+            check_exact(one, float(one), f"a number in {name}")
     return array

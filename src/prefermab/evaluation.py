@@ -19,7 +19,7 @@ from prefermab.amounts import as_single
 from prefermab.arms import Arms, TrialKeys, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.opt_in import Streaming, schedules
 from prefermab.oracles.lagrangian import relax
 from prefermab.policies.base import Policy, Problem, as_policies
@@ -88,7 +88,7 @@ def evaluate(
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
     if arms is not None:
         n_arms = number_of_arms(arms)
-    money = as_single(number(domain.usual_budget if budget is None else budget, "budget"))
+    money = as_single(amount(domain.usual_budget if budget is None else budget, "budget"))
     keys = trial_keys(count(seed, "seed", at_least=0), count(trials, "trials"))
     rates = [opt_in] if isinstance(opt_in, int | float | Streaming) else list(opt_in)
     if not rates:

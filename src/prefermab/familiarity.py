@@ -166,7 +166,9 @@ def distance(features: np.ndarray, perception: Perception) -> Float[np.ndarray, 
     """Distance of each arm's known features from the mean, in units in which the features of
     training have standard deviation 1 in every direction."""
     away = np.where(np.isnan(features), 0.0, features - np.asarray(perception.mean))
-    return np.sqrt(((away @ np.asarray(perception.whitening)) ** 2).sum(axis=1))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.sqrt(((away @ np.asarray(perception.whitening)) ** 2).sum(axis=1))
+    return np.where(np.isfinite(found), found, np.inf)  # too far for single precision
 
 
 def is_whitened(perception: Perception) -> bool:

@@ -61,6 +61,15 @@ def make_private_file(path: Path) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
+def exists(path: Path) -> bool:
+    """Whether there is such a file or folder; false for what cannot be a path, such as a name that
+    is too long."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:
     """Raises an error unless `path` is an existing regular file.
 

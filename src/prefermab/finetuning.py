@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from prefermab.arms import Arms, Budget, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, number
+from prefermab.errors import InputError, amount
 from prefermab.evaluation import Progress, Trials, everyone_in, play_trials
 from prefermab.model import Model
 from prefermab.networks import Network
@@ -68,7 +68,7 @@ def finetune(
     domain, n_arms = _checked(model, domain, arms)
     check_settings(Tuning, "of fine-tuning", settings)
     tuning, recipe = Tuning(**settings), model.config
-    money = jnp.asarray(number(model.budget if budget is None else budget, "budget"), jnp.float32)
+    money = jnp.asarray(amount(model.budget if budget is None else budget, "budget"), jnp.float32)
 
     report = progress or (lambda *_: None)
     report(0.0, "learning")
@@ -140,10 +140,7 @@ def _tested(
 def _checked(model: Model, domain: Domain | None, arms: Arms) -> tuple[Domain, int]:
     if not isinstance(model, Model):
         raise InputError(f"model must be a Model, as pm.load returns, not {type(model).__name__}.")
-    own = model.domain if domain is None else domain
-    if own is None:
-        raise InputError("this model's domain is not known by name: give domain=.")
-    check_once(own)
+    own = check_once(model.domain if domain is None else domain)
     if arms is None:
         raise InputError("arms must be given: those to learn from, as domain.draw_arms draws them.")
     model.check_fits(own)

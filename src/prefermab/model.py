@@ -17,7 +17,7 @@ from prefermab.amounts import exact_amounts
 from prefermab.arms import Actions, Observation, hide_opted_out
 from prefermab.domains.base import Domain
 from prefermab.domains.sightings import Sightings
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.familiarity import (
     FeatureRanges,
     JudgedFeatures,
@@ -226,7 +226,7 @@ class Model:
         paid = checked_costs(self, costs, n_arms)
         if n_arms == 0:
             return np.zeros(0, np.int32)
-        limit = number(budget, "budget")
+        limit = amount(budget, "budget")
         judged = self.judge_cautiously(seen)
         warn_of_arms(judged, self.feature_names, present.astype(bool))
         with all_devices():

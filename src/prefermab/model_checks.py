@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.errors import InputError, reals
+from prefermab.errors import InputError, amount, floats, is_amount, reals
 
 if TYPE_CHECKING:
     from prefermab.model import Model
@@ -35,7 +35,7 @@ def checked_places(model: "Model", states: Any, since: Any, actions: Any) -> np.
         if since is not None or actions is not None:
             raise InputError("rounds_since_seen: this model is for states that are seen.")
         return checked_states(model, states)
-    given = np.asarray(states, float)
+    given = floats(states, "states")
     known = ~np.isnan(given)
     state = np.where(known, checked_states(model, np.where(known, given, 0)), -1)
     since = np.where(known, 0.0, np.nan) if since is None else since
@@ -45,7 +45,8 @@ def checked_places(model: "Model", states: Any, since: Any, actions: Any) -> np.
 def checked_features(model: "Model", features: Any, n_arms: int) -> np.ndarray:
     """Features (arm, feature), NaN where unknown."""
     try:
-        given = np.asarray(features, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            given = np.asarray(features, dtype=np.float32)
     except (TypeError, ValueError):
         raise InputError("features must be an array of numbers.") from None
     wanted = (n_arms, len(model.feature_names))
@@ -66,6 +67,8 @@ def checked_costs(model: "Model", costs: Any, n_arms: int) -> np.ndarray:
     n_actions = len(model.action_names)
     if given.shape not in {(n_actions,), (n_arms, n_actions)} or (given < 0).any():
         raise InputError(f"costs must be {n_actions} numbers of at least 0, for all or each arm.")
+    for one in given[~is_amount(given)]:
+        amount(one, "each cost")
     return np.broadcast_to(given, (n_arms, n_actions))
 
 

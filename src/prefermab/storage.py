@@ -6,7 +6,6 @@ configuration says they must be, and any difference is an error.
 
 import dataclasses
 import json
-import math
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,10 +20,11 @@ from safetensors.numpy import load as parse_tensors
 from prefermab import domains
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
-from prefermab.errors import InputError, brief, list_names, unknown
+from prefermab.domains.validate import check_kind
+from prefermab.errors import InputError, amount, brief, list_names, unknown
 from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
-from prefermab.files import check_file
+from prefermab.files import check_file, exists
 from prefermab.model import Model
 from prefermab.modelfile import (
     MODEL_FORMAT,
@@ -134,6 +134,8 @@ def load(name: str | Path, domain: Domain | None = None) -> Model:
     >>> pm.load("armman").recipe
     'exact'
     """
+    if domain is not None:
+        check_kind(domain)
     folder = find(name)
     stored = read_folder(folder)
     try:
@@ -153,18 +155,18 @@ def find(name: str | Path) -> Path:
     folder, shipped = Path(name), shipped_models()
     if not str(name).strip():
         raise InputError("the name of the model is empty: name one that ships, or a folder.")
-    if (folder / "config.json").is_file():
+    if exists(folder / "config.json"):
         return folder
     if str(name) in shipped:
         return shipped[str(name)]
-    if folder.is_file():
+    if exists(folder) and not folder.is_dir():
         raise InputError(
             f"{name} is a file; a model is a folder with config.json and model.safetensors."
         )
-    if folder.is_dir():
+    if exists(folder):
         raise InputError(f"{name} holds no model: there is no config.json in it.")
     if folder.name != str(name):
-        raise InputError(f"there is no model at {name}.")
+        raise InputError(f"there is no model at {brief(name)}.")
     raise unknown("model", str(name), shipped, of=f", and there is no folder '{name}'")
 
 
@@ -239,7 +241,7 @@ def _rebuild(stored: Stored, domain: Domain | None) -> Model:
 def _domain(name: str, settings: dict[str, Any]) -> Domain:
     plain = {k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()}
     seen = {**settings["feature_map"], "masked": tuple(settings["feature_map"]["masked"])}
-    return domains.get(name, **{**plain, "feature_map": FeatureMap(**seen)})
+    return domains.built_in(name, **{**plain, "feature_map": FeatureMap(**seen)})
 
 
 def read_folder(folder: Path) -> Stored:
@@ -279,9 +281,8 @@ def check_config(config: dict[str, Any], where: str) -> None:
         if len(set(names)) < len(names):
             twice = sorted({one for one in names if names.count(one) > 1})
             raise InputError(f"{where}: {name} has {list_names(twice)} more than once.")
-    amounts = [*(found.costs or ()), found.budget]
-    if not all(math.isfinite(amount) for amount in amounts):
-        raise InputError(f"{where}: costs and budget must be finite numbers.")
+    for one in (*(found.costs or ()), found.budget):
+        amount(one, f"{where}: each of costs and budget")
 
 
 def check_counts(config: dict[str, Any]) -> None:

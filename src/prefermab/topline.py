@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from prefermab.arms import Arms, Features, Key, States, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import count, number
+from prefermab.errors import amount, count
 from prefermab.evaluation import Progress, everyone_in
 from prefermab.finetuning import CURVE_SEED, at_place, earned_each
 from prefermab.networks import ActorCritic
@@ -82,7 +82,7 @@ def ddlpo(
     recipe = make_recipe("paper", {"opt_in": 1.0, **settings, "step_on": "batch"})
     assert isinstance(recipe, Paper)
     money = jnp.asarray(
-        number(domain.usual_budget if budget is None else budget, "budget"), jnp.float32
+        amount(domain.usual_budget if budget is None else budget, "budget"), jnp.float32
     )
     n_arms, n_trials = number_of_arms(arms), count(trials, "trials")
     key = jax.random.key(count(seed, "seed", at_least=0))

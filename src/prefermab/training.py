@@ -22,7 +22,7 @@ from prefermab.checkpoints import (
 from prefermab.domains.base import Domain
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, PrefermabError, count, number
+from prefermab.errors import InputError, PrefermabError, amount, count
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.networks import Network
@@ -121,12 +121,11 @@ def pretrain_seeds(
     >>> len(pm.pretrain_seeds(pm.domains.Synthetic(), [0, 1], steps=20))
     2
     """
-    check_once(domain)
     if not seeds:
         raise InputError("seeds must name at least one seed.")
     made = _recipe_for(recipe, domain, settings)
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
-    money = number(domain.usual_budget if budget is None else budget, "budget")
+    money = amount(domain.usual_budget if budget is None else budget, "budget")
     numbers = [count(seed, "seed", at_least=0) for seed in seeds]
     made.check(domain)
 
@@ -146,6 +145,7 @@ def pretrain_seeds(
 
 def _recipe_for(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) -> Recipe:
     """The recipe; if it is given by name, its defaults are those that suit the domain."""
+    check_once(domain)
     suited = domain.suits.get(recipe, {}) if isinstance(recipe, str) else {}
     return make_recipe(recipe, {**suited, **settings})
 

@@ -211,7 +211,7 @@ def whittle_cases() -> Iterator[Case]:
 def bound_cases() -> Iterator[Case]:
     """Trials per second of the Lagrangian bound."""
     for name, trials in (("armman", 500), ("sis", 5)):
-        domain = domains.get(name)
+        domain = domains.built_in(name)
         yield Case(
             "bound", f"{name}, {domain.usual_arms} arms", "trials", trials,
             lambda d=domain, t=trials: evaluate(

@@ -149,7 +149,7 @@ def model_and_domain(
         raise InputError(unknown_domain(name, model))
     stored = domains.settings_of(model.domain) or {}
     merged = {**stored, "feature_map": model.domain.feature_map, **changes}
-    return model, domains.get(model.domain.name, **merged)
+    return model, domains.built_in(model.domain.name, **merged)
 
 
 def unknown_domain(name: str, model: "Model") -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.constructors import PrimitiveConstructorSpec
 
-from prefermab.errors import InputError, list_names, visible
+from prefermab.errors import InputError, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,8 +87,32 @@ KnownEnd = Annotated[
         help_behavior_hint="",
     ),
 ]
-Amount = Annotated[float | None, option("AMOUNT")]
-RequiredAmount = Annotated[float, arg(metavar="AMOUNT")]
+
+
+def parse_amount(text: str) -> float:
+    """A number as it is typed; a whole one with more digits than a number holds is refused.
+
+    >>> from prefermab.cli.options import parse_amount
+    >>> parse_amount("700")
+    700.0
+    """
+    try:
+        real = float(text)
+    except ValueError:
+        raise InputError(f"expected a number, not '{text}'.") from None
+    check_exact(text, real, "it")
+    return real
+
+
+EXACTLY = PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="AMOUNT",
+    instance_from_str=lambda typed: parse_amount(typed[0]),
+    is_instance=lambda value: value is None or isinstance(value, int | float),
+    str_from_instance=lambda value: [str(value)],
+)
+Amount = Annotated[float | None, EXACTLY, option("AMOUNT")]
+RequiredAmount = Annotated[float, EXACTLY]
 Explore = Annotated[
     float,
     option(
@@ -199,6 +224,7 @@ def parse_named_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]
             equals = ""
         if not equals or not name:
             raise InputError(f"{option} takes name=number, such as call=1, not '{pair}'.")
+        check_exact(value, found[name], f"{option}: {name}")
     return found
 
 

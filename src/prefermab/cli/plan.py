@@ -27,7 +27,7 @@ from prefermab.cli.options import (
     load_key,
     no_rules,
 )
-from prefermab.errors import InputError, brief, list_names, visible
+from prefermab.errors import InputError, brief, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -278,6 +278,8 @@ def parse_budgets(text: str) -> list[float]:
         given = [float(part) for part in parts]
     except ValueError:
         given = []
+    for part, value in zip(parts, given, strict=False):
+        check_exact(part, value, "--budgets")
     if ":" not in text and given:
         return given
     if len(given) != 3 or not given[0] <= given[1] or not given[2] > 0:

@@ -30,6 +30,8 @@ UNSEEN_SUFFIX = "-unseen"
 def get(name: str, **settings: Any) -> Domain:
     """A domain by the name that the command line uses.
 
+    For names that a user typed only: a name that was read from anywhere goes to `built_in`.
+
     Args:
         name: A shipped domain such as "armman", or a class in a file of your own such as
             "presses.py:Presses"; without a class, the only one in the file. The file is executed:
@@ -44,14 +46,38 @@ def get(name: str, **settings: Any) -> Domain:
     (0.4, 0.4, 0.2)
     """
     if in_a_file(str(name)):
-        kind = class_in_file(str(name))
-    elif name in BY_NAME:
-        kind = BY_NAME[name]
-    elif str(name).removesuffix(UNSEEN_SUFFIX) in BY_NAME:
-        seeing = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
-        return Unseen(get(str(name).removesuffix(UNSEEN_SUFFIX), **settings), **seeing)
-    else:
+        return _make(class_in_file(str(name)), name, settings)
+    return built_in(name, **settings)
+
+
+def built_in(name: str, **settings: Any) -> Domain:
+    """A domain of the package by its name, which may come from a file or a request: nothing is
+    imported or executed.
+
+    Args:
+        name: A shipped domain such as "armman" or "armman-unseen".
+        settings: Settings of the domain, such as `population`; of `Unseen` as well.
+
+    Returns:
+        The domain.
+
+    >>> import prefermab as pm
+    >>> pm.domains.built_in("presses.py:Presses")
+    Traceback (most recent call last):
+        ...
+    prefermab.errors.InputError: unknown domain 'presses.py:Presses': expected one of armman, \
+continuous-sis, continuous-synthetic, sis, synthetic.
+    """
+    if name in BY_NAME:
+        return _make(BY_NAME[name], name, settings)
+    inner = str(name).removesuffix(UNSEEN_SUFFIX)
+    if inner not in BY_NAME:
         raise unknown("domain", str(name), BY_NAME)
+    seeing = {key: settings.pop(key) for key in Unseen.own_settings if key in settings}
+    return Unseen(built_in(inner, **settings), **seeing)
+
+
+def _make(kind: type[Domain], name: str, settings: dict[str, Any]) -> Domain:
     taken = [field.name for field in dataclasses.fields(kind) if field.init]
     for setting in settings:
         if setting not in taken:
@@ -64,14 +90,14 @@ def get(name: str, **settings: Any) -> Domain:
 
 
 def settings_of(domain: Domain | None) -> dict[str, Any] | None:
-    """The settings that rebuild a domain by `get`.
+    """The settings that rebuild a domain by `built_in`.
 
     Args:
         domain: A domain.
 
     Returns:
-        The settings by name; None if `get` cannot rebuild the domain: one of the user's own, or
-        one that was made from arrays or a log.
+        The settings by name; None if `built_in` cannot rebuild the domain: one of the user's own,
+        or one that was made from arrays or a log.
 
     >>> import prefermab as pm
     >>> pm.domains.settings_of(pm.domains.Synthetic(shift=0.1))["shift"]
@@ -108,6 +134,7 @@ __all__ = [
     "Synthetic",
     "Tabular",
     "Unseen",
+    "built_in",
     "check",
     "get",
     "in_a_file",

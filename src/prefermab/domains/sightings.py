@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.errors import InputError, count, unknown
+from prefermab.errors import EXACT, InputError, count, floats, unknown
 
 WAYS_SEEN = ("acted", "some", "never")
 """When states are seen: on an action, now and then whatever the action, or never."""
@@ -86,18 +86,20 @@ class Sightings:
         Returns:
             Both, without unknowns.
         """
-        ago = np.full(len(states), np.nan) if since is None else np.asarray(since, float)
-        done = np.full(len(states), np.nan) if actions is None else np.asarray(actions, float)
+        ago = np.full(len(states), np.nan) if since is None else floats(since, "rounds_since_seen")
+        done = np.full(len(states), np.nan) if actions is None else floats(actions, "action_seen")
         for name, given in (("rounds_since_seen", ago), ("action_seen", done)):
             if given.shape != states.shape:
                 raise InputError(f"{name} must hold a number for each of {len(states)} arms.")
-        wrong = np.flatnonzero((np.isnan(ago) & (states >= 0)) | (ago < 0) | (ago % 1 > 0))
+        odd = (ago < 0) | (ago >= EXACT) | (ago != np.round(ago))
+        wrong = np.flatnonzero(np.where(np.isnan(ago), states >= 0, odd))
         if wrong.size:
             raise InputError(
                 "rounds_since_seen must be whole numbers from 0 for arms whose state was seen, "
                 f"but that of arm {wrong[0]} is {ago[wrong[0]]:g}."
             )
-        if ((done < 0) | (done >= len(self.actions)) | (done % 1 > 0)).any():
+        odd = (done < 0) | (done >= len(self.actions)) | (done != np.round(done))
+        if (odd & ~np.isnan(done)).any():
             raise InputError(f"action_seen must be actions from 0 to {len(self.actions) - 1}.")
         usual = np.where((self.seen == "acted") & (states >= 0), 1, 0)
         rounds = np.where(np.isnan(ago), self.rounds, ago)

@@ -68,7 +68,7 @@ def check(domain: Domain) -> None:
     prefermab.errors.InputError: transitions of 'leaky': row gave [0.2 0.6], which adds up to 0.8
     and not to 1, in the state 'bad' under the action 'none', for an arm with the parameters ...
     """
-    _check_kind(domain)
+    check_kind(domain)
     _check_names(domain)
     _check_results(domain)
     _check_values(domain)
@@ -76,21 +76,25 @@ def check(domain: Domain) -> None:
         _check_steps(domain)
 
 
-def check_once(domain: Any) -> None:
+def check_once(domain: Any) -> Domain:
     """Checks a domain before a computation, unless it ships with the package or was checked
-    before."""
-    _check_kind(domain)
+    before; returns it."""
+    check_kind(domain)
     ships = type(domain).__module__.startswith("prefermab.")
     if not ships and _CHECKED.get(id(domain)) is not domain:
         check(domain)
         _CHECKED[id(domain)] = domain
+    return domain
 
 
-def _check_kind(domain: Any) -> None:
+def check_kind(domain: Any) -> None:
+    """Raises an error unless this is a domain, and not its class, its name or None."""
     if isinstance(domain, type) and issubclass(domain, Domain):
         raise InputError(f"domain is a class: write {domain.__name__}().")
     if not isinstance(domain, Domain):
-        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}.")
+        own = "; a model does not hold a domain of your own: name its file, see pm.domains.get"
+        own *= domain is None
+        raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}{own}.")
 
 
 def _check_names(domain: Domain) -> None:

@@ -31,7 +31,7 @@ from prefermab.arms import (
 from prefermab.budget import cost_of, greedy
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.opt_in import Streaming, fixed_share, holds_place, joins, opt_in_key, opted_in_count
 from prefermab.rollout import Moves, World, draw_world, observe, start_newcomers
 
@@ -189,7 +189,7 @@ def make_setup(
         raise InputError(f"{next(iter(settings))} is only allowed if the domain is given by name.")
     check_once(domain)
     n_arms = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
-    money = number(domain.usual_budget if budget is None else budget, "budget")
+    money = amount(domain.usual_budget if budget is None else budget, "budget")
     if arms is not None:
         n_arms = number_of_arms(arms)
     if isinstance(opt_in, Streaming):

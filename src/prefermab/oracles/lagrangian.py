@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from prefermab.arms import Costs
 from prefermab.domains.tabular import check_costs, check_rewards, check_transitions
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.opt_in import joins
 from prefermab.oracles.dynamic_programming import Rewards, Transitions, arms_last, expectation
 
@@ -202,7 +202,7 @@ def lagrangian_bound(
         np.asarray(table, np.float32),
         np.asarray(check_rewards(rewards, n_arms, n_states), np.float32),
         np.asarray(check_costs(costs, n_arms, n_actions), np.float32),
-        np.float32(number(budget, "budget")),
+        np.float32(amount(budget, "budget")),
         first,
         np.broadcast_to(present, (rounds, n_arms)),
     )

@@ -69,7 +69,7 @@ class Setting:
 
     def _domain(self, options: dict[str, Any], seed: int) -> Domain:
         given = FeatureMap(self.map, seed if self.own_maps else 0, self.masked)
-        made = domains.get(self.domain, **options, feature_map=given)
+        made = domains.built_in(self.domain, **options, feature_map=given)
         # With arrays instead of numbers, domains that differ only in numbers share compiled code.
         made = jax.tree.map(lambda x: jnp.float32(x) if isinstance(x, float) else x, made)
         as_arrays = ArrayMap(given, len(made.parameter_names))

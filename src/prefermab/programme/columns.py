@@ -5,8 +5,17 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from prefermab.errors import MOST_NAMED, InputError, brief, list_names
+from prefermab.errors import (
+    EXACT,
+    MOST_NAMED,
+    SMALLEST_AMOUNT,
+    InputError,
+    amount,
+    brief,
+    list_names,
+)
 from prefermab.programme.naming import find_name, find_named, match_names
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import is_number_text, parse_numbers
 
@@ -130,6 +139,40 @@ def as_measures(values: pl.Series, where: str) -> pl.Series:
     return numbers
 
 
+def as_amounts(values: pl.Series, where: str) -> pl.Series:
+    """Costs exactly as they are given, null where the value is unknown."""
+    numbers = as_numbers(values, where)
+    negative = (numbers < 0).fill_null(False)
+    if negative.any():
+        row = first_row(negative)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold costs of at least 0, but "
+            f"{row_in(where, row)} holds {brief(values[row])}."
+        )
+    usual = (numbers == 0) | numbers.is_between(SMALLEST_AMOUNT, EXACT - 1)
+    odd = ~usual.fill_null(True)
+    # Texts with marks of thousands or decimals are checked where they are parsed.
+    plain = values.dtype != pl.String or values.cast(pl.Float64, strict=False).equals(numbers)
+    given = values if plain else numbers
+    for value in given.filter(odd).unique(maintain_order=True):
+        row = first_row(odd & (given == value))
+        amount(value, f"{where}: the column '{values.name}' in {row_in(where, row)}")
+    return numbers
+
+
+def as_counts(values: pl.Series, where: str) -> pl.Series:
+    """Whole numbers of at least 0, null where the value is unknown."""
+    numbers = as_numbers(values, where).cast(pl.Float64)
+    wrong = ((numbers < 0) | (numbers != numbers.round()) | (numbers >= EXACT)).fill_null(False)
+    if wrong.any():
+        row = first_row(wrong)
+        raise InputError(
+            f"{where}: the column '{values.name}' must hold whole numbers of at least 0, but "
+            f"{row_in(where, row)} holds {brief(values[row])}."
+        )
+    return numbers
+
+
 def as_labels(values: pl.Series) -> pl.Series:
     """Text without outer blanks, null where a cell is empty; the number 3.0 is the label 3.
 
@@ -194,6 +237,13 @@ def is_whole(values: pl.Series) -> bool:
         return False
     whole = (values == values.round()) & (values.abs() < 2**53)
     return bool((values.is_null() | whole).all())
+
+
+def id_column(frame: pl.DataFrame, where: str) -> pl.Series:
+    """The ids of the people of a table, each of them once."""
+    ids = clean_ids(column(frame, "id", where)).alias("id")
+    check_ids(ids, where)
+    return ids
 
 
 def check_ids(ids: pl.Series, where: str) -> None:

@@ -12,6 +12,7 @@ from prefermab.errors import InputError
 from prefermab.files import check_file
 from prefermab.programme.columns import as_labels
 from prefermab.programme.naming import name_key
+from prefermab.programme.sources.cleaning import clean_ids
 
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 """The fewest and the most bytes of a key file."""
@@ -66,7 +67,7 @@ def pseudonyms(ids: pl.Series, key: bytes) -> pl.Series:
     >>> one == pseudonyms(pl.Series(["7"]), b"k" * 32)[0], one == other, len(one)
     (True, False, 20)
     """
-    labels = as_labels(ids)
+    labels = as_labels(clean_ids(ids))
     known = labels.drop_nulls().unique()
     made = {one: _pseudonym(one, key) for one in known}
     return labels.replace_strict(made, default=None, return_dtype=pl.String).alias(ids.name)

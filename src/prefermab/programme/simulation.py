@@ -15,7 +15,7 @@ import polars as pl
 from prefermab.amounts import as_single
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation import Progress, Trials, play_checked, trial_batches, trial_keys
 from prefermab.opt_in import Streaming
 from prefermab.policies import Lottery, NoAction, Policy, RoundRobin
@@ -97,16 +97,13 @@ def simulate_batches(
     seed: int,
 ) -> Iterator["Tally"]:
     """Yields the results so far after each batch of trials; the last have all trials."""
-    domain = getattr(model, "domain", None) if domain is None else domain
-    if not isinstance(domain, Domain):
-        raise InputError("domain must be a Domain such as Armman(), or that of a model.")
-    check_once(domain)
+    domain = check_once(getattr(model, "domain", None) if domain is None else domain)
     given = as_policies(usual_policies() if policies is None else policies, domain, at_least=0)
     players = ({} if model is None else as_policies({"prefermab": model}, domain)) | given
     if not players:
         raise InputError("there is nothing to simulate: give a model or policies.")
     places = count(domain.usual_arms if n_arms is None else n_arms, "n_arms")
-    money = as_single(number(domain.usual_budget if budget is None else budget, "budget"))
+    money = as_single(amount(domain.usual_budget if budget is None else budget, "budget"))
     n_trials = count(trials, "trials")
     keys = trial_keys(count(seed, "seed", at_least=0), n_trials)
     stream = Streaming(stay=0.9, newcomers=3.0) if opt_in is None else opt_in

@@ -16,7 +16,7 @@ import re
 
 import polars as pl
 
-from prefermab.errors import InputError, brief
+from prefermab.errors import EXACT, InputError, brief, check_exact
 
 THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
 """Marks that can only separate thousands."""
@@ -135,6 +135,9 @@ def parse_numbers(
             f"{where}: the column '{values.name}' must hold numbers, but row {row + first} holds "
             f"'{brief(values[row])}'."
         )
+    for row in (numbers.abs() >= EXACT).fill_null(False).arg_true():
+        what = f"{where}: the column '{values.name}' in row {row + first}"
+        check_exact(plain[row], numbers[row], what)
     percents = values.str.ends_with("%")
     return (numbers / 100).alias(values.name) if percents.any() else numbers.alias(values.name)
 

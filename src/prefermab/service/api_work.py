@@ -21,6 +21,9 @@ from prefermab.service.planning import compare_budgets, facts_of, make_plan, rul
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
 
+JsonAmount = int | float
+"""Whole numbers stay whole, so that those with more digits than a float holds are refused."""
+
 Ids = list[str | int]
 
 
@@ -46,7 +49,7 @@ RulesBody = Annotated[
 class PlanBody(JsonBody):
     """The arguments of a plan."""
 
-    budget: float
+    budget: JsonAmount
     rules: RulesBody | None = None
     waiting: int = 20
     round: int | None = None
@@ -59,7 +62,7 @@ class PlanBody(JsonBody):
 class BudgetsBody(JsonBody):
     """Budgets to compare."""
 
-    budgets: list[float] = Field(min_length=1, max_length=200)
+    budgets: list[JsonAmount] = Field(min_length=1, max_length=200)
     rules: RulesBody | None = None
 
 
@@ -67,7 +70,7 @@ class LearningBody(JsonBody):
     """How to learn a model from the programme's own log."""
 
     rewards: dict[str, float]
-    budget: float | None = None
+    budget: JsonAmount | None = None
     steps: int = Field(default=6000, ge=1, le=100_000)
     rounds_left: int = Field(default=0, ge=0, le=520)
     seed: int = 0

@@ -12,6 +12,7 @@ from fastapi import Request
 
 from prefermab.errors import InputError, unknown
 from prefermab.programme.naming import find_named
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.store import Planned, Programme
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.plans import find_plan
@@ -253,7 +254,7 @@ def as_id(text: str, kind: str | None) -> str | int:
     ('007', 7)
     """
     if kind == "text":
-        return text
+        return clean_ids(pl.Series([text]))[0] or text
     if not re.fullmatch("-?[0-9]{1,19}", text) or not -(2**63) <= int(text) < 2**63:
         raise InputError(f"ids are whole numbers in this programme, not '{text[:40]}'.")
     return int(text)

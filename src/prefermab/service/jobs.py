@@ -198,7 +198,8 @@ def process_start(pid: int) -> str:
 def start_worker(settings: Settings) -> None:
     """Starts a process that runs jobs until none waits; it goes on if this process ends."""
     child = subprocess.Popen(
-        [sys.executable, "-m", "prefermab.service.worker"],
+        # -P: a file in the present folder must not be imported in place of a module.
+        [sys.executable, "-P", "-m", "prefermab.service.worker"],
         stdin=subprocess.DEVNULL,
         env={**os.environ, **to_environment(settings)},
         start_new_session=True,

@@ -77,7 +77,8 @@ def read_markdown(folder: Path | None, name: str) -> markupsafe.Markup | None:
     one."""
     if folder is None or not (folder / name).is_file():
         return None
-    tokens = MARKDOWN.parse((folder / name).read_text()[:400_000])
+    with (folder / name).open(encoding="utf-8", errors="replace") as file:
+        tokens = MARKDOWN.parse(file.read(400_000))
     for token in tokens:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1]) + 2)}"

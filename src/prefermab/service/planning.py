@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import holds_names, holds_numbers, setting_of
@@ -106,7 +106,7 @@ class PlanForm:
         explore = read_number(self.explore, "share dealt by lot") if self.explore.strip() else 0.0
         plain = rules == Rules()
         return {
-            "budget": number(self.budget, "budget"),
+            "budget": amount(self.budget, "budget"),
             "waiting": count(self.waiting or 0, "waiting", at_least=0),
             "rules": None if plain else dataclasses.asdict(rules),
             **({"explore": explore} if explore else {}),

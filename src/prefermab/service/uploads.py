@@ -149,8 +149,8 @@ def make_check(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str],
     def check(frame: pl.DataFrame, where: str) -> None:
         ids, rest = read_ids(frame, where), frame
         if kind == "join":
-            rest, _ = split_last_action(frame, ids, now, where)
-        details = read_details(programme.model, rest, ids, where, kinds)
+            rest, _ = split_last_action(frame, now, where)
+        details = read_details(programme.model, rest, where, kinds)
         if len(ids):
             column_kinds(details, kinds, where)
         if kind == "states" or find_name(frame.columns, "state", where) is not None:

@@ -22,6 +22,7 @@ from prefermab.programme.planning.roster import model_columns
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.limits import check_columns
 from prefermab.programme.sources.address import PARQUET
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.tables import Source, row_in
 from prefermab.storage import load
 
@@ -216,7 +217,7 @@ def repeated_hashes(job: Job, chunks: Sequence[Chunk], span: tuple[int, int]) ->
 
 def ids_with_hashes(repeated: np.ndarray, chunk: Chunk) -> list[tuple[str, str]]:
     """The ids of a chunk that have one of these checksums, and where they are."""
-    ids = column(chunk.read(), "id", chunk.shown)
+    ids = clean_ids(column(chunk.read(), "id", chunk.shown))
     rows = np.flatnonzero(np.isin(hashes(ids), repeated))
     text = ids.cast(pl.String).gather(rows).to_list()
     return [

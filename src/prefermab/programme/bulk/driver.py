@@ -18,7 +18,7 @@ import polars as pl
 
 from prefermab.engines import Engine, Local, check_engine
 from prefermab.engines import engine as engine_of
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation import Progress
 from prefermab.files import write_atomically
 from prefermab.model import Model
@@ -113,7 +113,7 @@ def plan_folder(
     >>> summary.people, summary.spent, sorted(path.name for path in (here / "plan").iterdir())
     (6, 2.0, ['part-00000.parquet', 'part-00001.parquet', 'summary.json'])
     """
-    limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
+    limit, waiting = amount(budget, "budget"), count(waiting, "waiting", at_least=0)
     if isinstance(engine, str):
         check_engine(engine, workers)
     name = _name(model, Path(out), rounds_left)

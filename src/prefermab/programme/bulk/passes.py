@@ -51,6 +51,7 @@ from prefermab.programme.planning.scoring import (
     locked_actions,
     positive_gains,
 )
+from prefermab.programme.sources.cleaning import clean_ids
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +231,7 @@ def write_part(job: Job, price: float, cut: Cut, chosen_together: bool, chunk: C
     each = np.arange(chunk.rows)
     frame = pl.DataFrame(
         {
-            "id": column(table, "id", chunk.shown),
+            "id": clean_ids(column(table, "id", chunk.shown)),
             "action": pl.Series(model.action_names, dtype=pl.String).gather(actions),
             "cost": paid(actions, scores["costs"]),
             "score": scores["raw"][each, best].astype(float),

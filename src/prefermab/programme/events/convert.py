@@ -22,6 +22,7 @@ from prefermab.programme.events.rounds import (
     read_event_times,
     read_flags,
 )
+from prefermab.programme.sources.cleaning import clean_ids
 
 MOST_LOG_ROWS = 50_000_000
 """The most rows of a log."""
@@ -111,7 +112,7 @@ def _place(
     """The rows that are used, with person, time and round; and how many were dropped, by reason."""
     person = column_or_expression(frame, mapping.who, source, where, "who")
     check_plain(person, source)
-    who = as_labels(person)
+    who = as_labels(clean_ids(person))
     times = column_or_expression(frame, mapping.when, source, where, "when")
     when = read_event_times(times, mapping, source, where)
     rows = pl.DataFrame({"row": pl.arange(frame.height, eager=True), "person": who, "when": when})

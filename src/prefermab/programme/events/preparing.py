@@ -16,7 +16,7 @@ from prefermab.programme.events.mapping import (
 )
 from prefermab.programme.events.rounds import read_flags
 from prefermab.programme.sources.address import parse_address
-from prefermab.programme.sources.cleaning import plain_numbers
+from prefermab.programme.sources.cleaning import clean_ids, plain_numbers
 from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
 
 FIELD_NAME, FIELD_TYPE, FIELD_CHOICES = (
@@ -55,7 +55,8 @@ def read_events(events: Any, mapping: EventMap, folder: Path) -> tuple[pl.DataFr
 
 
 def _without_unknown(frame: pl.DataFrame, unknown: list[str]) -> pl.DataFrame:
-    """The table with null instead of the texts that mean an unknown value."""
+    """The table with null instead of NaN and of the texts that mean an unknown value."""
+    frame = frame.with_columns(pl.selectors.float().fill_nan(None))
     if not unknown:
         return frame
     texts = pl.selectors.string()
@@ -125,7 +126,7 @@ def read_people(
         place = table_path(folder, people.table)
         frame, source = _without_unknown(read_table(place), mapping.unknown), source_of(place)
     person = column_or_expression(frame, people.who or mapping.who, source, where, "who")
-    who = as_labels(person).alias("person")
+    who = as_labels(clean_ids(person)).alias("person")
     if people.table is not None and who.drop_nulls().is_duplicated().any():
         twice = who.is_duplicated() & who.is_not_null()
         rows = twice.arg_true()

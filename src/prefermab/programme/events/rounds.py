@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief
+from prefermab.errors import EXACT, InputError, brief
 from prefermab.programme.columns import as_flags, as_labels, as_numbers
 from prefermab.programme.events.mapping import EventMap, StateMap, evaluate_expression
 from prefermab.programme.values import parse_dates
@@ -58,15 +58,14 @@ def _whole(values: pl.Series, source: str, where: str) -> pl.Series:
             f"{source}: the column '{values.name}' must hold whole numbers, not {values.dtype}, "
             f"because round in {where} is a whole number."
         )
-    wrong = (values != values.round() if values.dtype.is_float() else values != values).fill_null(
-        False
-    )
+    numbers = as_numbers(values, source)
+    wrong = ((numbers != numbers.round()) | (numbers.abs() >= EXACT)).fill_null(False)
     if wrong.any():
         row = int(wrong.arg_max() or 0) + getattr(source, "first_row", 1)
         raise InputError(
             f"{source}: the column '{values.name}' must hold whole numbers, but row {row} does not."
         )
-    return values.cast(pl.Int64)
+    return numbers.cast(pl.Int64)
 
 
 def _from_numbers(values: pl.Series, form: str, source: str) -> pl.Series:
@@ -78,7 +77,7 @@ def _from_numbers(values: pl.Series, form: str, source: str) -> pl.Series:
             f"{row + getattr(source, 'first_row', 1)} holds '{values[row]}'."
         )
     scale = {"excel": 86_400e6, "unix": 1e6, "unix_ms": 1e3}[form]
-    micros = (numbers * scale).round().cast(pl.Int64)
+    micros = (numbers * scale).round().cast(pl.Int64, strict=False)
     if form == "excel":
         micros -= 25_569 * 86_400_000_000  # days from 1899-12-30 to 1970-01-01
     return micros.cast(pl.Datetime("us"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.model import Model
 from prefermab.programme.evidence.results import OffPolicy, estimates_table, overlap_table
 from prefermab.programme.evidence.weights import Episodes, judge_support, logged_value
@@ -187,7 +187,7 @@ def _model_actions(
     for round in np.unique(moves.round):
         here = np.flatnonzero(moves.round == round)
         spent = float(labels.costs[moves.action[here]].sum())
-        limit = spent if budget is None else number(budget, "budget")
+        limit = spent if budget is None else amount(budget, "budget")
         chosen = model.act(
             state[here], features[here], limit, opt_in=~unavailable[here], costs=labels.costs[back]
         )

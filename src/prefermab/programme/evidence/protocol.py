@@ -19,7 +19,7 @@ import polars as pl
 from prefermab.errors import InputError, StorageError, count
 from prefermab.files import write_atomically
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
-from prefermab.programme.columns import check_ids, column, named_column
+from prefermab.programme.columns import id_column, named_column
 from prefermab.programme.evidence.balance import (
     ASSIGNMENTS_DRAWN,
     ASSIGNMENTS_KEPT,
@@ -164,8 +164,7 @@ def randomise(
     [2, 2, 2, 2]
     """
     table = as_frame(people)
-    ids = column(table, "id", where)
-    check_ids(ids, where)
+    ids = id_column(table, where)
     if table.height < 8:
         raise InputError(f"{where}: a trial needs 8 people or more, but there are {table.height}.")
     seed = secrets.randbits(32) if seed is None else count(seed, "seed", at_least=0)

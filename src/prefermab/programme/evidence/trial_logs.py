@@ -10,7 +10,14 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.model import Model
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, column, optional_column
+from prefermab.programme.columns import (
+    as_amounts,
+    as_flags,
+    as_labels,
+    as_numbers,
+    column,
+    optional_column,
+)
 from prefermab.programme.evidence.designs import Layout
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.evidence.power import play_layouts
@@ -19,6 +26,7 @@ from prefermab.programme.evidence.protocol import Protocol
 from prefermab.programme.naming import OPT_IN, match_names, refuse_similar_names
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.planning.scoring import gains_at, highest_prices
+from prefermab.programme.sources.cleaning import clean_ids
 
 READ_COLUMNS = ("id", "time", "state", "action", "index", "available", "cost")
 """The columns of a trial's log that its analysis reads."""
@@ -110,7 +118,7 @@ def read_outcomes(
     action = as_labels(column(table, "action", where)).fill_null(passive)
     rows = pl.DataFrame(
         {
-            "id": column(table, "id", where).cast(pl.String),
+            "id": as_labels(clean_ids(column(table, "id", where))),
             "round": time.rank("dense").cast(pl.Int64) - 1,
             "reward": state.replace_strict(dict(rewards), default=None, return_dtype=pl.Float64),
             "action": action,
@@ -130,7 +138,7 @@ def read_outcomes(
         )
     if protocol.design.name == "switchback":
         return rows, 0
-    assigned = protocol.assignment["id"].cast(pl.String)
+    assigned = as_labels(protocol.assignment["id"])
     inside = rows["id"].is_in(assigned.implode())
     return rows.filter(inside), int(rows.filter(~inside)["id"].n_unique())
 
@@ -141,7 +149,7 @@ def _spent(
     """The cost of each action: from the column `cost`, else from the model, else 1."""
     acted = (action != passive).cast(pl.Float64)
     if (cost := optional_column(table, "cost", where)) is not None:
-        return as_numbers(cost, where).fill_null(0.0) * acted
+        return as_amounts(cost, where).fill_null(0.0) * acted
     if model is None or model.costs is None:
         return acted
     costs = dict(zip(model.action_names, model.costs, strict=True))
@@ -162,7 +170,7 @@ def arrange_by_person(
         ids = rows["id"].unique(maintain_order=True)
         layout = dataclasses.replace(layout, unit=np.zeros(len(ids), int))
     else:
-        ids = protocol.assignment["id"].cast(pl.String)
+        ids = as_labels(protocol.assignment["id"])
     place = {name: at for at, name in enumerate(ids.to_list())}
     who = np.array([place[name] for name in rows["id"].to_list()], int)
     when = rows["round"].to_numpy()

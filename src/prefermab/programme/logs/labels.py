@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, number, unknown
+from prefermab.errors import InputError, amount, unknown
 from prefermab.programme.columns import as_labels
 from prefermab.programme.tables import row_in
 
@@ -167,7 +167,7 @@ def _check_costs(
                 f"not {len(values)}."
             )
         costs = dict(zip(actions, values, strict=True))
-    cost = {as_label(name): number(value, f"the cost of '{name}'") for name, value in costs.items()}
+    cost = {as_label(name): amount(value, f"the cost of '{name}'") for name, value in costs.items()}
     _check_complete("costs", "action", cost, actions, where)
     return cost
 

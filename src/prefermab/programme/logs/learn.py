@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from prefermab.domains import Domain, Unseen
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation import Progress
 from prefermab.model import Model
 from prefermab.pages import write_pages
@@ -273,10 +273,10 @@ def _check_budget(log: Log, budget: float | None) -> None:
     costs, actions = log.labels.costs[1:], log.labels.actions[1:]
     cheapest = costs.argmin()
     what = "the budget" if budget is not None else "what a round of the log cost"
-    amount = log.spent if budget is None else number(budget, "budget")
-    if amount < costs[cheapest]:
+    limit = log.spent if budget is None else amount(budget, "budget")
+    if limit < costs[cheapest]:
         raise InputError(
-            f"{what}, {amount:g}, is below the cost of the cheapest action, '{actions[cheapest]}' "
+            f"{what}, {limit:g}, is below the cost of the cheapest action, '{actions[cheapest]}' "
             f"at {costs[cheapest]:g}: nothing can be decided; give a larger budget."
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, brief
+from prefermab.errors import EXACT, InputError, brief
 from prefermab.programme.columns import (
     as_flags,
     as_labels,
@@ -17,6 +17,7 @@ from prefermab.programme.columns import (
     named_column,
 )
 from prefermab.programme.naming import match_names, refuse_similar_names
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.tables import first_row, row_in
 from prefermab.programme.values import parse_dates
 
@@ -105,7 +106,7 @@ def sort_rows(roles: Mapping[str, pl.Series], every: Any, where: str) -> Rows:
     ids, time = roles["id"], roles["time"]
     for values in roles.values():
         check_plain(values, where)
-    who = as_labels(ids)
+    who = as_labels(clean_ids(ids))
     if who.null_count():
         row = first_row(who.is_null())
         raise InputError(f"{where}: {row_in(where, row)} has no id in the column '{ids.name}'.")
@@ -183,7 +184,7 @@ def read_times(values: pl.Series, where: str) -> tuple[pl.Series, bool]:
             f"{where}: the column '{values.name}' must hold whole numbers or dates, not {kind}."
         )
     numbers = as_numbers(values, where)
-    wrong = numbers.is_null() | (numbers != numbers.round())
+    wrong = numbers.is_null() | (numbers != numbers.round()) | (numbers.abs() >= EXACT)
     if wrong.any():
         row = first_row(wrong)
         raise InputError(

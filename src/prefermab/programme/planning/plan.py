@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.amounts import DecimalUnits, add_up, remaining, total
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, amount, count
 from prefermab.model import Model
 from prefermab.programme.columns import column
 from prefermab.programme.naming import name_key
@@ -91,7 +91,7 @@ def plan(
     rounds_left: int | None = None,
 ) -> Plan:
     """Makes a round's plan; see `Model.plan`. `where` names the table in messages."""
-    limit, waiting = number(budget, "budget"), count(waiting, "waiting", at_least=0)
+    limit, waiting = amount(budget, "budget"), count(waiting, "waiting", at_least=0)
     explore, seed = check_lots(explore, seed)
     model = model_for_rounds_left(model, rounds_left)
     table = as_frame(frame)
@@ -124,7 +124,7 @@ def what_if(
     """Compares several budgets; see `Model.what_if`. All gains are those at the price of the budget
     `valued_at`; by default, of the training's budget per person."""
     model = model_for_rounds_left(model, rounds_left)
-    limits = [number(budget, "budget") for budget in budgets]
+    limits = [amount(budget, "budget") for budget in budgets]
     if not limits:
         raise InputError("budgets must name at least one budget.")
     draft = prepare(model, as_frame(frame), rules or Rules(), limits[0], where)

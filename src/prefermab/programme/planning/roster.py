@@ -14,13 +14,14 @@ from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError
 from prefermab.model import Model
 from prefermab.programme.columns import (
+    as_amounts,
+    as_counts,
     as_flags,
     as_labels,
     as_measures,
-    as_numbers,
-    check_ids,
     column,
     expected_state,
+    id_column,
     is_continuous,
     level_feature,
     rename_known,
@@ -83,8 +84,7 @@ def read_roster(model: Model, frame: pl.DataFrame, where: str) -> Roster:
     if frame.height == 0:
         raise InputError(f"{where}: there are no rows; expected one for each person.")
     frame = rename_known(frame, model_columns(model), where)
-    ids = column(frame, "id", where)
-    check_ids(ids, where)
+    ids = id_column(frame, where)
     present = np.ones(frame.height, bool)
     if "opt_in" in frame.columns:
         present = as_flags(frame["opt_in"], where, unknown=False).to_numpy()
@@ -121,15 +121,15 @@ def read_states(
     model: Model, given: pl.Series, ids: pl.Series, present: np.ndarray, where: str
 ) -> np.ndarray:
     """States as the model numbers them; people who are out need none."""
-    missing = given.is_null().to_numpy() & present
+    numbers = state_numbers(model, given, ids, where, pl.Series(present))
+    missing = numbers.is_null().to_numpy() & present
     if missing.any():
         row = int(missing.argmax())
         raise InputError(
             f"{where}: {row_in(where, row)} has no state; expected {expected_state(model)}."
         )
-    numbers = state_numbers(model, given, ids, where, pl.Series(present)).fill_null(0)
     kind = np.float32 if is_continuous(model) else np.int32
-    return np.where(present, numbers.to_numpy(), 0).astype(kind)
+    return np.where(present, numbers.fill_null(0).to_numpy(), 0).astype(kind)
 
 
 def read_features(
@@ -174,17 +174,15 @@ def read_costs(
     for place, action in enumerate(model.action_names[1:], start=1):
         name = f"cost_{action}"
         if name in frame.columns:
-            given = as_numbers(frame[name], where)
+            given = as_amounts(frame[name], where)
             if model.costs is not None:
                 if given.null_count():
                     unknown[name] += given.null_count()
                 given = given.fill_null(model.costs[place])
-            wrong = given.is_null() | (given < 0)
-            if wrong.any():
-                row = first_row(wrong)
+            if given.null_count():
                 raise InputError(
                     f"{where}: the column '{name}' must hold costs of at least 0, but "
-                    f"{row_in(where, row)} holds {given[row]}."
+                    f"{row_in(where, first_row(given.is_null()))} is empty."
                 )
             costs[:, place] = given.to_numpy()
         elif model.costs is None:
@@ -273,15 +271,7 @@ def _whole(frame: pl.DataFrame, name: str, where: str) -> np.ndarray:
     """A column of whole numbers of at least 0, NaN where it is empty or missing."""
     if name not in frame.columns:
         return np.full(frame.height, np.nan)
-    numbers = as_numbers(frame[name], where).cast(pl.Float64)
-    wrong = ((numbers < 0) | (numbers != numbers.round())).fill_null(False)
-    if wrong.any():
-        row = first_row(wrong)
-        raise InputError(
-            f"{where}: the column '{name}' must hold whole numbers of at least 0, but "
-            f"{row_in(where, row)} holds {numbers[row]:g}."
-        )
-    return numbers.fill_null(np.nan).to_numpy()
+    return as_counts(frame[name], where).fill_null(np.nan).to_numpy()
 
 
 def place_texts(model: Model, tree: Sightings) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from prefermab.errors import InputError
+from prefermab.files import exists
 
 TEXT = (".csv", ".tsv", ".txt")
 WORKBOOK = (".xlsx", ".xlsm")
@@ -86,7 +87,7 @@ def parse_address(table: str | Path, **settings: str | None) -> Address:
     """
     text = str(table)
     given = {name: value for name, value in settings.items() if value is not None}
-    if "#" not in text or _exists(Path(text)):
+    if "#" not in text or exists(Path(text)):
         return _check_settings(Address(text, **given))
     place, *marks = text.split("#")
     written: dict[str, str] = {}
@@ -102,13 +103,6 @@ def parse_address(table: str | Path, **settings: str | None) -> Address:
                 f"after a #, not '{mark}'."
             )
     return _check_settings(Address(place, **{**written, **given}))
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long
-        return False
 
 
 def _check_settings(address: Address) -> Address:

@@ -26,6 +26,9 @@ WHOLE_NUMBER = r"^[+-]?[0-9]+$"
 LONGEST_WHOLE = 18
 """The most characters of a whole number; longer ones are codes."""
 
+MANY_DIGITS = r"^[+-]?[0-9]{16}"
+"""Beside fractions, a whole number of so many digits may not be exact."""
+
 ZEROS = r"^[+-]?0[0-9]"
 
 
@@ -51,6 +54,19 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     frame = frame.with_columns(pl.col(name).str.normalize("NFC") for name in accents)
     blank = [pl.col(name) for name in columns_where(frame, TEXTS == "")]
     return frame.with_columns(pl.when(text != "").then(text) for text in blank)
+
+
+def clean_ids(ids: pl.Series) -> pl.Series:
+    """Ids by the rule of `clean`, so that a person is the same one in a file and in a frame.
+
+    >>> import polars as pl
+    >>> from prefermab.programme.sources.cleaning import clean_ids
+    >>> clean_ids(pl.Series(["a ", "Jose\\u0301"])).to_list()
+    ['a', 'José']
+    """
+    if not isinstance(ids.dtype, pl.String | pl.Categorical | pl.Enum):
+        return ids.fill_nan(None) if ids.dtype.is_float() else ids
+    return clean(ids.cast(pl.String).alias("id").to_frame())["id"].alias(ids.name)
 
 
 def columns_where(frame: pl.DataFrame, condition: pl.Expr, *, all: bool = False) -> list[str]:
@@ -100,6 +116,8 @@ def plain_numbers(frame: pl.DataFrame) -> pl.DataFrame:
     codes = {*columns_where(texts, TEXTS.str.contains(ZEROS))}
     whole = {*columns_where(texts, TEXTS.str.contains(WHOLE_NUMBER), all=True)}
     codes |= whole & {*columns_where(texts, TEXTS.str.len_bytes() > LONGEST_WHOLE)}
+    texts = texts.select(name for name in numbers if name not in whole)
+    codes |= {*columns_where(texts, TEXTS.str.contains(MANY_DIGITS))}
     numbers = [name for name in numbers if name not in codes]
     kinds: dict[Any, Any] = {name: pl.Int64 if name in whole else pl.Float64 for name in numbers}
     return frame.cast(kinds).with_columns((pl.col(name) == "true").alias(name) for name in flags)

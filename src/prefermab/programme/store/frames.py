@@ -14,6 +14,8 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.programme.columns import (
+    as_amounts,
+    as_counts,
     as_flags,
     as_numbers,
     check_ids,
@@ -25,6 +27,7 @@ from prefermab.programme.columns import (
 )
 from prefermab.programme.naming import OPT_IN, is_opt_out, refuse_similar_names
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
+from prefermab.programme.sources.cleaning import clean_ids
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables import as_frame, first_row, row_in
 
@@ -36,19 +39,15 @@ table of new people; 0 or less if that was before the programme began."""
 
 def read_ids(frame: pl.DataFrame, where: str) -> pl.Series:
     """The ids of a frame as whole numbers or text; an error if one is missing or not unique."""
-    ids = column(frame, "id", where).alias("id")
+    ids = clean_ids(column(frame, "id", where)).alias("id")
     if ids.dtype.is_integer() or is_whole(ids) or not len(ids):
         whole = ids.cast(pl.Int64, strict=False)
         if whole.null_count() > ids.null_count():
             row = first_row(whole.is_null() & ids.is_not_null())
             raise InputError(f"{where}: {row_in(where, row)}: the id {ids[row]} is too large.")
         ids = whole
-    elif isinstance(ids.dtype, pl.Categorical | pl.Enum):
-        ids = ids.cast(pl.String)
     if ids.dtype not in (pl.Int64, pl.String, pl.Null):
         raise InputError(f"{where}: an id must be a whole number or text, not {ids.dtype}.")
-    if ids.dtype == pl.String:
-        ids = ids.set(ids.str.strip_chars() == "", None)
     check_ids(ids, where)
     return ids
 
@@ -70,7 +69,7 @@ def as_ids(given: Any, where: str) -> pl.Series:
 
 
 def read_details(
-    model: Planner, frame: pl.DataFrame, ids: pl.Series, where: str, known: Iterable[str] = ()
+    model: Planner, frame: pl.DataFrame, where: str, known: Iterable[str] = ()
 ) -> pl.DataFrame:
     """All columns except id and state, with types that can be stored: features as numbers, opt_in
     as true and false, dates as text. Names in `known` and those of the model get that spelling. A
@@ -96,7 +95,7 @@ def read_details(
         if name == OPT_IN:
             values = as_flags(values, where, unknown=False)
         elif name in costs:
-            values = _read_costs(values, ids, where)
+            values = as_amounts(values, where)
         else:
             values = _storable(values, name in numbers, where)
         found.append(values.alias(name))
@@ -104,20 +103,13 @@ def read_details(
 
 
 def split_last_action(
-    frame: pl.DataFrame, ids: pl.Series, now: int, where: str
+    frame: pl.DataFrame, now: int, where: str
 ) -> tuple[pl.DataFrame, list[pl.Series]]:
     """The frame without `rounds_since_action`, and that column converted to rounds of actions."""
     given = optional_column(frame, SINCE_ACTION, where)
     if given is None:
         return frame, []
-    since = as_numbers(given, where)
-    wrong = (since < 0) | (since != since.round())
-    if wrong.any():
-        row = first_row(wrong)
-        raise InputError(
-            f"{where}: {row_in(where, row)}, id {ids[row]}: the column '{given.name}' must hold "
-            f"whole numbers of at least 0, not {given[row]}."
-        )
+    since = as_counts(given, where)
     return frame.drop(given.name), [(now - since.cast(pl.Int64)).alias(BEFORE)]
 
 
@@ -197,21 +189,6 @@ def first_difference(one: pl.DataFrame, other: pl.DataFrame) -> str | None:
             who = one["id"][row] if "id" in one.columns else f"row {row + 1}"
             return f"'{name}' of {who} is {left[row]} in one and {right[row]} in the other"
     return None
-
-
-def _read_costs(values: pl.Series, ids: pl.Series, where: str) -> pl.Series:
-    """Costs of at least 0; an empty cell means the model's cost."""
-    costs = values.cast(pl.Float64, strict=False).fill_nan(None)
-    wrong = (values.is_not_null() & costs.is_null()) | (costs < 0) | costs.is_infinite()
-    if values.dtype.is_float():
-        wrong &= values.is_not_nan()
-    if wrong.any():
-        row = first_row(wrong)
-        raise InputError(
-            f"{where}: {row_in(where, row)}, id {ids[row]}: the column '{values.name}' must hold "
-            f"costs of at least 0, not '{values[row]}'."
-        )
-    return costs
 
 
 def _storable(values: pl.Series, is_number: bool, where: str) -> pl.Series:

@@ -6,7 +6,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, brief
+from prefermab.files import exists
 from prefermab.model import Model
 from prefermab.programme.columns import HasStates
 from prefermab.storage import earlier_fingerprint, fingerprint, load, shipped_models
@@ -94,6 +95,6 @@ def load_stored(place: str | None, path: str) -> Model:
         raise InputError(f"{path} does not say where its model is: {again}.")
     if not Path(place).is_absolute() and place in shipped_models():
         return load(shipped_models()[place])
-    if not Path(place).is_dir():
-        raise InputError(f"{path}: the model's folder {place} is gone: {again}.")
+    if not exists(Path(place)):
+        raise InputError(f"{path}: the model's folder {brief(place)} is gone: {again}.")
     return load(place)

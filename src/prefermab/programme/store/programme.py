@@ -101,8 +101,8 @@ class Programme(OpenProgramme):
                 raise InputError(f"{where}: {named} in the programme already.")
             if not len(ids):
                 return 0
-            frame, last = split_last_action(frame, ids, now, where)
-            details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
+            frame, last = split_last_action(frame, now, where)
+            details = read_details(self.model, frame, where, queries.known_kinds(sql))
             details = pl.DataFrame([*details.get_columns(), *last])
             texts = queries.put_details(sql, ids, details, where)
             queries.start_stays(sql, ids, now)
@@ -159,7 +159,7 @@ class Programme(OpenProgramme):
             now, ids = queries.current_round(sql), read_ids(frame, where)
             known = ~queries.find_non_members(sql, ids, where, skip=skip_unknown)
             frame, ids = frame.filter(known), ids.filter(known)
-            details = read_details(self.model, frame, ids, where, queries.known_kinds(sql))
+            details = read_details(self.model, frame, where, queries.known_kinds(sql))
             states = recording.store_states(sql, self.model, frame, ids, now, where)
             seen, texts = len(states) - states.null_count(), []
             if details.width and len(ids):

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, count, number, unknown
+from prefermab.errors import InputError, amount, count, unknown
 from prefermab.model import Model
 from prefermab.programme.columns import as_flags, optional_column
 from prefermab.programme.naming import OPT_IN
@@ -48,7 +48,7 @@ class PlanRequest:
                 if name not in taken:
                     raise unknown("argument of plan", name, [*list(taken)[1:], "round", "again"])
         asked = {
-            "budget": number(budget, "budget"),
+            "budget": amount(budget, "budget"),
             "rules": None if rules is None else dataclasses.asdict(rules),
             "waiting": count(waiting, "waiting", at_least=0),
             **more,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, dataclass_transform, get_origin
 
 import numpy as np
 
-from prefermab.errors import InputError, count, number, unknown
+from prefermab.errors import InputError, amount, count, number, unknown
 from prefermab.programme.planning.rules.people import People, SharedLimits
 
 RULES: dict[str, type["Rule"]] = {}
@@ -110,7 +110,8 @@ def checked(field: dataclasses.Field, value: Any) -> Any:
     if holds_numbers(field):
         if not isinstance(value, Mapping):
             raise InputError(f"{name} must be numbers by name, such as {{'a': 1}}, not {value!r}.")
-        return {str(one): number(each, f"{name} of '{one}'") for one, each in value.items()}
+        read = number if setting_of(field).percent else amount
+        return {str(one): read(each, f"{name} of '{one}'") for one, each in value.items()}
     if field.type is int:
         return count(value, name, at_least=0)
     if field.type is float:

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import FALSE, TRUE
+from prefermab.programme.columns import FALSE, TRUE, as_labels
 from prefermab.programme.planning.rules.base import Forces, setting
 from prefermab.programme.planning.rules.people import ANY, People
 from prefermab.programme.planning.rules.words import column_and_ids
@@ -34,7 +34,7 @@ class Lock(Forces):
         if self.lock_column is None:
             return locked
         given, where = people.column(self.lock_column), people.where
-        text = given.cast(pl.String).str.strip_chars().str.to_lowercase()
+        text = as_labels(given).str.to_lowercase()
         actions = {name.lower(): place for place, name in enumerate(people.action_names)}
         words = {**dict.fromkeys(TRUE, ANY), **dict.fromkeys(FALSE, 0), "": 0, **actions}
         strange = text.is_not_null() & ~text.is_in(list(words))

@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.programme.columns import as_flags, as_numbers, named_column
+from prefermab.programme.columns import as_flags, as_labels, as_numbers, named_column
+from prefermab.programme.sources.cleaning import clean_ids
 
 ANY = -1
 """The person must get some action, whichever is best."""
@@ -51,11 +52,11 @@ class People:
 
     def with_ids(self, ids: Iterable[str | int], setting: str) -> np.ndarray:
         """Which people have one of these ids, which a setting names."""
-        wanted = [str(one) for one in ids]
+        wanted = clean_ids(pl.Series([str(one) for one in ids], dtype=pl.String)).to_list()
         if not wanted:
             return np.zeros(self.size, bool)
-        text = self.ids.cast(pl.String)
-        strange = set(wanted) - set(text.to_list())
+        text = as_labels(self.ids)
+        strange = set(map(str, wanted)) - set(text.to_list())
         if strange:
             raise InputError(
                 f"{self.where}: nobody has the id '{min(strange)}' that {setting} names."
