@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.service.access import RefusedError, SignInNeededError
 from prefermab.service.exchange import KindError
+from prefermab.service.jobs import QueueFullError
 from prefermab.service.signing import WINDOW, TooManyError
 
 LOG = logging.getLogger("prefermab.service")
@@ -21,12 +22,20 @@ STATUS: dict[type[PrefermabError], int] = {
     SignInNeededError: 401,
     RefusedError: 403,
     TooManyError: 429,
+    QueueFullError: 429,
     KindError: 415,
     BusyError: 503,
     StorageError: 500,
     InputError: 400,
     PrefermabError: 400,
 }
+RETRY_AFTER: dict[type[PrefermabError], float] = {
+    TooManyError: WINDOW,
+    QueueFullError: 30,
+    BusyError: 5,
+}
+"""Seconds after which a request may succeed that was refused with this error."""
+
 TITLES = {
     400: "Not possible",
     401: "Not signed in",
@@ -38,7 +47,7 @@ TITLES = {
     415: "Unknown kind of table",
     421: "Other host",
     422: "Not possible",
-    429: "Too many attempts",
+    429: "Too many requests",
     500: "Storage failed",
     503: "Busy",
 }
@@ -46,10 +55,11 @@ TITLES = {
 
 @dataclasses.dataclass(frozen=True)
 class ProblemDetails:
-    """An error as an answer: a status and one sentence."""
+    """An error as an answer: a status, one sentence, and after how many seconds to try again."""
 
     status: int
     detail: str
+    after: float | None = None
 
     @property
     def title(self) -> str:
@@ -59,8 +69,7 @@ class ProblemDetails:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of the answer."""
-        after = {503: "5", 429: f"{WINDOW:.0f}"}
-        found = {"retry-after": after[self.status]} if self.status in after else {}
+        found = {} if self.after is None else {"retry-after": f"{self.after:.0f}"}
         return found | ({"www-authenticate": "Bearer"} if self.status == 401 else {})
 
     def as_json(self) -> dict[str, Any]:
@@ -80,7 +89,7 @@ def problem_of(error: Exception) -> ProblemDetails:
     """The status and sentence for an error."""
     for kind, status in STATUS.items():
         if isinstance(error, kind):
-            return ProblemDetails(status, str(error))
+            return ProblemDetails(status, str(error), RETRY_AFTER.get(kind))
     return ProblemDetails(500, "something failed here; the server's log has more.")
 
 
