@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +20,7 @@ import sqlalchemy
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.frames import first_difference
-from prefermab.service import accounts, create_app, exchange, jobs
+from prefermab.service import accounts, create_app, exchange, jobs, worker
 from prefermab.service import late as lateness
 from prefermab.service.database import JOBS, SERVICE_METADATA, Records
 from prefermab.service.worker import work
@@ -507,7 +508,7 @@ def statuses(program):
 def test_asked_all_at_once_two_jobs_run_and_the_others_wait_in_order(fresh, monkeypatch):
     served, program = fresh
     monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
-    asked = 2 + jobs.MOST_WAITING + 3
+    asked = jobs.MOST_UNFINISHED + 3
     with ThreadPoolExecutor(asked) as pool:
         answers = list(
             pool.map(lambda _: program.post("/api/v1/what-if", json={"budgets": [1]}), range(asked))
@@ -515,12 +516,12 @@ def test_asked_all_at_once_two_jobs_run_and_the_others_wait_in_order(fresh, monk
     assert len(job_processes()) == 2
     full = [answer for answer in answers if answer.status_code == 429]
     assert len(full) == 3
-    assert full[0].json()["detail"].startswith("10 jobs of Paul are waiting already: ask again")
+    assert full[0].json()["detail"].startswith("10 jobs of Paul are waiting or running already:")
     assert full[0].headers["retry-after"] == "30"
     # Somebody else's queue is not full.
     other = served.token("Vera", "read").post("/api/v1/what-if", json={"budgets": [1]})
     assert other.json()["status"] == "waiting"
-    assert statuses(program) == ["running"] * 2 + ["waiting"] * 11
+    assert statuses(program) == ["running"] * 2 + ["waiting"] * 9
     seen = {part: Path(f"/proc/{job_processes()[0]}/{part}").read_text() for part in PUBLIC}
     assert not [part for part, text in seen.items() if served.place in text]
     with served.desk.records.reading() as sql:
@@ -533,7 +534,7 @@ def test_asked_all_at_once_two_jobs_run_and_the_others_wait_in_order(fresh, monk
     assert statuses(program)[:5] == ["lost", "cancelled", "running", "running", "waiting"]
     until(lambda: second not in job_processes())
     assert len(job_processes()) == 2
-    for number in range(13, 2, -1):
+    for number in range(11, 2, -1):
         program.delete(f"/api/v1/jobs/{number}")
     until(lambda: job_processes() == [])
 
@@ -569,6 +570,24 @@ def test_a_server_that_starts_again_goes_on_with_the_jobs(fresh, model, monkeypa
     served.clock.now += jobs.LOST_AFTER + 1
     assert statuses(program) == ["lost", "lost", "waiting"]
     again.state.desk.close()
+
+
+@BOTH
+def test_a_job_that_is_cancelled_from_another_machine_ends_itself(fresh, monkeypatch):
+    served, program = fresh
+    monkeypatch.setattr(jobs, "start_worker", [].append)
+    monkeypatch.setattr(worker, "BEAT_EVERY", 0.01)
+    desk = served.desk
+    program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1}})
+    with desk.records.writing() as sql:
+        jobs.claim(sql, desk.settings, served.clock())
+        sql.execute(JOBS.update().values(process="elsewhere 1 1"))
+    served.clock.now += jobs.LOST_AFTER - 1
+    assert program.get("/api/v1/jobs/1").json()["status"] == "running"
+    assert program.delete("/api/v1/jobs/1").json()["status"] == "cancelled"
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit):
+        worker.beat(desk.settings, 1, served.clock, threading.Event())
 
 
 def test_cancelling_kills_the_process_and_leaves_nothing_half_written(fresh, model, monkeypatch):

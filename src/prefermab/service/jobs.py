@@ -28,8 +28,8 @@ from prefermab.service.settings import Clock, Settings, as_text
 
 JOB_KINDS = ("plan", "replay", "what-if", "learn")
 UNFINISHED = ("waiting", "running")
-MOST_WAITING = 10
-"""Jobs of one user that may wait."""
+MOST_UNFINISHED = 10
+"""Jobs of one user that may wait or run at the same time."""
 
 LOST_AFTER = 120.0
 """Seconds without a sign of life after which a job on another machine counts as lost."""
@@ -42,7 +42,7 @@ JOB_COLUMNS = {
 
 
 class QueueFullError(PrefermabError):
-    """A user has as many waiting jobs as one may have."""
+    """A user has as many unfinished jobs as one may have."""
 
 
 class Jobs:
@@ -57,12 +57,11 @@ class Jobs:
         now = self.clock()
         self.start_waiting()
         with self.records.writing() as sql:
-            mine = (JOBS.c.name == name) & (JOBS.c.status == "waiting")
-            waiting = sql.execute(sa.select(sa.func.count()).where(mine)).scalar_one()
-            if waiting >= MOST_WAITING:
+            mine = (JOBS.c.name == name) & JOBS.c.status.in_(UNFINISHED)
+            if sql.execute(sa.select(sa.func.count()).where(mine)).scalar_one() >= MOST_UNFINISHED:
                 raise QueueFullError(
-                    f"{MOST_WAITING} jobs of {name} are waiting already: ask again when one of "
-                    "them has begun."
+                    f"{MOST_UNFINISHED} jobs of {name} are waiting or running already: ask again "
+                    "when one of them has ended."
                 )
             number = 1 + (sql.execute(sa.select(sa.func.max(JOBS.c.number))).scalar() or 0)
             sql.execute(
