@@ -10,6 +10,7 @@ import prefermab as pm
 from prefermab.programme.tables import Source, format_number
 from prefermab.service.rendering import line_chart
 from prefermab.service.uploads import find_wrong
+from prefermab.service.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords
 
 JOIN = (
@@ -137,6 +138,22 @@ def test_a_replay_is_bit_for_bit_or_says_what_differs(served, monkeypatch):
 
     monkeypatch.setattr(type(served.desk.model), "plan", lambda _, *a, **k: tampered(*a, **k))
     assert "differs from the stored one" in vera.post("/models", data={"round": "1"}).text
+
+
+def test_a_list_of_many_people_is_made_again_by_a_job(served, monkeypatch):
+    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.jobs.start_worker", lambda _: None)
+    vera, desk = served.client("Vera"), served.desk
+    place = vera.post("/models", data={"round": "1"}).headers["location"]
+    assert "Round 1: waiting; the result appears here." in vera.get(place).text
+    assert work(desk.records, desk.settings, served.clock, served.model)
+    assert "the same list, bit for bit: 12 people" in vera.get(place).text
+    missing = vera.post("/models", data={"round": "77"}).headers["location"]
+    assert work(desk.records, desk.settings, served.clock, served.model)
+    assert "round 77 is not planned" in vera.get(missing).text
+    served.token("Paul", "read", "plan").post("/api/v1/what-if", json={"budgets": [1]})
+    other = vera.get("/models?job=3")
+    assert (other.status_code, "does not make a list again" in other.text) == (400, True)
 
 
 def test_the_audit_log_is_filtered_and_verified(served):

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -19,7 +21,7 @@ import sqlalchemy
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.frames import first_difference
-from prefermab.service import accounts, exchange, jobs
+from prefermab.service import accounts, create_app, exchange, jobs, worker
 from prefermab.service import late as lateness
 from prefermab.service.database import JOBS, SERVICE_METADATA, Records
 from prefermab.service.worker import work
@@ -545,7 +547,7 @@ def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     program.post("/api/v1/plans/1/replay")
     child = subprocess.Popen(["sleep", "600"])
     with desk.records.writing() as sql:
-        jobs.claim(sql, served.clock())
+        jobs.claim(sql, desk.settings, served.clock())
         here = f"{socket.gethostname()} {child.pid} {jobs.process_start(child.pid)}"
         sql.execute(JOBS.update().where(JOBS.c.number == 4).values(process=here))
     assert program.get("/api/v1/jobs/4").json()["status"] == "running"
@@ -557,6 +559,109 @@ def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     assert as_frame(program.get("/api/v1/jobs"))["status"].to_list() == [
         "lost", "cancelled", "failed", "done",
     ]  # fmt: skip
+
+
+PUBLIC = ("environ", "cmdline")
+"""What tools show of a process."""
+
+
+def job_processes():
+    """The job processes that this process has started and that have not ended."""
+    tasks = Path("/proc/self/task").glob("*/children")
+    children = [int(one) for task in tasks for one in task.read_text().split()]
+    alive = [child for child in children if jobs.process_start(child)]
+    return [one for one in alive if b"service.worker" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+def statuses(program):
+    """The status of each job, the first one first."""
+    return as_frame(program.get("/api/v1/jobs"))["status"].reverse().to_list()
+
+
+@BOTH
+def test_asked_all_at_once_two_jobs_run_and_the_others_wait_in_order(fresh, monkeypatch):
+    served, program = fresh
+    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    asked = jobs.MOST_UNFINISHED + 3
+    with ThreadPoolExecutor(asked) as pool:
+        answers = list(
+            pool.map(lambda _: program.post("/api/v1/what-if", json={"budgets": [1]}), range(asked))
+        )
+    assert len(job_processes()) == 2
+    full = [answer for answer in answers if answer.status_code == 429]
+    assert len(full) == 3
+    assert full[0].json()["detail"].startswith("10 jobs of Paul are waiting or running already:")
+    assert full[0].headers["retry-after"] == "30"
+    # Somebody else's queue is not full.
+    other = served.token("Vera", "read").post("/api/v1/what-if", json={"budgets": [1]})
+    assert other.json()["status"] == "waiting"
+    assert statuses(program) == ["running"] * 2 + ["waiting"] * 9
+    seen = {part: Path(f"/proc/{job_processes()[0]}/{part}").read_text() for part in PUBLIC}
+    assert not [part for part, text in seen.items() if served.place in text]
+    with served.desk.records.reading() as sql:
+        rows = sql.execute(sqlalchemy.select(JOBS.c.process).order_by(JOBS.c.number)).scalars()
+        first, second = (int(row.split()[1]) for row in rows if row)
+    # A process that is killed, and one whose job is cancelled, make room for the next job each.
+    os.kill(first, signal.SIGKILL)
+    until(lambda: statuses(program)[:4] == ["lost", "running", "running", "waiting"])
+    program.delete("/api/v1/jobs/2")
+    assert statuses(program)[:5] == ["lost", "cancelled", "running", "running", "waiting"]
+    until(lambda: second not in job_processes())
+    assert len(job_processes()) == 2
+    for number in range(11, 2, -1):
+        program.delete(f"/api/v1/jobs/{number}")
+    until(lambda: job_processes() == [])
+
+
+def until(true):
+    """Waits until something is true."""
+    for _ in range(1200):
+        if true():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not come true")
+
+
+@BOTH
+def test_a_server_that_starts_again_goes_on_with_the_jobs(fresh, model, monkeypatch):
+    served, program = fresh
+    started = []
+    monkeypatch.setattr(jobs, "start_worker", started.append)
+    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    for _ in range(3):
+        program.post("/api/v1/what-if", json={"budgets": [1]})
+    with served.desk.records.writing() as sql:
+        # A process of this machine that has ended, and one of another machine.
+        for number, where in ((1, socket.gethostname()), (2, "elsewhere")):
+            given = {"status": "running", "process": f"{where} 99999999 1"}
+            sql.execute(JOBS.update().where(JOBS.c.number == number).values(given))
+    started.clear()
+    again = create_app(served.desk.settings, clock=served.clock, model=model)
+    with served.desk.records.reading() as sql:
+        rows = sql.execute(sqlalchemy.select(JOBS.c.status).order_by(JOBS.c.number)).scalars()
+        assert list(rows) == ["lost", "running", "waiting"]
+    assert len(started) == 1
+    served.clock.now += jobs.LOST_AFTER + 1
+    assert statuses(program) == ["lost", "lost", "waiting"]
+    again.state.desk.close()
+
+
+@BOTH
+def test_a_job_that_is_cancelled_from_another_machine_ends_itself(fresh, monkeypatch):
+    served, program = fresh
+    monkeypatch.setattr(jobs, "start_worker", [].append)
+    monkeypatch.setattr(worker, "BEAT_EVERY", 0.01)
+    desk = served.desk
+    program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1}})
+    with desk.records.writing() as sql:
+        jobs.claim(sql, desk.settings, served.clock())
+        sql.execute(JOBS.update().values(process="elsewhere 1 1"))
+    served.clock.now += jobs.LOST_AFTER - 1
+    assert program.get("/api/v1/jobs/1").json()["status"] == "running"
+    assert program.delete("/api/v1/jobs/1").json()["status"] == "cancelled"
+    monkeypatch.setattr(os, "_exit", sys.exit)
+    with pytest.raises(SystemExit):
+        worker.beat(desk.settings, 1, served.clock, threading.Event())
 
 
 def test_cancelling_kills_the_process_and_leaves_nothing_half_written(fresh, model, monkeypatch):
@@ -734,6 +839,8 @@ def test_metrics_are_those_of_both_worker_processes(tmp_path, model):
             assert client.get("/api/v1/health").status_code == 200
         workers, text = worker_processes(server.pid), ""
         assert len(workers) == 2
+        for one in workers:
+            assert served.place not in Path(f"/proc/{one}/environ").read_text()
         for asleep in workers:
             os.kill(asleep, signal.SIGSTOP)
             try:

@@ -80,16 +80,18 @@ class ServeCommand:
             import uvicorn
 
             from prefermab.service.settings import (
+                VARIABLE,
                 Settings,
+                as_text,
                 check_programme_names,
                 name_of,
-                to_environment,
             )
         except ModuleNotFoundError as error:
             raise missing(error, "serve", "serve") from None
         import os
         import signal
         import tempfile
+        from pathlib import Path
 
         for one in self.proxy:
             check_proxy(one)
@@ -106,10 +108,13 @@ class ServeCommand:
         address = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         links = [line for one in settings for line in self.first_links(one, address + one.root)]
         print(f"{address}  (Ctrl-C ends it)", *links, sep="\n", flush=True)
-        os.environ.update(to_environment(*settings))
-        with tempfile.TemporaryDirectory(prefix="prefermab-") as counts:
+        # Nobody else may read this folder.
+        with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
+            file = Path(folder) / "settings.json"
+            file.write_text(as_text(*settings), "utf-8")
+            os.environ[VARIABLE] = str(file)
             if self.workers > 1:
-                os.environ["PROMETHEUS_MULTIPROC_DIR"] = counts
+                os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
             # uvicorn handles Ctrl-C itself; our own handler would raise the interrupt again.
             signal.signal(signal.SIGINT, signal.default_int_handler)
             if not self.demo:

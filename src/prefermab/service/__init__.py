@@ -14,7 +14,7 @@ everything, and only `cli` imports it.
 | `desk.py` | access to the programme: one connection a thread, the newest lists in memory |
 | `marks.py` | marks: what was done with one person in the current round |
 | `late.py`, `pages_late.py` | marks that arrive after their round was closed |
-| `jobs.py`, `worker.py` | long tasks, run in a separate process |
+| `jobs.py`, `worker.py` | long tasks: a queue, and the process of each |
 | `exchange.py`, `problems.py` | tables in requests and answers; error answers |
 | `api.py`, `api_work.py`, `api_admin.py` | routes under /api/v1 |
 | `pages.py`, `rendering.py`, `templates/`, `static/` | sign-in pages, templates, charts |

@@ -18,7 +18,9 @@ from prefermab.programme.store.schema import MODELS
 from prefermab.service import accounts
 from prefermab.service.access import RIGHTS, ROLES, Guarded, account_of
 from prefermab.service.desk import desk_of
-from prefermab.service.rendering import FormText, page
+from prefermab.service.jobs import UNFINISHED
+from prefermab.service.planning import facts_of
+from prefermab.service.rendering import FormText, page, redirect
 from prefermab.storage import shipped_models
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
@@ -32,20 +34,37 @@ links lead to other places of the same page only."""
 
 
 @router.get("/models", name="models_page")
-def models_page(request: Request) -> Response:
-    """The models with their first rounds, the card and evidence of the present one, and a
-    replay."""
-    return show_models(request)
+def models_page(request: Request, job: int | None = None) -> Response:
+    """The models with their first rounds, the card and evidence of the present one, and a replay,
+    also one that is made by a job."""
+    if job is None:
+        return show_models(request)
+    found = desk_of(request).jobs.get(job)
+    if found["kind"] != "replay":
+        raise InputError(f"job {job} does not make a list again.")
+    given, answer = {"round": found["asked"]["round"]}, found["answer"] or {}
+    if found["status"] == "done":
+        return show_models(request, **given, same=answer)
+    if found["status"] in UNFINISHED:
+        return show_models(request, **given, doing=found["doing"])
+    return show_models(
+        request, **given, problem=answer.get("detail") or f"It was {found['status']}."
+    )
 
 
 @router.post("/models", name="replay_round")
 def replay_round(request: Request, round: Annotated[int, Form()]) -> Response:
-    """Makes the plan of a round again and shows whether it is the same, bit for bit."""
+    """Makes the plan of a round again and shows whether it is the same, bit for bit. For a large
+    programme this becomes a job."""
+    desk = desk_of(request)
+    if desk.is_large():
+        job = desk.jobs.submit("replay", {"round": round}, account_of(request).name)
+        return redirect(request, f"/models?job={job['number']}")
     try:
-        plan = desk_of(request).programme().replay(round)
+        plan = desk.programme().replay(round)
     except InputError as error:
         return show_models(request, round, problem=str(error))
-    return show_models(request, round, same=plan)
+    return show_models(request, round, same=facts_of(plan) | {"people": plan.frame.height})
 
 
 def show_models(request: Request, round: int | None = None, **replayed: Any) -> Response:
@@ -61,7 +80,7 @@ def show_models(request: Request, round: int | None = None, **replayed: Any) -> 
         plans=programme.plans().filter(pl.col("status") != "superseded").to_dicts()[::-1],
         model=programme.model, place=Path(place).name if place else None,
         card=read_markdown(folder, "README.md"),
-        replayed={"same": None, "problem": None} | replayed,
+        replayed={"same": None, "problem": None, "doing": None} | replayed,
         evidence=read_markdown(folder, "report/README.md"),
     )  # fmt: skip
 

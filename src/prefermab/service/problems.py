@@ -14,6 +14,7 @@ from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.service.access import FOR_PROGRAMS, RefusedError, SignInNeededError
 from prefermab.service.exchange import KindError
 from prefermab.service.incoming import OpenError
+from prefermab.service.jobs import QueueFullError
 from prefermab.service.signing import WINDOW, TooManyError
 
 LOG = logging.getLogger("prefermab.service")
@@ -22,6 +23,7 @@ STATUS: dict[type[PrefermabError], int] = {
     SignInNeededError: 401,
     RefusedError: 403,
     TooManyError: 429,
+    QueueFullError: 429,
     KindError: 415,
     BusyError: 503,
     StorageError: 500,
@@ -36,6 +38,13 @@ SENTENCES_OUTSIDE = {500: "the service cannot do this now; its log has more.",
 """What is said of other errors before somebody is signed in; of the rest: "this is not possible."
 """
 
+RETRY_AFTER: dict[type[PrefermabError], float] = {
+    TooManyError: WINDOW,
+    QueueFullError: 30,
+    BusyError: 5,
+}
+"""Seconds after which a request may succeed that was refused with this error."""
+
 TITLES = {
     400: "Not possible",
     401: "Not signed in",
@@ -47,7 +56,7 @@ TITLES = {
     415: "Unknown kind of table",
     421: "Other host",
     422: "Not possible",
-    429: "Too many attempts",
+    429: "Too many requests",
     500: "Storage failed",
     503: "Busy",
 }
@@ -55,10 +64,11 @@ TITLES = {
 
 @dataclasses.dataclass(frozen=True)
 class ProblemDetails:
-    """An error as an answer: a status and one sentence."""
+    """An error as an answer: a status, one sentence, and after how many seconds to try again."""
 
     status: int
     detail: str
+    after: float | None = None
 
     @property
     def title(self) -> str:
@@ -68,8 +78,7 @@ class ProblemDetails:
     @property
     def headers(self) -> dict[str, str]:
         """The headers of the answer."""
-        after = {503: "5", 429: f"{WINDOW:.0f}"}
-        found = {"retry-after": after[self.status]} if self.status in after else {}
+        found = {} if self.after is None else {"retry-after": f"{self.after:.0f}"}
         return found | ({"www-authenticate": "Bearer"} if self.status == 401 else {})
 
     def as_json(self) -> dict[str, Any]:
@@ -88,14 +97,16 @@ def problem_response(problem: ProblemDetails) -> Response:
 def problem_of(request: Request, error: Exception) -> ProblemDetails:
     """The status and sentence for an error. Nobody is told where the programme is stored, and
     those who are not signed in are told only of what they sent."""
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    kind = next((kind for kind in STATUS if isinstance(error, kind)), None)
+    status, wait = (500, None) if kind is None else (STATUS[kind], RETRY_AFTER.get(kind))
     if getattr(request.state, "account", None) is None and not isinstance(error, OPEN_ERRORS):
-        return ProblemDetails(status, SENTENCES_OUTSIDE.get(status, "this is not possible."))
+        said = SENTENCES_OUTSIDE.get(status, "this is not possible.")
+        return ProblemDetails(status, said, wait)
     if not isinstance(error, PrefermabError):
         return ProblemDetails(status, "something failed here; the server's log has more.")
     desk = getattr(request.app.state, "desk", None)
     shown = str(error) if desk is None else str(error).replace(desk.settings.shown, "the programme")
-    return ProblemDetails(status, shown)
+    return ProblemDetails(status, shown, wait)
 
 
 async def answer_error(request: Request, error: Exception) -> Response:

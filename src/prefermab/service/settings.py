@@ -6,12 +6,14 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from prefermab.errors import InputError
 from prefermab.programme.store.connections import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"
-"""Environment variable through which worker processes get the settings of `prefermab serve`."""
+"""Environment variable with the path of the settings that `prefermab serve` has written for its
+worker processes. The settings may hold a password, and everybody's tools show an environment."""
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
@@ -76,17 +78,33 @@ class Settings:
         return found is not None and found[1] in {known.lower() for known in (*LOCAL, *hosts)}
 
 
-def to_environment(*settings: Settings) -> dict[str, str]:
-    """The environment variable with the settings of one or several programmes."""
-    return {VARIABLE: json.dumps([dataclasses.asdict(one) for one in settings])}
+def as_text(*settings: Settings) -> str:
+    """The settings of one or several programmes as text, for other processes.
+
+    >>> from prefermab.service import Settings
+    >>> from prefermab.service.settings import as_text, from_text
+    >>> from_text(as_text(Settings("calls.db", hosts=("calls.example",))))[0].hosts
+    ('calls.example',)
+    """
+    return json.dumps([dataclasses.asdict(one) for one in settings])
+
+
+def from_text(text: str) -> list[Settings]:
+    """The settings in a text of `as_text`."""
+    found = []
+    for one in json.loads(text):
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in one.items()
+        }
+        found.append(Settings(**given))
+    return found
 
 
 def from_environment() -> list[Settings]:
-    """The settings that the process which started this one has set."""
+    """The settings that `prefermab serve` has written for this process."""
     if VARIABLE not in os.environ:
         raise InputError("a worker process is started by `prefermab serve`.")
-    given = json.loads(os.environ[VARIABLE])
-    return [Settings(**{**one, "hosts": tuple(one["hosts"])}) for one in given]
+    return from_text(Path(os.environ[VARIABLE]).read_text("utf-8"))
 
 
 def name_of(place: str) -> str:

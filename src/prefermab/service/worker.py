@@ -1,6 +1,6 @@
-"""The process that runs jobs: `python -m prefermab.service.worker`.
+"""The process that runs a job: `python -m prefermab.service.worker`.
 
-It runs one waiting job after the other and ends when none waits. It may be killed at any moment.
+It reads its settings from its input, runs one job and ends. It may be killed at any moment.
 """
 
 import contextlib
@@ -8,6 +8,8 @@ import json
 import logging
 import os
 import shutil
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +18,12 @@ from typing import Any
 from prefermab.errors import PrefermabError
 from prefermab.files import use_compilation_cache
 from prefermab.programme.store import Programme
+from prefermab.programme.store.connections import parse_place
 from prefermab.service import jobs
 from prefermab.service.database import Records
 from prefermab.service.exchange import quiet
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
-from prefermab.service.settings import Clock, Settings, from_environment
+from prefermab.service.settings import Clock, Settings, from_text
 
 OnProgress = Callable[[float, str], None]
 NICENESS = 10
@@ -29,16 +32,21 @@ NICENESS = 10
 REPORT_EVERY = 1.0
 """Least seconds between two reports of progress."""
 
+BEAT_EVERY = 10.0
+"""Seconds between two signs of life to other machines."""
+
 
 def main() -> None:
-    """Runs jobs until none waits."""
+    """Runs the job of this process."""
+    text = sys.stdin.read()
+    if not text:
+        return  # the server ended before the job was stored
     lower_priority()
     use_compilation_cache()
-    settings = from_environment()[0]
+    settings = from_text(text)[0]
     records = Records(settings.place, settings.wait)
     try:
-        while work(records, settings, time.time):
-            pass
+        work(records, settings, time.time)
     finally:
         records.close()
 
@@ -53,7 +61,8 @@ def lower_priority() -> None:
 
 
 def work(records: Records, settings: Settings, clock: Clock, model: Any = None) -> bool:
-    """Runs the job that has waited longest; returns whether there was one.
+    """Runs the job of this process, or else the one that has waited longest; returns whether there
+    was one.
 
     Args:
         records: The tables of the service.
@@ -62,10 +71,14 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
         model: The model of the programme; by default the one stored with it.
     """
     with records.writing() as sql:
-        job = jobs.claim(sql, clock())
+        job = jobs.claim(sql, settings, clock())
     if job is None:
         return False
-    last = [0.0]
+    ended, last = threading.Event(), [0.0]
+    # On other machines nobody can see whether this process is alive, or kill it.
+    if parse_place(settings.place).path is None:
+        given = (settings, job.number, clock, ended)
+        threading.Thread(target=beat, args=given, daemon=True).start()
 
     def progress(share: float, doing: str) -> None:
         now = clock()
@@ -88,9 +101,20 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
         logging.getLogger("prefermab.service").exception("job %s failed", job.number)
         why = {"detail": "something failed here; the server's log has more."}
         end = {"status": "failed", "doing": "failed", "answer": json.dumps(why)}
+    finally:
+        ended.set()
     with records.writing() as sql:
         jobs.update_job(sql, job.number, clock(), ended=clock(), **end)
     return True
+
+
+def beat(settings: Settings, number: int, clock: Clock, ended: threading.Event) -> None:
+    """Gives signs of life until the job has ended; ends this process if the job was cancelled."""
+    records = Records(settings.place, settings.wait)
+    while not ended.wait(BEAT_EVERY):
+        with contextlib.suppress(PrefermabError), records.writing() as sql:
+            if not jobs.update_job(sql, number, clock()) and not ended.is_set():
+                os._exit(1)
 
 
 def plan_job(
@@ -106,7 +130,8 @@ def replay_job(
 ) -> dict[str, Any]:
     """Makes a plan again and compares it."""
     progress(0.1, "planning again")
-    return facts_of(programme.replay(asked["round"], asked.get("attempt")))
+    plan = programme.replay(asked["round"], asked.get("attempt"))
+    return facts_of(plan) | {"people": plan.frame.height}
 
 
 def what_if_job(
