@@ -24,6 +24,7 @@ from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, count, number
 from prefermab.evaluation import Progress
+from prefermab.familiarity import FeatureRanges, draw_features
 from prefermab.model import Model
 from prefermab.networks import Network
 from prefermab.recipes.base import METRICS, MetricRows, Metrics, Recipe, make_recipe
@@ -225,7 +226,8 @@ def _models_of_seeds(
 ) -> list[Model]:
     """A model for each seed. Raises an error if some collapsed, which names these and holds the
     others; with `keep`, returns all."""
-    recipe, models, trouble = template.config, [], []
+    assert template.domain is not None
+    recipe, drawn, models, trouble = template.config, draw_features(template.domain), [], []
     for place, seed in enumerate(seeds):
         of_seed = {name: rows[name][place] for name in METRICS} | {recipe.unit: rows[recipe.unit]}
         since = None if keep else recipe.collapsed(of_seed, template.budget)
@@ -238,6 +240,7 @@ def _models_of_seeds(
                 template,
                 config=dataclasses.replace(recipe, seed=seed),
                 network=networks[place],
+                seen=FeatureRanges.from_features(drawn, networks[place].perception),
                 history=history.with_columns(seed=pl.lit(seed)),
             )
         )

@@ -28,7 +28,15 @@ from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import DECAYS, PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
-from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
+from prefermab.recipes.base import (
+    BY_NAME,
+    PROBED_ARMS,
+    MetricRows,
+    Metrics,
+    Recipe,
+    Tuning,
+    piece_sizes,
+)
 from prefermab.rollout import Trajectory
 from prefermab.shaping import Samples, abstraction_of, check_shaping, visited_states
 from prefermab.sharding import spread
@@ -50,7 +58,7 @@ class PaperState(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Paper(Recipe):
+class Paper(Recipe[PaperState, ActorCritic]):
     """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters. A
     hyperparameter with two values has ours as its default; most have the other in `paper-literal`.
 
@@ -113,7 +121,12 @@ class Paper(Recipe):
 
     @classmethod
     def literal(cls, **settings: Any) -> "Paper":
-        """The paper to the letter: recipe `paper-literal`, with some hyperparameters set."""
+        """The paper to the letter: recipe `paper-literal`, with some hyperparameters set.
+
+        >>> import prefermab as pm
+        >>> pm.recipes.Paper.literal(epochs=50).price_network
+        'concatenated'
+        """
         return cast(Paper, BY_NAME["paper-literal"](**settings))
 
     def check(self, domain: Domain) -> None:
@@ -157,7 +170,7 @@ class Paper(Recipe):
         return PaperState(networks, networks.actor, actor_state, critic_state, arms, everyone, zero)
 
     def step(
-        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: PaperState, key: Key
     ) -> tuple[PaperState, Metrics]:
         after, metrics, _ = self.block(domain, budget, size, state, key)
         return after, metrics
@@ -279,9 +292,9 @@ class Paper(Recipe):
         pricing = eqx.apply_updates(learner.network.pricing, update)
         return eqx.tree_at(lambda it: it.network.pricing, learner, pricing)
 
-    def between(self, domain: Domain, states: Any) -> Any:
+    def between(self, domain: Domain, states: PaperState) -> PaperState:
         """Line 24: StateShaping (Algorithm 2), fitted to all samples so far."""
-        if (abstraction := abstraction_of(self.shaping)) is None:
+        if (abstraction := abstraction_of(self.shaping)) is None or states.samples is None:
             return states
         cells = np.asarray(jax.vmap(domain.encode)(domain.cells), float)[:, 0]
         codes = states.samples.abstract(cells, abstraction)[..., None]
@@ -295,7 +308,7 @@ class Paper(Recipe):
             return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
-    def collapsed(self, rows: dict[str, Any], budget: float) -> int | None:
+    def collapsed(self, rows: MetricRows, budget: float) -> int | None:
         """The policy has collapsed if, in each of the last epochs, no arm is acted on although
         there is a budget, or every arm although that costs far more. Then it learns no more."""
         acted = rows["acted"]
