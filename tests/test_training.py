@@ -12,7 +12,7 @@ from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import PriceNetwork
 from prefermab.recipes import paper
-from prefermab.recipes.regression import Batch, importance
+from prefermab.recipes.learner import Batch, importance
 
 P = pm.policies
 start = eqx.filter_jit(paper.Paper.init)

@@ -125,8 +125,8 @@ def model_card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str
         f"made by `python -m tools.weights {model.domain_name}`.",
         "",
     ]
-    if model.policy.longest is not None:
-        lines.append(ROUNDS_LEFT_NOTE.format(model.policy.longest))
+    if model.network.longest is not None:
+        lines.append(ROUNDS_LEFT_NOTE.format(model.network.longest))
     return "\n".join(lines)
 
 

@@ -167,7 +167,7 @@ class Model:
         """
         if rounds_left is None:
             return dataclasses.replace(self, rounds_left=None)
-        longest = self.config.policy(self.network).longest
+        longest = self.network.longest
         if longest is None:
             raise InputError(NO_END)
         if rounds_left != TRIAL and count(rounds_left, "rounds_left") > longest:

@@ -172,6 +172,11 @@ class Network(eqx.Module):
     def places(self) -> int:
         """The one number of arms it can decide for; 0 for any."""
 
+    @property
+    @abc.abstractmethod
+    def longest(self) -> int | None:
+        """The most rounds left for which it was trained; None if it was for none."""
+
 
 class Worth(Network):
     """The value of waiting (the passive action) in a state, and the gain of each action over it. A
@@ -193,6 +198,12 @@ class Worth(Network):
     @property
     def places(self) -> int:
         return 0
+
+    @property
+    def longest(self) -> int | None:
+        return (
+            None if self.to_end is None or self.to_end.usual is None else self.to_end.usual.longest
+        )
 
     def __call__(
         self,
@@ -268,6 +279,10 @@ class ActorCritic(Network):
     @property
     def places(self) -> int:
         return self.pricing.places
+
+    @property
+    def longest(self) -> None:
+        """None: it knows no end."""
 
     def logits(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]

@@ -61,11 +61,6 @@ class Learned(Policy):
 
     @property
     @abc.abstractmethod
-    def longest(self) -> int | None:
-        """The most rounds left for which the network was trained; None if it was for none."""
-
-    @property
-    @abc.abstractmethod
     def least_gain(self) -> Float[Array, ""]:
         """An action that gains no more than this is not taken, even if budget remains."""
 
@@ -114,18 +109,13 @@ class ByPrice(Learned):
         return self.worth.perception.highest_price
 
     @property
-    def longest(self) -> int | None:
-        ending = self.worth.to_end
-        return None if ending is None or ending.usual is None else ending.usual.longest
-
-    @property
     def least_gain(self) -> Float[Array, ""]:
         if self.left is None or self.worth.usual is None:
             return jnp.zeros(())
         return self.worth.usual.least_gain(self.left)
 
     def with_rounds_left(self, left: int | str) -> Learned:
-        if self.worth.to_end is None or self.longest is None:
+        if self.worth.to_end is None or self.worth.longest is None:
             raise InputError(NO_END)
         if left == TRIAL:
             return UntilEnd(self)
@@ -192,10 +182,6 @@ class UntilEnd(Learned):
         return self.ongoing.price_ceiling
 
     @property
-    def longest(self) -> int | None:
-        return self.ongoing.longest
-
-    @property
     def least_gain(self) -> Float[Array, ""]:
         raise InputError(ONLY_TRIALS)
 
@@ -211,7 +197,7 @@ class UntilEnd(Learned):
         raise InputError(ONLY_TRIALS)
 
     def judge(self, seen: Observation) -> JudgedRound:
-        to_end, longest = self.ongoing.worth.to_end, self.longest
+        to_end, longest = self.ongoing.worth.to_end, self.ongoing.worth.longest
         if self.rounds is None or to_end is None or longest is None:
             raise InputError(ONLY_TRIALS)
         left = self.rounds - seen.round
@@ -236,10 +222,6 @@ class ByGreedyProba(Learned):
     @property
     def price_ceiling(self) -> Float[Array, ""]:
         return jnp.asarray(jnp.inf)
-
-    @property
-    def longest(self) -> None:
-        """None: it knows no end."""
 
     @property
     def least_gain(self) -> Float[Array, ""]:

@@ -17,7 +17,7 @@ from prefermab.arms import Arms, Features, Key
 from prefermab.domains.base import Domain, Targets
 from prefermab.networks import Worth
 from prefermab.oracles.dynamic_programming import expectation_of_few
-from prefermab.recipes.regression import Batch, Lessons, hide_features
+from prefermab.recipes.learner import Batch, Lessons, hide_features
 
 ARMS_KEPT, MOST_FRESH_ARMS, MOST_FRESH_PROBABILITIES = 512, 64, 1 << 17
 """Arms whose answers are kept; the most arms that a step computes; and the most transition

@@ -24,13 +24,8 @@ from prefermab.errors import InputError
 from prefermab.networks import Worth
 from prefermab.recipes.answers import Answered, Answers, expectations
 from prefermab.recipes.last_rounds import LearnerToEnd
-from prefermab.recipes.regression import (
-    Learner,
-    Learning,
-    Regression,
-    discounted_rounds,
-    sample_prices,
-)
+from prefermab.recipes.learner import Learner, Learning, sample_prices
+from prefermab.recipes.regression import Regression
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +75,7 @@ class Exact(Regression[Answers]):
 
     @property
     def rounds_ahead(self) -> float:
-        return min(discounted_rounds(self.discount), self.horizon)
+        return self.horizon if self.discount == 1 else min(1 / (1 - self.discount), self.horizon)
 
     def samples_per_round(self, domain: Domain) -> int:
         """None: the dynamics are known."""

@@ -19,7 +19,7 @@ from prefermab.ending import LEVELS, UsualPrices, worths_to_end
 from prefermab.networks import Perception, Worth
 from prefermab.recipes.answers import Answered, Answers, expectations
 from prefermab.recipes.base import Tuning
-from prefermab.recipes.regression import Learner, Learning, RegressionState
+from prefermab.recipes.learner import Learner, Learning, RegressionState
 
 END_SAMPLES, END_LEFTS, END_MASKED, END_FOCUS = 4, 3, 0.1, 0.3
 """How the last rounds are learned: how many times larger a step's sample is, how many numbers of

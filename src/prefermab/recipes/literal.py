@@ -4,6 +4,10 @@ Where the paper prints a choice, this takes it; where it prints nothing, it take
 released code does. It is recipe `paper` with other values, each with its reason; docs/decisions.md
 has a row for each, with what it changes. What belongs to a domain (how arms and projections are
 drawn) is a setting of the domain.
+
+>>> import prefermab as pm
+>>> pm.recipes.Paper.literal(epochs=50).price_network
+'concatenated'
 """
 
 from prefermab.recipes.base import preset

@@ -28,15 +28,7 @@ from prefermab.opt_in import Redrawn, Streaming
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import DECAYS, PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
-from prefermab.recipes.base import (
-    BY_NAME,
-    PROBED_ARMS,
-    MetricRows,
-    Metrics,
-    Recipe,
-    Tuning,
-    piece_sizes,
-)
+from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
 from prefermab.rollout import Trajectory
 from prefermab.shaping import Samples, abstraction_of, check_shaping, visited_states
 from prefermab.sharding import spread
@@ -121,12 +113,7 @@ class Paper(Recipe[PaperState, ActorCritic]):
 
     @classmethod
     def literal(cls, **settings: Any) -> "Paper":
-        """The paper to the letter: recipe `paper-literal`, with some hyperparameters set.
-
-        >>> import prefermab as pm
-        >>> pm.recipes.Paper.literal(epochs=50).price_network
-        'concatenated'
-        """
+        """The paper to the letter: recipe `paper-literal`, with some hyperparameters set."""
         return cast(Paper, BY_NAME["paper-literal"](**settings))
 
     def check(self, domain: Domain) -> None:
@@ -294,7 +281,8 @@ class Paper(Recipe[PaperState, ActorCritic]):
 
     def between(self, domain: Domain, states: PaperState) -> PaperState:
         """Line 24: StateShaping (Algorithm 2), fitted to all samples so far."""
-        if (abstraction := abstraction_of(self.shaping)) is None or states.samples is None:
+        abstraction = abstraction_of(self.shaping)
+        if abstraction is None or states.samples is None:
             return states
         cells = np.asarray(jax.vmap(domain.encode)(domain.cells), float)[:, 0]
         codes = states.samples.abstract(cells, abstraction)[..., None]
@@ -308,7 +296,7 @@ class Paper(Recipe[PaperState, ActorCritic]):
             return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
-    def collapsed(self, rows: MetricRows, budget: float) -> int | None:
+    def collapsed(self, rows: dict[str, Any], budget: float) -> int | None:
         """The policy has collapsed if, in each of the last epochs, no arm is acted on although
         there is a budget, or every arm although that costs far more. Then it learns no more."""
         acted = rows["acted"]

@@ -23,15 +23,8 @@ from jaxtyping import Array, Int
 from prefermab.arms import Arms, Key
 from prefermab.domains.base import Domain
 from prefermab.networks import Worth
-from prefermab.recipes.regression import (
-    Batch,
-    Learner,
-    Lessons,
-    Regression,
-    discounted_rounds,
-    hide_features,
-    sample_prices,
-)
+from prefermab.recipes.learner import Batch, Learner, Lessons, hide_features, sample_prices
+from prefermab.recipes.regression import Regression
 
 VALUE_WEIGHT = 0.1
 """Weight of the value of waiting in the loss: the values of next states contain it."""
@@ -59,7 +52,7 @@ class Sweep(Regression[None]):
 
     @property
     def rounds_ahead(self) -> float:
-        return discounted_rounds(self.discount)
+        return 1 / (1 - self.discount)
 
     def samples_per_round(self, domain: Domain) -> int:
         """Every action is tried once."""
