@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin
 
 import equinox as eqx
+import numpy as np
 from jaxtyping import Array, Float
 
 from prefermab.arms import Arms, Budget, Key
@@ -41,7 +42,7 @@ PROBED_ARMS = 20_000
 LARGEST_SIZES = {"width": 1 << 16, "depth": 64}
 """The largest values of the hyperparameters that size a network."""
 
-MetricRows = dict[str, Any]
+MetricRows = dict[str, np.ndarray]
 """Metrics by name, each (seed, epoch); under the name of the recipe's unit, the epochs' numbers."""
 
 
@@ -275,7 +276,7 @@ def piece_sizes(units: int, size: int) -> tuple[int, ...]:
     return (size,) * full + ((rest,) if rest else ())
 
 
-def make_recipe(recipe: Any, settings: dict[str, Any]) -> Recipe:
+def make_recipe(recipe: object, settings: dict[str, Any]) -> Recipe:
     """The recipe of a name, or a given recipe, with some of its hyperparameters set.
 
     >>> from prefermab.recipes.base import make_recipe
@@ -297,7 +298,7 @@ def make_recipe(recipe: Any, settings: dict[str, Any]) -> Recipe:
     return dataclasses.replace(recipe, **settings)
 
 
-def check_settings(kind: type, of: str, settings: dict[str, Any]) -> None:
+def check_settings(kind: type, of: str, settings: Mapping[str, object]) -> None:
     """Raises `InputError` unless settings are fields of a dataclass, each of the field's type."""
     fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     for name, value in settings.items():

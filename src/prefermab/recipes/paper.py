@@ -296,7 +296,7 @@ class Paper(Recipe[PaperState, ActorCritic]):
             return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
-    def collapsed(self, rows: dict[str, Any], budget: float) -> int | None:
+    def collapsed(self, rows: dict[str, np.ndarray], budget: float) -> int | None:
         """The policy has collapsed if, in each of the last epochs, no arm is acted on although
         there is a budget, or every arm although that costs far more. Then it learns no more."""
         acted = rows["acted"]
