@@ -257,6 +257,9 @@ class ActorCritic(Network):
     actor: eqx.nn.MLP
     critic: eqx.nn.MLP
     pricing: Pricing
+    own: bool = eqx.field(static=True, default=False)
+    """Whether every arm has an actor and a critic of its own, stacked along their first axis
+    (DDLPO). They can decide for these arms only, in this order."""
 
     @classmethod
     def untrained(
@@ -300,13 +303,24 @@ class ActorCritic(Network):
         self, states: States, features: Features, price: Float[Array, ""]
     ) -> Float[Array, "arm act"]:
         """`logits` of every arm."""
+        if self.own:
+            return self._own_outputs(self.actor, states, features, price)
         return jax.vmap(self.logits, in_axes=(0, 0, None))(states, features, price)
 
     def values_of(
         self, states: States, features: Features, price: Float[Array, ""]
     ) -> Float[Array, "arm"]:
         """`value` of every arm."""
+        if self.own:
+            return self._own_outputs(self.critic, states, features, price)[:, 0]
         return jax.vmap(self.value, in_axes=(0, 0, None))(states, features, price)
+
+    def _own_outputs(self, layers, states, features, price) -> Float[Array, "arm out"]:
+        def one_arm(own, state, seen):
+            return own(self.perception(state, seen, price))
+
+        over_arms = (eqx.if_array(0), 0, 0)
+        return eqx.filter_vmap(one_arm, in_axes=over_arms)(layers, states, features)
 
     def in_every_round(
         self,

@@ -109,6 +109,10 @@ class Tuned:
 class Recipe(abc.ABC, Generic[State, Net]):
     """Base of all recipes; `tests/test_recipes.py` has one of sixty lines.
 
+    It is generic in the state of training and the network. `check`, `between`, `collapsed` and
+    `samples_per_round` do nothing special unless a recipe needs them. No other method that has a
+    body is ever replaced: what recipes share is an object that they hold.
+
     Arguments of the methods: `domain` is what to train on, `n_arms` and `budget` the programme that
     the model is meant for, `key` a random key, `state` what changes in training, `states` the
     stacked states of all seeds, `size` a number of units, `rows` the metrics of a seed, `shape` the
