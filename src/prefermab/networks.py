@@ -201,9 +201,8 @@ class Worth(Network):
 
     @property
     def longest(self) -> int | None:
-        return (
-            None if self.to_end is None or self.to_end.usual is None else self.to_end.usual.longest
-        )
+        ending = None if self.to_end is None else self.to_end.usual
+        return None if ending is None else ending.longest
 
     def __call__(
         self,
@@ -240,10 +239,9 @@ class Worth(Network):
         self, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "state act"]:
         """With `by_cell`: the value of waiting in every state, and the gain of each action."""
-        codes = self.perception.codes
+        codes, seen = self.perception.codes, self.perception.without_state(features, price)
         # The weight of each number of a code, then a constant.
-        counts = self.layers(self.perception.without_state(features, price))
-        counts = counts.reshape(codes.shape[1] + 1, -1)
+        counts = self.layers(seen).reshape(codes.shape[1] + 1, -1)
         # A code ends with one number for each state, 1 for its own and -1 for the others, so that
         # part of the product needs no matrix.
         common, own = counts[: -1 - len(codes)], counts[-1 - len(codes) : -1]
@@ -316,11 +314,9 @@ class ActorCritic(Network):
         return jax.vmap(self.value, in_axes=(0, 0, None))(states, features, price)
 
     def _own_outputs(self, layers, states, features, price) -> Float[Array, "arm out"]:
-        def one_arm(own, state, seen):
-            return own(self.perception(state, seen, price))
-
-        over_arms = (eqx.if_array(0), 0, 0)
-        return eqx.filter_vmap(one_arm, in_axes=over_arms)(layers, states, features)
+        one_arm = lambda own, *seen: own(self.perception(*seen, price))  # noqa: E731
+        each = eqx.filter_vmap(one_arm, in_axes=(eqx.if_array(0), 0, 0))
+        return each(layers, states, features)
 
     def in_every_round(
         self,
