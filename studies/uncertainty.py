@@ -113,7 +113,7 @@ class ByBayes(Policy):
 
     def gain(self, arm: Arm, state: State, price: Float[Array, ""]) -> Float[Array, "act"]:
         """The value of each action over that of no action, for an arm with these parameters."""
-        worth = self.config.worths_of_arm(IDENTITY, arm, price[None])[0, state]
+        worth = self.config.lessons.worths_of_arm(IDENTITY, arm, price[None])[0, state]
         return worth - worth[0]
 
 

@@ -15,7 +15,7 @@ from jaxtyping import PyTree
 import prefermab as pm
 from prefermab.modelfile import named_arrays
 from prefermab.networks import Perception, Worth, mlp
-from prefermab.policies.learned import BySweep
+from prefermab.policies.learned import ByPrice
 from prefermab.recipes import METRICS, Metrics, Recipe
 from prefermab.recipes.base import make_recipe
 
@@ -86,7 +86,7 @@ class OneRoundAhead(Recipe):
         return state.network
 
     def policy(self, network):
-        return BySweep(network)
+        return ByPrice(network)
 
     def finetune(self, tuning, domain, net, arms, budget, key):
         state, found = self.before_learning(net), []

@@ -12,7 +12,7 @@ from prefermab.networks import Perception, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
 from prefermab.pricing import PriceNetwork
 from prefermab.recipes import paper
-from prefermab.recipes.regression import Batch, importance
+from prefermab.recipes.learner import Batch, importance
 
 P = pm.policies
 start = eqx.filter_jit(paper.Paper.init)
@@ -95,7 +95,7 @@ def test_errors_count_most_where_two_actions_are_nearly_equal():
 def test_exact_worths_are_those_of_backward_induction():
     domain, price, rounds = pm.domains.Armman(), 0.4, 6
     arms = domain.draw_arms(jax.random.key(0), 3)
-    config = pm.recipes.Exact(horizon=rounds, discount=1.0)
+    config = pm.recipes.Exact(horizon=rounds, discount=1.0).lessons
     each = jax.vmap(config.worths_of_arm, in_axes=(None, 0, None))
     worth = each(domain, arms, jnp.array([price]))[:, 0]
     transitions, costs = jax.vmap(domain.transitions)(arms), jax.vmap(domain.costs)(arms)

@@ -7,8 +7,8 @@ import pytest
 
 import prefermab as pm
 from prefermab.modelfile import named_arrays
+from prefermab.networks import ActorCritic
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.topline import OwnNetworks
 
 SMALL = {"epochs": 3, "rounds": 10, "trials": 60}
 
@@ -100,7 +100,8 @@ def test_each_arm_has_networks_of_its_own():
     topline = pm.ddlpo(domain, arms, budget=2, epochs=2, rounds=5, trials=5, freeze=0)
     assert isinstance(topline.last, ByGreedyProba)
     network = topline.last.network
-    assert isinstance(network, OwnNetworks)
+    assert isinstance(network, ActorCritic)
+    assert network.own
     assert all(layer.weight.shape[0] == 5 for layer in network.actor.layers)
     states, features = jnp.zeros(5, int), domain.features(arms)
     logits = network.logits_of(states, features, jnp.ones(()))

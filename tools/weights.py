@@ -24,6 +24,7 @@ from prefermab.model import Model
 from prefermab.networks import Worth
 from prefermab.paper.tables import PAPER_EXCEPTIONS
 from prefermab.recipes import Exact
+from prefermab.recipes.last_rounds import LearnerToEnd
 from prefermab.storage import load
 from prefermab.training import pretrain
 
@@ -64,8 +65,9 @@ def teach_end(name: str) -> Model:
     assert isinstance(model.network, Worth)
     assert model.domain is not None
     recipe = dataclasses.replace(model.config, rounds_left=LONGEST)
-    ends, key = recipe.to_end_recipe, jax.random.fold_in(jax.random.key(recipe.seed), 2)
-    begin, proceed = eqx.filter_jit(ends.begin), eqx.filter_jit(ends.proceed)
+    learner, key = recipe.learner, jax.random.fold_in(jax.random.key(recipe.seed), 2)
+    assert isinstance(learner, LearnerToEnd)
+    begin, proceed = eqx.filter_jit(learner.begin), eqx.filter_jit(learner.proceed)
     state = begin(model.domain, model.network.perception, key)
     state = proceed(model.domain, recipe.steps, state, key)
     network = dataclasses.replace(model.network, to_end=state.slow)
@@ -123,8 +125,8 @@ def model_card(name: str, model: Model, frame: pl.DataFrame, trials: int) -> str
         f"made by `python -m tools.weights {model.domain_name}`.",
         "",
     ]
-    if model.policy.longest is not None:
-        lines.append(ROUNDS_LEFT_NOTE.format(model.policy.longest))
+    if model.network.longest is not None:
+        lines.append(ROUNDS_LEFT_NOTE.format(model.network.longest))
     return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -24,15 +24,18 @@ from prefermab.modelfile import named_arrays, with_arrays
 CHECKPOINT_FORMAT = "2"
 
 
-class Checkpoint(NamedTuple):
+State = TypeVar("State")
+
+
+class Checkpoint(NamedTuple, Generic[State]):
     """The progress of a training: pieces done, the recipe's state, and rows of metrics."""
 
     pieces: int
-    state: Any
+    state: State
     rows: dict[str, np.ndarray]
 
 
-def training_fingerprint(*parts: Any) -> str:
+def training_fingerprint(*parts: object) -> str:
     """A checksum of everything that determines a training.
 
     >>> from prefermab.checkpoints import training_fingerprint
@@ -61,7 +64,7 @@ def write_checkpoint(path: Path, training: str, at: Checkpoint) -> None:
     write_atomically(path, lambda draft: draft.write_bytes(packed))
 
 
-def read_checkpoint(path: Path, training: str, untrained: Any) -> Checkpoint:
+def read_checkpoint(path: Path, training: str, untrained: State) -> Checkpoint[State]:
     """Reads a checkpoint of this training; `untrained` gives the state's structure."""
     try:
         with safe_open(path, framework="numpy") as file:

@@ -71,7 +71,8 @@ class Model:
     sightings: Sightings | None = None
     """What may be known of an arm, where its state is not always seen."""
     seen: FeatureRanges | None = None
-    """The features of its training, where its file has them; `familiar` has them in any case."""
+    """The features of its training; None in files of older versions, for which `familiar` finds
+    them."""
     rounds_left: int | str | None = None
     """For how many rounds it decides, see `with_rounds_left`; no part of what it has learned."""
 
@@ -97,8 +98,8 @@ class Model:
 
     @functools.cached_property
     def familiar(self) -> FeatureRanges | None:
-        """The features of its training: from its file, else as its domain draws them, else guessed
-        from what the network knows of their spread; None where nothing is known."""
+        """The features of its training; where they are not stored, as its domain draws them, else
+        guessed from what the network knows of their spread; None where nothing is known."""
         if self.seen is not None:
             return self.seen
         perception = self.network.perception
@@ -166,7 +167,7 @@ class Model:
         """
         if rounds_left is None:
             return dataclasses.replace(self, rounds_left=None)
-        longest = self.policy.longest
+        longest = self.network.longest
         if longest is None:
             raise InputError(NO_END)
         if rounds_left != TRIAL and count(rounds_left, "rounds_left") > longest:
@@ -325,9 +326,9 @@ class Model:
         """
         card = self.card or default_card(self)
         arrays = named_arrays(self.network)
-        familiar = None if self.familiar is None else self.familiar.as_json()
         # Not in `describe`, on which the fingerprint rests: models of older versions keep theirs.
-        config = {**self.describe(), **({} if familiar is None else {"seen": familiar})}
+        seen = {} if self.seen is None else {"seen": self.seen.as_json()}
+        config = {**self.describe(), **seen}
         write_folder(Path(path), Stored(config, arrays, card, self.history))
 
     def describe(self) -> dict[str, Any]:

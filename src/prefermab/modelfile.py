@@ -10,7 +10,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from prefermab.model import Model
 
 MODEL_FORMAT = 1
+Tree = TypeVar("Tree")
 
 
 class Stored(NamedTuple):
@@ -126,7 +127,7 @@ def named_arrays(tree: Any) -> dict[str, np.ndarray]:
     return {_place(path): np.asarray(leaf, order="C") for path, leaf in leaves}
 
 
-def with_arrays(tree: Any, tensors: dict[str, np.ndarray]) -> Any:
+def with_arrays(tree: Tree, tensors: dict[str, np.ndarray]) -> Tree:
     """The tree with its arrays (or the shapes that stand for them) taken from `tensors`."""
     is_slot = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct) or eqx.is_array(leaf)  # noqa: E731
     slots = {

@@ -4,6 +4,7 @@
 deciding alike.
 """
 
+import abc
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ class Shape(eqx.Module):
     arms: int = 0
     """The one number of arms that the network is made for; 0 where it takes any."""
     by_cell: bool = False
-    """Whether the network is a `WorthByCell`."""
+    """Whether the layers serve all cells at once (`Perception.by_cell`)."""
 
 
 class Perception(eqx.Module):
@@ -167,15 +168,24 @@ class Network(eqx.Module):
     perception: Perception
 
     @property
+    @abc.abstractmethod
     def places(self) -> int:
         """The one number of arms it can decide for; 0 for any."""
-        return 0
+
+    @property
+    @abc.abstractmethod
+    def longest(self) -> int | None:
+        """The most rounds left for which it was trained; None if it was for none."""
 
 
 class Worth(Network):
     """The value of waiting (the passive action) in a state, and the gain of each action over it. A
     gain is before the action's own cost at the price, which is known and need not be learned.
     Recipe `exact` learns the gains only.
+
+    For arms with very many states (`Perception.by_cell`) the layers turn features and price into a
+    weight for each number of a state's code; value and gains are the code's weighted sums. So one
+    pass serves all states, and all of them are learned from at once.
 
     A network for an ongoing programme may contain a second one for the last rounds of a programme
     (`to_end`), which also sees the number of rounds left and has their `usual` prices.
@@ -185,6 +195,15 @@ class Worth(Network):
     usual: UsualPrices | None = None
     to_end: "Worth | None" = None
 
+    @property
+    def places(self) -> int:
+        return 0
+
+    @property
+    def longest(self) -> int | None:
+        ending = None if self.to_end is None else self.to_end.usual
+        return None if ending is None else ending.longest
+
     def __call__(
         self,
         state: State,
@@ -192,26 +211,18 @@ class Worth(Network):
         price: Float[Array, ""],
         left: Int[Array, ""] | None = None,
     ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
-        seen = self.perception(state, features, price)
-        if left is not None:
-            seen = jnp.concatenate([seen, encode_rounds_left(left)])
-        out = self.layers(seen)
+        if self.perception.by_cell:
+            out = self._in_cell(state, features, price)
+        else:
+            seen = self.perception(state, features, price)
+            if left is not None:
+                seen = jnp.concatenate([seen, encode_rounds_left(left)])
+            out = self.layers(seen)
         return out[0], out.at[0].set(0.0)
 
-
-class WorthByCell(Worth):
-    """A `Worth` for arms with very many states. Its layers turn features and price into a weight
-    for each number of a state's code; value and gains are the code's weighted sums. So one pass
-    serves all states, and all of them are learned from at once.
-    """
-
-    def __call__(
-        self,
-        state: State,
-        features: Float[Array, "feat"],
-        price: Float[Array, ""],
-        left: Int[Array, ""] | None = None,
-    ) -> tuple[Float[Array, ""], Float[Array, "act"]]:
+    def _in_cell(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "act"]:
         *hidden, last = self.layers.layers
         codes = self.perception.codes
         # The last layer of every state is computed once for all arms, and looked up.
@@ -222,24 +233,20 @@ class WorthByCell(Worth):
         seen = self.perception.without_state(features, price)
         for layer in hidden:
             seen = self.layers.activation(layer(seen))
-        out = weights[state] @ seen + bias[state]
-        return out[0], out.at[0].set(0.0)
+        return weights[state] @ seen + bias[state]
 
     def everywhere(
         self, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "state act"]:
-        """The value of waiting in every state, and the gain of each action."""
-        codes, counts = self.perception.codes, self._counts(features, price)
+        """With `by_cell`: the value of waiting in every state, and the gain of each action."""
+        codes, seen = self.perception.codes, self.perception.without_state(features, price)
+        # The weight of each number of a code, then a constant.
+        counts = self.layers(seen).reshape(codes.shape[1] + 1, -1)
         # A code ends with one number for each state, 1 for its own and -1 for the others, so that
         # part of the product needs no matrix.
         common, own = counts[: -1 - len(codes)], counts[-1 - len(codes) : -1]
         of_all = counts[-1] - jnp.sum(own, axis=0)
         return codes[:, : len(common)] @ common + 2 * own + of_all
-
-    def _counts(self, features, price) -> Float[Array, "code act"]:
-        """The weight of each number of a code, then a constant."""
-        counts = self.layers(self.perception.without_state(features, price))
-        return counts.reshape(self.perception.codes.shape[1] + 1, -1)
 
 
 class ActorCritic(Network):
@@ -248,6 +255,9 @@ class ActorCritic(Network):
     actor: eqx.nn.MLP
     critic: eqx.nn.MLP
     pricing: Pricing
+    own: bool = eqx.field(static=True, default=False)
+    """Whether every arm has an actor and a critic of its own, stacked along their first axis
+    (DDLPO). They can decide for these arms only, in this order."""
 
     @classmethod
     def untrained(
@@ -271,6 +281,10 @@ class ActorCritic(Network):
     def places(self) -> int:
         return self.pricing.places
 
+    @property
+    def longest(self) -> None:
+        """None: it knows no end."""
+
     def logits(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "act"]:
@@ -287,13 +301,22 @@ class ActorCritic(Network):
         self, states: States, features: Features, price: Float[Array, ""]
     ) -> Float[Array, "arm act"]:
         """`logits` of every arm."""
+        if self.own:
+            return self._own_outputs(self.actor, states, features, price)
         return jax.vmap(self.logits, in_axes=(0, 0, None))(states, features, price)
 
     def values_of(
         self, states: States, features: Features, price: Float[Array, ""]
     ) -> Float[Array, "arm"]:
         """`value` of every arm."""
+        if self.own:
+            return self._own_outputs(self.critic, states, features, price)[:, 0]
         return jax.vmap(self.value, in_axes=(0, 0, None))(states, features, price)
+
+    def _own_outputs(self, layers, states, features, price) -> Float[Array, "arm out"]:
+        one_arm = lambda own, *seen: own(self.perception(*seen, price))  # noqa: E731
+        each = eqx.filter_vmap(one_arm, in_axes=(eqx.if_array(0), 0, 0))
+        return each(layers, states, features)
 
     def in_every_round(
         self,

@@ -23,9 +23,9 @@ class Pricing(eqx.Module):
     """A price network: from the states, features and opt-in of all arms to one price."""
 
     @property
+    @abc.abstractmethod
     def places(self) -> int:
         """The one number of arms it can be asked about; 0 for any."""
-        return 0
 
     @abc.abstractmethod
     def __call__(
@@ -42,6 +42,10 @@ class PriceNetwork(Pricing):
     each: eqx.nn.MLP
     together: eqx.nn.MLP
     output: str = eqx.field(static=True, default="softplus")
+
+    @property
+    def places(self) -> int:
+        return 0
 
     def __call__(
         self, codes: Float[Array, "arm code"], features: Features, opt_in: OptIn

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Features, Key, States, number_of_arms
+from prefermab.arms import Arms, Key, number_of_arms
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
 from prefermab.errors import amount, count
@@ -100,29 +99,6 @@ def ddlpo(
     return Topline(start, at_place(policies, best), at_place(policies, last), history)
 
 
-class OwnNetworks(ActorCritic):
-    """DDLPO's networks: every arm has an actor and a critic of its own, stacked along their first
-    axis, and all share the price. They can decide for these arms only, in this order.
-    """
-
-    def logits_of(
-        self, states: States, features: Features, price: Float[Array, ""]
-    ) -> Float[Array, "arm act"]:
-        return self._each(self.actor, states, features, price)
-
-    def values_of(
-        self, states: States, features: Features, price: Float[Array, ""]
-    ) -> Float[Array, "arm"]:
-        return self._each(self.critic, states, features, price)[:, 0]
-
-    def _each(self, layers, states, features, price) -> Float[Array, "arm out"]:
-        def one_arm(own, state, seen):
-            return own(self.perception(state, seen, price))
-
-        over_arms = (eqx.if_array(0), 0, 0)
-        return eqx.filter_vmap(one_arm, in_axes=over_arms)(layers, states, features)
-
-
 @eqx.filter_jit
 def _start(
     recipe: Paper, domain: Domain, arms: Arms, n_arms: int, with_features: bool, key: Key
@@ -139,5 +115,5 @@ def _start(
 
     keys = jax.random.split(key, n_arms)
     own, shared = eqx.filter_vmap(untrained)(keys), untrained(keys[0])
-    networks = OwnNetworks(perception, own.actor, own.critic, shared.pricing)
+    networks = ActorCritic(perception, own.actor, own.critic, shared.pricing, own=True)
     return recipe.learner(networks, arms)

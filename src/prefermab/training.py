@@ -24,9 +24,10 @@ from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
 from prefermab.errors import InputError, PrefermabError, amount, count
 from prefermab.evaluation import Progress
+from prefermab.familiarity import FeatureRanges, draw_features
 from prefermab.model import Model
 from prefermab.networks import Network
-from prefermab.recipes.base import METRICS, MetricRows, Metrics, Recipe, make_recipe
+from prefermab.recipes.base import METRICS, MetricRows, Metrics, Net, Recipe, State, make_recipe
 from prefermab.sharding import all_devices
 
 T = TypeVar("T")
@@ -151,7 +152,7 @@ def _recipe_for(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) 
 
 
 def run(
-    recipe: Recipe,
+    recipe: Recipe[State, Net],
     domain: Domain,
     n_arms: int,
     budget: float,
@@ -160,7 +161,7 @@ def run(
     checkpoint: Path | None,
     resume: bool,
     training: str,
-) -> tuple[Any, MetricRows]:
+) -> tuple[State, MetricRows]:
     """Runs all pieces of a training, or those after its checkpoint; returns the states of all seeds
     and the metrics."""
     words = np.array([seed % 2**32 for seed in seeds], np.uint32)
@@ -188,20 +189,20 @@ def run(
 
 
 @eqx.filter_jit
-def _init(recipe: Recipe, domain: Domain, n_arms: int, keys: TrialKeys) -> Any:
+def _init(recipe: Recipe[State, Net], domain: Domain, n_arms: int, keys: TrialKeys) -> State:
     return eqx.filter_vmap(lambda key: recipe.init(domain, n_arms, key))(keys)
 
 
 @eqx.filter_jit
 def _step(
-    recipe: Recipe,
+    recipe: Recipe[State, Net],
     domain: Domain,
     n_arms: int,
     budget: Budget,
     size: int,
-    state: Any,
+    state: State,
     keys: TrialKeys,
-) -> tuple[Any, Metrics]:
+) -> tuple[State, Metrics]:
     """One piece of training for each seed."""
     each = eqx.filter_vmap(recipe.step, in_axes=(None, None, None, None, eqx.if_array(0), 0))
     return each(domain, n_arms, budget, size, state, keys)
@@ -225,7 +226,8 @@ def _models_of_seeds(
 ) -> list[Model]:
     """A model for each seed. Raises an error if some collapsed, which names these and holds the
     others; with `keep`, returns all."""
-    recipe, models, trouble = template.config, [], []
+    assert template.domain is not None
+    recipe, drawn, models, trouble = template.config, draw_features(template.domain), [], []
     for place, seed in enumerate(seeds):
         of_seed = {name: rows[name][place] for name in METRICS} | {recipe.unit: rows[recipe.unit]}
         since = None if keep else recipe.collapsed(of_seed, template.budget)
@@ -238,6 +240,7 @@ def _models_of_seeds(
                 template,
                 config=dataclasses.replace(recipe, seed=seed),
                 network=networks[place],
+                seen=FeatureRanges.from_features(drawn, networks[place].perception),
                 history=history.with_columns(seed=pl.lit(seed)),
             )
         )

@@ -62,11 +62,15 @@ def as_options(kind: type, doc: str, hidden: tuple[str, ...] = ()) -> type:
 
 
 def field_comments(kind: type) -> dict[str, str]:
-    """The texts that stand behind the fields of a dataclass as comments `#: text`, by field."""
+    """The texts that stand behind the fields of a dataclass as comments `#: text`, by field; for
+    the values of a preset, why they differ."""
     sources = []
-    with contextlib.suppress(OSError):  # without sources there is no help
-        sources = [inspect.getsource(base) for base in reversed(kind.__mro__[:-1])]
-    return dict(re.findall(r"^    (\w+): .*  #: (.*)$", "\n".join(sources), re.MULTILINE))
+    for base in reversed(kind.__mro__[:-1]):
+        with contextlib.suppress(OSError):  # without sources there is no help
+            sources.append(inspect.getsource(base))
+    found = re.findall(r"^    (\w+): .*  #: (.*)$", "\n".join(sources), re.MULTILINE)
+    told = {f.name: f.metadata["why"] for f in dataclasses.fields(kind) if "why" in f.metadata}
+    return {**dict(found), **told}
 
 
 def recipe_options() -> type:

@@ -216,7 +216,7 @@ class Unseen(FiniteDomain):
     def encode(self, state: State) -> Float[Array, "code"]:
         """The mean belief of typical arms, how long ago the last sighting was, and the place
         itself: a network starts from what near places have in common, and learns how each differs
-        (`prefermab.networks.WorthByCell`)."""
+        (`prefermab.networks.Worth`)."""
         tree = self.sightings
         ago = jnp.log1p(jnp.asarray(tree.rounds_since)[state]) / jnp.log1p(tree.rounds)
         place = jax.nn.one_hot(state, self.n_cells)

@@ -1,7 +1,6 @@
-"""Policies that decide with a trained network: `BySweep`, and the paper's `ByGreedyProba`."""
+"""Policies that decide with a trained network: `ByPrice`, and the paper's `ByGreedyProba`."""
 
 import abc
-import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -56,23 +55,18 @@ class Learned(Policy):
     with costs times a price; then an arm's gain at a price does not depend on the other arms."""
 
     @property
+    @abc.abstractmethod
     def price_ceiling(self) -> Float[Array, ""]:
         """Above this price no arm prefers any action; infinite where that is not known."""
-        return jnp.asarray(jnp.inf)
 
     @property
-    def longest(self) -> int | None:
-        """The most rounds left for which the network was trained; None if it was for none."""
-        return None
-
-    @property
+    @abc.abstractmethod
     def least_gain(self) -> Float[Array, ""]:
         """An action that gains no more than this is not taken, even if budget remains."""
-        return jnp.zeros(())
 
+    @abc.abstractmethod
     def with_rounds_left(self, left: int | str) -> "Learned":
         """The policy for a programme with `left` rounds left, or for its trial (`TRIAL`)."""
-        raise InputError(NO_END)
 
     @abc.abstractmethod
     def gain(
@@ -92,7 +86,7 @@ class Learned(Policy):
         return self.choose_actions(self.judge(seen), seen), memory
 
 
-class BySweep(Learned):
+class ByPrice(Learned):
     """Finds the price at which the actions that arms prefer fit the budget, and takes the best
     gains per cost at that price.
 
@@ -102,45 +96,13 @@ class BySweep(Learned):
     `CHUNK` finds the price, which is the same for all; the choice among all arms then corrects what
     the sample misses of the budget.
 
-    With `left` rounds of the programme to go, this one included, the network for the last rounds
-    decides. With `to_end`, `left` is that of the trial for which the policy is prepared, which has
-    `rounds` rounds.
+    A network for the last rounds decides with `left` rounds of the programme to go, this one
+    included.
     """
 
     worth: Worth
     left: Int[Array, ""] | None = None
-    to_end: bool = eqx.field(static=True, default=False)
-    rounds: int | None = eqx.field(static=True, default=None)
     gains_are_rewards = True
-
-    @property
-    def longest(self) -> int | None:
-        ending = self.worth.to_end
-        return None if ending is None or ending.usual is None else ending.usual.longest
-
-    def with_rounds_left(self, left: int | str) -> "BySweep":
-        if self.longest is None:
-            raise InputError(NO_END)
-        if left == TRIAL:
-            return BySweep(self.worth, to_end=True)
-        return BySweep(self.worth, jnp.asarray(left))
-
-    def prepare(self, problem: Problem) -> "BySweep":
-        if not self.to_end:
-            return self
-        return dataclasses.replace(self, rounds=problem.opt_in.shape[0])
-
-    def act(self, seen: Observation, memory: Memory, key: Key) -> tuple[Actions, Memory]:
-        if not self.to_end:
-            return super().act(seen, memory, key)
-        if self.rounds is None or self.longest is None:
-            raise InputError(ONLY_TRIALS)
-        left = self.rounds - seen.round
-        near, ongoing = BySweep(self.worth, jnp.minimum(left, self.longest)), BySweep(self.worth)
-        if self.rounds <= self.longest:
-            return near.act(seen, memory, key)
-        choose = lambda policy: lambda: policy.act(seen, memory, key)[0]  # noqa: E731
-        return jax.lax.cond(left <= self.longest, choose(near), choose(ongoing)), memory
 
     @property
     def price_ceiling(self) -> Float[Array, ""]:
@@ -148,25 +110,21 @@ class BySweep(Learned):
 
     @property
     def least_gain(self) -> Float[Array, ""]:
-        if self.left is None or (usual := self._network.usual) is None:
+        if self.left is None or self.worth.usual is None:
             return jnp.zeros(())
-        return usual.least_gain(self.left)
+        return self.worth.usual.least_gain(self.left)
 
-    @property
-    def _network(self) -> Worth:
-        """The network that decides: for ongoing programmes or for the last rounds."""
-        if self.to_end:
-            raise InputError(ONLY_TRIALS)
-        if self.left is None:
-            return self.worth
-        if self.worth.to_end is None:
+    def with_rounds_left(self, left: int | str) -> Learned:
+        if self.worth.to_end is None or self.worth.longest is None:
             raise InputError(NO_END)
-        return self.worth.to_end
+        if left == TRIAL:
+            return UntilEnd(self)
+        return ByPrice(self.worth.to_end, jnp.asarray(left))
 
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
     ) -> Float[Array, "act"]:
-        return self._network(state, features, price, self.left)[1]
+        return self.worth(state, features, price, self.left)[1]
 
     def judge(self, seen: Observation) -> JudgedRound:
         if seen.n_arms <= CHUNK:
@@ -206,9 +164,51 @@ class BySweep(Learned):
             slope = jnp.where(step == 0, -1.0, jnp.minimum(slope, -0.2))
             before, missed_before = price, missed
             price = jnp.clip(price - missed / slope, 0.0, highest)
-        if self.left is not None and (usual := self._network.usual) is not None:
+        if self.left is not None and (usual := self.worth.usual) is not None:
             price = usual.expected(price, seen.budget, jnp.sum(seen.opt_in), self.left)
         return _without_worthless(price, self.gains(price, seen), free, self.least_gain)
+
+
+class UntilEnd(Learned):
+    """Decides by another policy, and at the end of a trial with the number of rounds that are left
+    of it. It is prepared for a trial, which has `rounds` rounds."""
+
+    ongoing: ByPrice
+    rounds: int | None = eqx.field(static=True, default=None)
+    gains_are_rewards = True
+
+    @property
+    def price_ceiling(self) -> Float[Array, ""]:
+        return self.ongoing.price_ceiling
+
+    @property
+    def least_gain(self) -> Float[Array, ""]:
+        raise InputError(ONLY_TRIALS)
+
+    def with_rounds_left(self, left: int | str) -> Learned:
+        return self.ongoing.with_rounds_left(left)
+
+    def prepare(self, problem: Problem) -> "UntilEnd":
+        return UntilEnd(self.ongoing, problem.opt_in.shape[0])
+
+    def gain(
+        self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]
+    ) -> Float[Array, "act"]:
+        raise InputError(ONLY_TRIALS)
+
+    def judge(self, seen: Observation) -> JudgedRound:
+        to_end, longest = self.ongoing.worth.to_end, self.ongoing.worth.longest
+        if self.rounds is None or to_end is None or longest is None:
+            raise InputError(ONLY_TRIALS)
+        left = self.rounds - seen.round
+        near = ByPrice(to_end, jnp.minimum(left, longest))
+        if self.rounds <= longest:
+            return near.judge(seen)
+        choose = lambda policy: lambda: policy.judge(seen)  # noqa: E731
+        return jax.lax.cond(left <= longest, choose(near), choose(self.ongoing))
+
+    def choose_actions(self, judged: JudgedRound, seen: Observation) -> Actions:
+        return self.ongoing.choose_actions(judged, seen)
 
 
 class ByGreedyProba(Learned):
@@ -218,6 +218,17 @@ class ByGreedyProba(Learned):
 
     network: ActorCritic
     gains_are_rewards = False
+
+    @property
+    def price_ceiling(self) -> Float[Array, ""]:
+        return jnp.asarray(jnp.inf)
+
+    @property
+    def least_gain(self) -> Float[Array, ""]:
+        return jnp.zeros(())
+
+    def with_rounds_left(self, left: int | str) -> Learned:
+        raise InputError(NO_END)
 
     def gain(
         self, state: State, features: Float[Array, "feat"], price: Float[Array, ""]

@@ -13,10 +13,12 @@ can be loaded.
 import abc
 import dataclasses
 import inspect
-from typing import Any, ClassVar, Literal, get_args, get_origin
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Literal, TypeVar, get_args, get_origin
 
 import equinox as eqx
-from jaxtyping import Array, Float, PyTree
+import numpy as np
+from jaxtyping import Array, Float
 
 from prefermab.arms import Arms, Budget, Key
 from prefermab.domains.base import Domain
@@ -25,7 +27,13 @@ from prefermab.networks import Network, Shape
 from prefermab.policies.learned import Learned
 from prefermab.shaping import OWN
 
-BY_NAME: dict[str, type["Recipe"]] = {}
+State = TypeVar("State")
+"""What changes in training: a tree of arrays."""
+
+Net = TypeVar("Net", bound=Network)
+"""What training leads to."""
+
+BY_NAME: dict[str, type["Recipe[Any, Any]"]] = {}
 """All recipes that are defined, by name."""
 
 PROBED_ARMS = 20_000
@@ -34,7 +42,7 @@ PROBED_ARMS = 20_000
 LARGEST_SIZES = {"width": 1 << 16, "depth": 64}
 """The largest values of the hyperparameters that size a network."""
 
-MetricRows = dict[str, Any]
+MetricRows = dict[str, np.ndarray]
 """Metrics by name, each (seed, epoch); under the name of the recipe's unit, the epochs' numbers."""
 
 
@@ -98,8 +106,12 @@ class Tuned:
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe(abc.ABC):
+class Recipe(abc.ABC, Generic[State, Net]):
     """Base of all recipes; `tests/test_recipes.py` has one of sixty lines.
+
+    It is generic in the state of training and the network. `check`, `between`, `collapsed` and
+    `samples_per_round` do nothing special unless a recipe needs them. No other method that has a
+    body is ever replaced: what recipes share is an object that they hold.
 
     Arguments of the methods: `domain` is what to train on, `n_arms` and `budget` the programme that
     the model is meant for, `key` a random key, `state` what changes in training, `states` the
@@ -126,6 +138,7 @@ class Recipe(abc.ABC):
     """Random seed."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "name" in cls.__dict__:
             BY_NAME[cls.name] = cls
 
@@ -146,25 +159,25 @@ class Recipe(abc.ABC):
         and checked, and a checkpoint is written."""
 
     @abc.abstractmethod
-    def init(self, domain: Domain, n_arms: int, key: Key) -> PyTree:
+    def init(self, domain: Domain, n_arms: int, key: Key) -> State:
         """The state before training."""
 
     @abc.abstractmethod
     def step(
-        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
-    ) -> tuple[Any, Metrics]:
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: State, key: Key
+    ) -> tuple[State, Metrics]:
         """One piece of `size` units: the state after it, and metrics with one row for each row of
         the history. The key is the same in every piece. Randomness depends on it and on the count
         of units in the state, so that a resumed training ends as an uninterrupted one."""
 
-    def between(self, domain: Domain, states: Any) -> Any:
+    def between(self, domain: Domain, states: State) -> State:
         """What happens between two pieces outside of compiled code, for the stacked states of all
         seeds; by default nothing."""
         del domain
         return states
 
     @abc.abstractmethod
-    def trained(self, state: Any) -> Network:
+    def trained(self, state: State) -> Net:
         """The network that was learned."""
 
     def collapsed(self, rows: MetricRows, budget: float) -> int | None:
@@ -172,23 +185,54 @@ class Recipe(abc.ABC):
         del rows, budget
 
     @abc.abstractmethod
-    def network(self, shape: Shape, key: Key) -> Network:
+    def network(self, shape: Shape, key: Key) -> Net:
         """An untrained network of the given shape."""
 
     @abc.abstractmethod
-    def policy(self, network: Any) -> Learned:
+    def policy(self, network: Net) -> Learned:
         """How a trained network decides."""
 
     @abc.abstractmethod
     def finetune(
-        self, tuning: Tuning, domain: Domain, net: Any, arms: Arms, budget: Budget, key: Key
-    ) -> Network:
+        self, tuning: Tuning, domain: Domain, net: Net, arms: Arms, budget: Budget, key: Key
+    ) -> Net:
         """The network after each epoch of learning from these arms, stacked."""
 
     def samples_per_round(self, domain: Domain) -> int:
         """Samples of each arm that fine-tuning takes in a round."""
         del domain
         return 1
+
+
+AnyRecipe = TypeVar("AnyRecipe", bound=Recipe[Any, Any])
+
+
+def preset(
+    kind: type[AnyRecipe], name: str, values: Mapping[str, tuple[object, str]], doc: str
+) -> type[AnyRecipe]:
+    """A recipe with other defaults, which has a name of its own in files and on the command line.
+
+    Args:
+        kind: The recipe that it is but for its values.
+        name: Its name.
+        values: For each hyperparameter that differs, the value and the reason.
+        doc: What it is, in a sentence.
+
+    >>> from prefermab.recipes import Sweep
+    >>> from prefermab.recipes.base import BY_NAME, preset
+    >>> Quick = preset(Sweep, "quick", {"steps": (50, "For a first look.")}, "A short training.")
+    >>> Quick(arms=64).steps, BY_NAME.pop("quick") is Quick
+    (50, True)
+    """
+    types = {field.name: field.type for field in dataclasses.fields(kind)}
+    fields = [
+        (key, types[key], dataclasses.field(default=value, metadata={"why": why}))
+        for key, (value, why) in values.items()
+    ]
+    words = "".join(word.capitalize() for word in name.split("-"))
+    return dataclasses.make_dataclass(
+        words, fields, bases=(kind,), frozen=True, namespace={"name": name, "__doc__": doc}
+    )
 
 
 def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:
@@ -236,7 +280,7 @@ def piece_sizes(units: int, size: int) -> tuple[int, ...]:
     return (size,) * full + ((rest,) if rest else ())
 
 
-def make_recipe(recipe: Any, settings: dict[str, Any]) -> Recipe:
+def make_recipe(recipe: object, settings: dict[str, Any]) -> Recipe:
     """The recipe of a name, or a given recipe, with some of its hyperparameters set.
 
     >>> from prefermab.recipes.base import make_recipe
@@ -258,7 +302,7 @@ def make_recipe(recipe: Any, settings: dict[str, Any]) -> Recipe:
     return dataclasses.replace(recipe, **settings)
 
 
-def check_settings(kind: type, of: str, settings: dict[str, Any]) -> None:
+def check_settings(kind: type, of: str, settings: Mapping[str, object]) -> None:
     """Raises `InputError` unless settings are fields of a dataclass, each of the field's type."""
     fields: dict[str, Any] = {field.name: field.type for field in dataclasses.fields(kind)}
     for name, value in settings.items():

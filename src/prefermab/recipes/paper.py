@@ -50,7 +50,7 @@ class PaperState(eqx.Module):
 
 
 @dataclasses.dataclass(frozen=True)
-class Paper(Recipe):
+class Paper(Recipe[PaperState, ActorCritic]):
     """The paper's Algorithm 1, PPO at the price of a price network, and its hyperparameters. A
     hyperparameter with two values has ours as its default; most have the other in `paper-literal`.
 
@@ -157,7 +157,7 @@ class Paper(Recipe):
         return PaperState(networks, networks.actor, actor_state, critic_state, arms, everyone, zero)
 
     def step(
-        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: PaperState, key: Key
     ) -> tuple[PaperState, Metrics]:
         after, metrics, _ = self.block(domain, budget, size, state, key)
         return after, metrics
@@ -279,9 +279,10 @@ class Paper(Recipe):
         pricing = eqx.apply_updates(learner.network.pricing, update)
         return eqx.tree_at(lambda it: it.network.pricing, learner, pricing)
 
-    def between(self, domain: Domain, states: Any) -> Any:
+    def between(self, domain: Domain, states: PaperState) -> PaperState:
         """Line 24: StateShaping (Algorithm 2), fitted to all samples so far."""
-        if (abstraction := abstraction_of(self.shaping)) is None:
+        abstraction = abstraction_of(self.shaping)
+        if abstraction is None or states.samples is None:
             return states
         cells = np.asarray(jax.vmap(domain.encode)(domain.cells), float)[:, 0]
         codes = states.samples.abstract(cells, abstraction)[..., None]
@@ -295,7 +296,7 @@ class Paper(Recipe):
             return state.network
         return eqx.tree_at(lambda net: net.actor, state.network, state.settled)
 
-    def collapsed(self, rows: dict[str, Any], budget: float) -> int | None:
+    def collapsed(self, rows: dict[str, np.ndarray], budget: float) -> int | None:
         """The policy has collapsed if, in each of the last epochs, no arm is acted on although
         there is a budget, or every arm although that costs far more. Then it learns no more."""
         acted = rows["acted"]

@@ -1,28 +1,25 @@
-"""The base of recipes `sweep` and `exact`, which learn what each action is worth at many prices.
+"""The base of recipes `sweep` and `exact`: their common hyperparameters, and how they are measured.
 
-It holds the network, the training loop and the metrics. The worth of an action is its value before
-its own cost is paid; `sweep` samples worths from steps of the simulator, `exact` computes them.
+What learns is an object that they hold (`learner.py`).
 """
 
 import abc
 import dataclasses
-import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Budget, Features, Key, States, number_of_arms
+from prefermab.arms import Arms, Budget, Key
 from prefermab.domains.base import Domain
 from prefermab.errors import InputError
-from prefermab.networks import Perception, Shape, Worth, WorthByCell, mlp
-from prefermab.policies.learned import BySweep
+from prefermab.networks import Perception, Shape, Worth
+from prefermab.policies.learned import ByPrice
 from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
+from prefermab.recipes.learner import Learning, Memory, RegressionState
 from prefermab.rollout import Moves, observe
-from prefermab.sharding import spread
 
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 """Size of the programme on which a network is measured between two pieces of training."""
@@ -30,51 +27,19 @@ MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 FEW_ARMS = 256
 """Number of arms whose rewards are computed in all states, where arms start in one of them only."""
 
-LEAST_WEIGHT, LOW_PRICE = 0.1, 0.05
-"""With `focus`: the weight of an error far from a decision, and the share of the highest price that
-is added to the price, because at price 0 no decision would count as near."""
-
 STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
 """The fewest steps in a piece, and the most pieces: long trainings have longer pieces."""
 
 
-class RegressionState(eqx.Module):
-    """Everything that changes in training. `slow` is an average of the network over the last steps;
-    `memory` is what a recipe keeps from step to step; `to_end` is the training of a second network,
-    for programmes that end."""
-
-    worth: Worth
-    slow: Worth
-    optimiser: PyTree
-    step: Int[Array, ""]
-    memory: Any = None
-    to_end: "RegressionState | None" = None
-
-
-class Batch(eqx.Module):
-    """Arms at a price in a state, and what each action is worth there before its own cost."""
-
-    state: States
-    features: Features
-    price: Float[Array, "arm"]
-    worth: Float[Array, "arm act"] | Float[Array, "arm cell act"]
-    """In that state, or in every state."""
-    cost: Float[Array, "arm act"]
-    left: Int[Array, "arm"] | None = None
-    """Rounds left; None: the programme goes on."""
-
-
 @dataclasses.dataclass(frozen=True)
-class Regression(Recipe):
+class Regression(Recipe[RegressionState[Memory], Worth]):
     """A recipe that fits a network to what actions are worth at many prices."""
 
     later: ClassVar[tuple[str, ...]] = ("focus",)
     may_be_undiscounted: ClassVar[bool] = False
-    value_weight: ClassVar[float] = 0.0
-    """Weight of the value of waiting in the loss; decisions do not use this value."""
 
     steps: int = 6000
-    """Gradient steps, each on new arms."""
+    """Gradient steps; new arms are drawn for each."""
     arms: int = 512
     """Arms drawn for each step, each with a price of its own."""
     width: int = 64
@@ -101,38 +66,27 @@ class Regression(Recipe):
                 f"discount must be {limit} for the recipe {self.name}, not {self.discount}."
             )
 
+    @property
     @abc.abstractmethod
-    def prepare(self, domain: Domain, slow: Worth, key: Key) -> Any:
-        """The memory before the first step."""
-
-    @abc.abstractmethod
-    def teach(
-        self, domain: Domain, slow: Worth, memory: Any, step: Int[Array, ""], key: Key
-    ) -> tuple[Any, Batch]:
-        """The memory after a step, and the batch to learn from; `slow` values next states."""
-
-    @abc.abstractmethod
-    def batch(self, domain: Domain, slow: Worth, arms: Arms, n_arms: int, key: Key) -> Batch:
-        """A batch of these arms only."""
+    def learner(self) -> Learning[Memory]:
+        """What learns, with these hyperparameters."""
 
     @property
+    @abc.abstractmethod
     def rounds_ahead(self) -> float:
         """Rounds that a lasting gain of 1 a round is worth."""
-        return 1 / (1 - self.discount) if self.discount < 1 else math.inf
 
     @property
     def pieces(self) -> tuple[int, ...]:
         return piece_sizes(self.steps, max(STEPS_IN_A_PIECE, -(-self.steps // MOST_PIECES)))
 
-    def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState:
+    def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState[Memory]:
         """An untrained network that sees arms of this domain on a common scale."""
-        key_probe, key_net = jax.random.split(key)
+        key_probe, _ = jax.random.split(key)
         arms = domain.draw_arms(key_probe, PROBED_ARMS)
         ceiling = self.price_ceiling(domain, key_probe)
         perception = Perception.of(domain, domain.features(arms), ceiling)
-        learner = self.learner(self.worth(perception, domain.n_actions, key_net))
-        memory = self.prepare(domain, learner.slow, jax.random.fold_in(key, 1))
-        return dataclasses.replace(learner, memory=memory)
+        return self.learner.init(domain, perception, key)
 
     def price_ceiling(self, domain: Domain, key: Key) -> Float[Array, ""]:
         """Above this price no action is worth its cost, which at most moves an arm from the worst
@@ -151,175 +105,36 @@ class Regression(Recipe):
         price = (rewards.max() - rewards.min()) * ahead / cheapest
         return jnp.where(jnp.isfinite(price) & (price > 0), price, 1.0)
 
-    def learner(self, worth: Worth) -> RegressionState:
-        """The state before the first step, for this network."""
-        state = self.optimiser().init(eqx.filter(worth.layers, eqx.is_array))
-        return RegressionState(worth, worth, state, jnp.zeros((), int))
-
-    def optimiser(self) -> optax.GradientTransformation:
-        """Adam on clipped gradients, its step size falling to 0."""
-        schedule = optax.cosine_decay_schedule(self.learning_rate, self.steps)
-        return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
-
     def step(
-        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: Any, key: Key
-    ) -> tuple[RegressionState, Metrics]:
-        """`size` gradient steps, and one row of metrics. What is random in a step depends on the
-        key and the step's number only."""
-        after, loss = self.advance(domain, size, state, key)
+        self,
+        domain: Domain,
+        n_arms: int,
+        budget: Budget,
+        size: int,
+        state: RegressionState[Memory],
+        key: Key,
+    ) -> tuple[RegressionState[Memory], Metrics]:
+        """`size` gradient steps, and one row of metrics."""
+        after, loss = self.learner.advance(domain, size, state, key)
         measured = measure_worth(domain, after.slow, n_arms, budget, key)
         measured = eqx.tree_at(lambda it: it.loss, measured, loss)
         return after, jax.tree.map(lambda value: value[None], measured)
 
-    def advance(
-        self, domain: Domain, size: int, state: RegressionState, key: Key
-    ) -> tuple[RegressionState, Float[Array, ""]]:
-        """`size` gradient steps, and their mean loss."""
-        arrays, fixed = eqx.partition(state, eqx.is_array)
-
-        def one_step(_, carry):
-            arrays, total = carry
-            before = eqx.combine(arrays, fixed)
-            key_step = jax.random.fold_in(key, before.step)
-            memory, batch = self.teach(domain, before.slow, before.memory, before.step, key_step)
-            ready = dataclasses.replace(before, memory=memory)
-            loss, after = self.improve(ready, spread(batch))
-            return eqx.filter(after, eqx.is_array), total + loss
-
-        arrays, total = jax.lax.fori_loop(0, size, one_step, (arrays, jnp.zeros(())))
-        return eqx.combine(arrays, fixed), total / size
-
-    def improve(
-        self, learner: RegressionState, batch: Batch
-    ) -> tuple[Float[Array, ""], RegressionState]:
-        """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
-        perception = learner.worth.perception
-        error = eqx.filter_value_and_grad(fit_error)
-        loss, slope = error(learner.worth.layers, perception, batch, self.value_weight, self.focus)
-        update, state = self.optimiser().update(slope, learner.optimiser)
-        layers = eqx.apply_updates(learner.worth.layers, update)
-        new, fixed = eqx.partition(layers, eqx.is_array)
-        old = eqx.filter(learner.slow.layers, eqx.is_array)
-        mixed: Any = optax.incremental_update(new, old, self.target_rate)
-        worth = dataclasses.replace(learner.worth, layers=layers)
-        slow = dataclasses.replace(learner.slow, layers=eqx.combine(mixed, fixed))
-        return loss, RegressionState(worth, slow, state, learner.step + 1, learner.memory)
-
-    def trained(self, state: RegressionState) -> Worth:
+    def trained(self, state: RegressionState[Memory]) -> Worth:
         """The slow copy: an average over the last steps, and steadier for it."""
-        return state.slow
+        to_end = None if state.to_end is None else state.to_end.slow
+        return dataclasses.replace(state.slow, to_end=to_end)
 
     def network(self, shape: Shape, key: Key) -> Worth:
-        return self.worth(Perception.blank(shape, plain=False), shape.actions, key)
+        return self.learner.untrained(Perception.blank(shape, plain=False), shape.actions, key)
 
-    def worth(self, perception: Perception, n_actions: int, key: Key) -> Worth:
-        """An untrained network behind a given perception."""
-        size, out = perception.size, n_actions
-        if perception.by_cell:
-            code = perception.codes.shape[1]
-            size, out = size - code, (code + 1) * n_actions
-        layers = mlp(size, out, self.width, self.depth, jax.nn.silu, key)
-        return make_worth(perception, layers)
-
-    def policy(self, network: Worth) -> BySweep:
-        return BySweep(network)
+    def policy(self, network: Worth) -> ByPrice:
+        return ByPrice(network)
 
     def finetune(
         self, tuning: Tuning, domain: Domain, net: Worth, arms: Arms, budget: Budget, key: Key
     ) -> Worth:
-        """In an epoch every action is tried in `rounds` states of every arm; later epochs look at
-        earlier tries again."""
-        steps = tuning.epochs * tuning.passes
-        recipe = dataclasses.replace(self, steps=steps, learning_rate=tuning.learning_rate)
-        return _learn_from(recipe, tuning, domain, net, arms, key)
-
-
-@eqx.filter_jit
-def _learn_from(
-    recipe: Regression, tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, key: Key
-) -> Worth:
-    """The network after each epoch of learning from these arms only, stacked."""
-    many = jax.tree.map(lambda x: jnp.repeat(x, tuning.rounds, axis=0), arms)
-    size = number_of_arms(many)
-    arrays, fixed = eqx.partition(recipe.learner(worth), eqx.is_array)
-
-    def one_epoch(arrays, epoch):
-        def one_pass(number, arrays):
-            before = eqx.combine(arrays, fixed)
-            # Tries follow from their epoch's key, so that earlier ones need not be stored.
-            again = jax.random.randint(jax.random.fold_in(key, before.step), (), 0, epoch + 1)
-            chosen = jnp.where(number == 0, epoch, again)
-            key_tries = jax.random.fold_in(jax.random.fold_in(key, 1), chosen)
-            tries = recipe.batch(domain, before.slow, many, size, key_tries)
-            return eqx.filter(recipe.improve(before, tries)[1], eqx.is_array)
-
-        arrays = jax.lax.fori_loop(0, tuning.passes, one_pass, arrays)
-        return arrays, arrays.slow
-
-    _, slow = jax.lax.scan(one_epoch, arrays, jnp.arange(tuning.epochs))
-    return eqx.combine(slow, fixed.slow)
-
-
-def fit_error(
-    layers: eqx.nn.MLP, perception: Perception, batch: Batch, value_weight: float, focus: float
-) -> Float[Array, ""]:
-    """Squared error of the gains, weighted by `importance`, plus `value_weight` times that of the
-    value of waiting."""
-    worth = make_worth(perception, layers)
-    if isinstance(worth, WorthByCell) and batch.worth.ndim == 3:
-        out = jax.vmap(worth.everywhere)(batch.features, batch.price)
-        values, gains = out[..., 0], out.at[..., 0].set(0.0)
-    else:
-        values, gains = jax.vmap(worth)(batch.state, batch.features, batch.price, batch.left)
-    waiting = batch.worth[..., 0]
-    errors = (gains - (batch.worth - waiting[..., None])) ** 2
-    if focus:
-        errors *= importance(gains, perception.highest_price, batch, focus)
-    of_acting = jnp.sum(errors, axis=-1)
-    return jnp.mean(of_acting) + value_weight * jnp.mean((values - waiting) ** 2)
-
-
-def importance(
-    gains: Float[Array, "arm act"] | Float[Array, "arm cell act"],
-    highest_price: Float[Array, ""],
-    batch: Batch,
-    focus: float,
-) -> Float[Array, "..."]:
-    """The weight of each error, 1 on average. It is largest where an action and the best other one
-    are nearly equal at the price, by the network's own estimate. It depends on the network's inputs
-    only, so that what is learned is still the mean over arms that look alike."""
-    every_cell = (slice(None), *[None] * (gains.ndim - 2))
-    cost, price = batch.cost[every_cell], batch.price[every_cell]
-    net = jax.lax.stop_gradient(gains) - price[..., None] * cost
-    # Not top_k, which sorts: half of a training's time on a CPU.
-    others = [jnp.max(jnp.delete(net, at, axis=-1), axis=-1) for at in range(net.shape[-1])]
-    apart = net - jnp.stack(others, axis=-1)
-    unit = focus * (price + LOW_PRICE * highest_price) * jnp.max(cost, axis=-1)
-    weight = LEAST_WEIGHT + (1 - LEAST_WEIGHT) / (1 + (apart / unit[..., None]) ** 2)
-    return weight / jnp.mean(weight)
-
-
-def make_worth(perception: Perception, layers: eqx.nn.MLP) -> Worth:
-    """The network behind a perception: a `WorthByCell` if that says so, else a `Worth`."""
-    return (WorthByCell if perception.by_cell else Worth)(perception, layers)
-
-
-def hide_features(key: Key, features: Features, share: float) -> Features:
-    """Hides features of a random share of the arms: in each of these, from none to all."""
-    key_arm, key_rate, key_hide = jax.random.split(key, 3)
-    n_arms = features.shape[0]
-    chosen = jax.random.bernoulli(key_arm, share, (n_arms, 1))
-    rate = jax.random.uniform(key_rate, (n_arms, 1))
-    hidden = chosen & (jax.random.uniform(key_hide, features.shape) < rate)
-    return jnp.where(hidden, jnp.nan, features)
-
-
-def sample_prices(
-    key: Key, highest: Float[Array, ""], shape: tuple[int, ...]
-) -> Float[Array, "..."]:
-    """Random prices up to the highest, uniform in their square root: most decisions are made at
-    prices far below the highest possible one."""
-    return highest * jax.random.uniform(key, shape) ** 2
+        return self.learner.tuned(tuning, domain, net, arms, key)
 
 
 def measure_worth(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key: Key) -> Metrics:
@@ -330,7 +145,7 @@ def measure_worth(domain: Domain, worth: Worth, n_arms: int, budget: Budget, key
     budget = budget * places / n_arms
     arms = domain.draw_arms(key_arms, places)
     costs = jax.vmap(domain.costs)(arms)
-    policy, everyone, move = BySweep(worth), jnp.ones(places, bool), Moves.of(domain, arms)
+    policy, everyone, move = ByPrice(worth), jnp.ones(places, bool), Moves.of(domain, arms)
 
     def one_round(state, at):
         now, key = at

@@ -23,11 +23,15 @@ from jaxtyping import Array, Int
 from prefermab.arms import Arms, Key
 from prefermab.domains.base import Domain
 from prefermab.networks import Worth
-from prefermab.recipes.regression import Batch, Regression, hide_features, sample_prices
+from prefermab.recipes.learner import Batch, Learner, Lessons, hide_features, sample_prices
+from prefermab.recipes.regression import Regression
+
+VALUE_WEIGHT = 0.1
+"""Weight of the value of waiting in the loss: the values of next states contain it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Sweep(Regression):
+class Sweep(Regression[None]):
     """Trains at many prices and searches for the price when deciding; needs sampled steps only.
 
     >>> import prefermab as pm
@@ -37,7 +41,31 @@ class Sweep(Regression):
     """
 
     name: ClassVar[str] = "sweep"
-    value_weight: ClassVar[float] = 0.1
+
+    @property
+    def learner(self) -> Learner[None]:
+        tries = Tries(self.arms, self.discount, self.masked)
+        return Learner(
+            tries, self.steps, self.width, self.depth, self.learning_rate, self.target_rate,
+            self.focus, VALUE_WEIGHT,
+        )  # fmt: skip
+
+    @property
+    def rounds_ahead(self) -> float:
+        return 1 / (1 - self.discount)
+
+    def samples_per_round(self, domain: Domain) -> int:
+        """Every action is tried once."""
+        return domain.n_actions
+
+
+@dataclasses.dataclass(frozen=True)
+class Tries(Lessons[None]):
+    """Tries of every action on new arms."""
+
+    arms: int
+    discount: float
+    masked: float
 
     def prepare(self, domain: Domain, slow: Worth, key: Key) -> None:
         """Nothing is kept from step to step."""
@@ -68,7 +96,3 @@ class Sweep(Regression):
         keys = jax.random.split(key_luck, n_arms)
         worth = each_arm(keys, arms, state, features, price, jnp.arange(domain.n_actions))
         return Batch(state, features, price, worth, jax.vmap(domain.costs)(arms))
-
-    def samples_per_round(self, domain: Domain) -> int:
-        """Every action is tried once."""
-        return domain.n_actions

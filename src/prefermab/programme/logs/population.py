@@ -198,8 +198,8 @@ def _mean_gains(
     costs: Float[Array, "act"],
     prices: Float[Array, "price"],
 ) -> Float[Array, "arm price state act"]:
-    config = Exact()
-    one = lambda table: config.worths(table, rewards, costs, prices)  # noqa: E731
+    lessons = Exact().lessons
+    one = lambda table: lessons.worths(table, rewards, costs, prices)  # noqa: E731
     worth = jax.vmap(jax.vmap(one))(table).mean(axis=0)
     return worth - worth[..., :1]
 
