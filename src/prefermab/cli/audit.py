@@ -22,8 +22,8 @@ class VerifyCommand:
 
     def run(self) -> None:
         """Checks the log, and prints the hash of its last row."""
-        from prefermab.programme.store.audit import verify_audit
         from prefermab.programme.store.database import Database
+        from prefermab.programme.store.verifying import verify_audit
 
         database = Database(self.file, 60.0, begin=False)
         with database.reading() as sql:

@@ -26,6 +26,8 @@ from sqlalchemy.exc import DBAPIError
 
 from prefermab.errors import BusyError, InputError
 from prefermab.programme.store import migrating
+from prefermab.programme.store.audit import note_rest
+from prefermab.programme.store.changes import Changes, watch
 from prefermab.programme.store.connections import (
     LOCK,
     READING,
@@ -36,6 +38,7 @@ from prefermab.programme.store.connections import (
     translate_error,
     use_write_ahead_log,
 )
+from prefermab.programme.store.rows import CHANGES_KEY
 
 
 class Database:
@@ -52,6 +55,7 @@ class Database:
             make_folder(path)
         self.engine = engine_for(self.place, wait)
         """SQLAlchemy's engine: it opens a new connection each time, to this programme's tables."""
+        watch(self.engine)
         self._thread = threading.get_ident()
         with self._translated_errors():
             self._connection = self.engine.connect()
@@ -143,8 +147,11 @@ class Database:
         sql, ending = self._open_connection(), False
         try:
             sql.execution_options(**{READING: reading})
+            sql.info[CHANGES_KEY] = None if reading else Changes()
             with sql.begin():
                 yield sql
+                if not reading:
+                    note_rest(sql)
                 ending = True
         except (DBAPIError, sqlite3.Error, OverflowError) as error:
             raise translate_error(error, self.place, self.wait, ending=ending) from None

@@ -142,21 +142,19 @@ def known_kinds(sql: Connection) -> dict[str, str]:
     return dict(fetch(sql, select(COLUMNS, "name", "kind").order_by(COLUMNS.c.number)))
 
 
-def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> list[str]:
-    """Stores details of people; columns that are not given keep their values. Returns the given
-    details as JSON, a text for each person."""
+def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> None:
+    """Stores details of people; columns that are not given keep their values."""
     kinds = column_kinds(details, known_kinds(sql), where)
     put_rows(sql, COLUMNS, {"name": list(kinds), "kind": list(kinds.values())}, "kind", key="name")
     people, given = ids.to_list(), to_json(details, len(ids))
     if sql.dialect.name == "sqlite":
         how = "json_patch(people.{name}, excluded.{name})"
         put_rows(sql, PEOPLE, {"id": people, "details": given}, "details", key="id", how=how)
-        return given
+        return
     known = dict(rows_of(sql, select(PEOPLE, "id", "details"), people))
     pairs = zip(people, given, strict=True)
     texts = [merge_json(known[who], text) if who in known else text for who, text in pairs]
     put_rows(sql, PEOPLE, {"id": people, "details": texts}, "details", key="id")
-    return given
 
 
 FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
