@@ -9,7 +9,7 @@ part for each table. The entry has the hash of its parts, so `verify` can trust 
 import hashlib
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
