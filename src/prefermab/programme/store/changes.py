@@ -9,7 +9,8 @@ part for each table. The entry has the hash of its parts, so `verify` can trust 
 import hashlib
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -70,15 +71,24 @@ class Changes:
 
     def touch(self, name: str, keys: Iterable[tuple[Any, ...]]) -> None:
         """Notes rows of a table by their keys; they are read when the entry is written."""
-        new = dict.fromkeys(one for one in keys if one[0] not in COVERED[name].besides)
+        besides = COVERED[name].besides
+        new = dict.fromkeys(keys if not besides else (one for one in keys if one[0] not in besides))
         if new:
             self.keys[name].update(new)
 
 
-def note_all(sql: Connection) -> None:
-    """Lets the next entry of the audit log store all rows of all covered tables."""
-    look = sa.inspect(sql)
-    sql.info[CHANGES_KEY].whole = [name for name in COVERED if look.has_table(name)]
+def note_tables(sql: Connection, scripts: str) -> None:
+    """Lets the next entry of the audit log store tables whole, since scripts may have changed them.
+
+    Args:
+        sql: A connection within a transaction that writes.
+        scripts: The table with the version of the scripts: those of the programme come first, so
+            after them all tables are stored.
+    """
+    look, known = sa.inspect(sql), COVERED.items()
+    every = scripts == "prefermab_version"
+    names = [name for name, one in known if every or one.scripts == scripts]
+    sql.info[CHANGES_KEY].whole = [name for name in names if look.has_table(name)]
 
 
 def watch(engine: Engine) -> None:
@@ -137,12 +147,12 @@ def add_part(found: Any, name: str, data: bytes) -> None:
     found.update(name.encode() + b"\0" + hashlib.sha256(data).digest())
 
 
-def entry_hashes(sql: Connection) -> Iterator[tuple[int, str]]:
+def entry_hashes(sql: Connection) -> Generator[tuple[int, str]]:
     """Yields the number of each entry that stores rows, and the hash of its parts as they are."""
     columns = select(CHANGES, "number", "name", "data").order_by(*CHANGES.primary_key)
     at, found = 0, hashlib.sha256()
-    for rows in fetch_pieces(sql, columns, PARTS_AT_ONCE):
-        for number, name, data in rows:
+    with closing(fetch_pieces(sql, columns, PARTS_AT_ONCE)) as pieces:
+        for number, name, data in (row for rows in pieces for row in rows):
             if number != at:
                 if at:
                     yield at, found.hexdigest()
@@ -152,14 +162,17 @@ def entry_hashes(sql: Connection) -> Iterator[tuple[int, str]]:
         yield at, found.hexdigest()
 
 
-def read_parts(sql: Connection, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_parts(
+    sql: Connection, name: str, *, newest_first: bool = False
+) -> Generator[tuple[int, dict[str, Any]]]:
     """Yields what the entries of the log stored of a table: the number of the entry, and a part:
     `whole` if these are all rows of the table, `rows` in pieces, and the keys of rows that are
     `gone`, given by columns. Each part is compressed with a checksum."""
     columns = select(CHANGES, "number", "data").where(CHANGES.c.name == name)
-    in_order = columns.order_by(CHANGES.c.number, CHANGES.c.part)
-    for rows in fetch_pieces(sql, in_order, PARTS_AT_ONCE):
-        for number, data in rows:
+    order = (CHANGES.c.number, CHANGES.c.part)
+    in_order = columns.order_by(*(one.desc() if newest_first else one for one in order))
+    with closing(fetch_pieces(sql, in_order, PARTS_AT_ONCE)) as pieces:
+        for number, data in (row for rows in pieces for row in rows):
             try:
                 yield number, msgspec.msgpack.decode(zlib.decompress(data))
             except (zlib.error, msgspec.DecodeError, TypeError):
@@ -181,9 +194,11 @@ def _parts(sql: Connection, noted: Changes, name: str) -> Iterator[dict[str, Any
         return
     keys = noted.keys.get(name, {})
     rows = _rows_of_keys(sql, name, list(keys)) if keys else {one: [] for one in known.columns}
-    here = set(zip(*(rows[one] for one in known.key), strict=True))
-    gone = [one for one in keys if one not in here]
-    written = [*noted.written.get(name, ()), *([_hashed(name, rows)] if here else [])]
+    columns, gone = [rows[one] for one in known.key], []
+    if len(columns[0]) < len(keys):
+        here = set(zip(*columns, strict=True))
+        gone = [one for one in keys if one not in here]
+    written = [*noted.written.get(name, ()), *([_hashed(name, rows)] if columns[0] else [])]
     yield {"whole": False, "rows": written, "gone": _by_column(known.key, gone)}
 
 
@@ -192,8 +207,10 @@ def _rows_of_keys(sql: Connection, name: str, keys: list[tuple[Any, ...]]) -> Co
     table, known = covered_table(name), COVERED[name]
     statement, found = select(table, *known.columns), []
     if len(keys) > MOST_BY_ID:
-        wanted, width = set(keys), len(known.key)
-        found = [row for row in fetch(sql, statement) if row[:width] in wanted]
+        found = fetch(sql, statement)
+        if len(found) > len(keys):
+            wanted, width = set(keys), len(known.key)
+            found = [row for row in found if row[:width] in wanted]
     else:
         which = sa.tuple_(*(table.c[one] for one in known.key))
         for start in range(0, len(keys), KEYS_PER_STATEMENT):
@@ -202,7 +219,7 @@ def _rows_of_keys(sql: Connection, name: str, keys: list[tuple[Any, ...]]) -> Co
     return _by_column(known.columns, found)
 
 
-def read_rows(sql: Connection, name: str, *, but: str = "") -> Iterator[Columns]:
+def read_rows(sql: Connection, name: str, *, but: str = "") -> Generator[Columns]:
     """The rows of a covered table, with the hashes of hashed columns, in pieces given by columns.
 
     Args:
@@ -213,23 +230,25 @@ def read_rows(sql: Connection, name: str, *, but: str = "") -> Iterator[Columns]
     known = COVERED[name]
     columns = [one for one in known.columns if one not in but.split()]
     statement = select(covered_table(name), *columns)
-    for rows in fetch_pieces(sql, statement):
-        if known.besides:
-            rows = [row for row in rows if row[0] not in known.besides]
-        if rows:
-            yield _hashed(name, _by_column(columns, rows))
+    with closing(fetch_pieces(sql, statement)) as pieces:
+        for rows in pieces:
+            kept = [row for row in rows if row[0] not in known.besides]
+            if kept:
+                yield _hashed(name, _by_column(columns, kept))
 
 
 def fetch_pieces(
     sql: Connection, statement: sa.Select[Any], size: int = ROWS_IN_PART
-) -> Iterator[list[tuple[Any, ...]]]:
+) -> Generator[list[tuple[Any, ...]]]:
     """The rows of a statement in pieces, so that they need not all be in memory."""
     is_file = sql.dialect.name == "sqlite"  # there no row is fetched early or needs a conversion
     found = sql.execute(statement, execution_options={"stream_results": not is_file})
     cursor: Any = found.cursor if is_file else found
-    while rows := cursor.fetchmany(size):
-        yield list(map(tuple, rows))
-    found.close()
+    try:
+        while rows := cursor.fetchmany(size):
+            yield list(map(tuple, rows))
+    finally:
+        found.close()
 
 
 def covered_table(name: str) -> Any:
@@ -240,19 +259,21 @@ def covered_table(name: str) -> Any:
 
 
 def _by_column(names: list[str], rows: Sequence[tuple[Any, ...]]) -> Columns:
-    values = zip(*rows, strict=True) if rows else [()] * len(names)
-    return {name: list(column) for name, column in zip(names, values, strict=True)}
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def _hashed(name: str, columns: Columns) -> Columns:
     """The columns with hashes in place of values that the log does not store."""
     for one in COVERED[name].hashed.split():
         if one in columns:
-            columns[one] = [None if value is None else hash_value(value) for value in columns[one]]
+            columns[one] = list(map(hash_value, columns[one]))
     return columns
 
 
-def hash_value(value: str | bytes) -> bytes:
-    """The hash of a value of a hashed column."""
-    data = value.encode() if isinstance(value, str) else bytes(value)
+def hash_value(value: str | bytes | None) -> bytes | None:
+    """The hash of a value of a hashed column; None for none."""
+    if value is None:
+        return None
+    # A damaged cell may hold a number.
+    data = value if isinstance(value, bytes) else str(value).encode()
     return hashlib.sha256(data).digest()[:HASH_BYTES]

@@ -3,10 +3,10 @@
 The last entry of a row says what the row is. One table is in memory at a time, by columns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
-import msgspec
 import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from prefermab.errors import MOST_NAMED, DamageError, brief
 from prefermab.programme.store.changes import Columns, read_parts, read_rows
 from prefermab.programme.store.covered import COVERED
-from prefermab.programme.store.rows import TYPES, fetch, select
+from prefermab.programme.store.rows import CHANGES_KEY, TYPES, fetch, select
 from prefermab.programme.store.schema import AUDIT, METADATA, Id
 
 MOST_WAITING_ROWS = 300_000
@@ -34,11 +34,85 @@ def check_stored(sql: Connection, names: str, *, but: str = "") -> None:
         names: Names of tables, with blanks between them.
         but: Hashed columns that are not compared, with blanks between them.
     """
+    noted = sql.info.get(CHANGES_KEY)
     for name in names.split():
+        if noted and name in {*noted.written, *noted.keys}:
+            continue  # this transaction has changed it, and the log does not have that yet
         found, more = find_differences(sql, name, but=but)
         if found:
             others = f" ({more - 1:,} other rows differ too)" if more > 1 else ""
             raise DamageError(f"{found[0]}{others}")
+
+
+def plan_hashes(sql: Connection) -> dict[tuple[int, int], tuple[bytes, bytes]]:
+    """The hashes of the people and the list of each plan, by round and attempt. Raises an error if
+    anything else of a plan is not as the audit log stored it."""
+    check_stored(sql, "plans", but="inputs output")
+    logged = _logged_rows(sql, "plans", ["round", "attempt", "inputs", "output"])
+    rows = logged.drop(ENTRY).rows()
+    return {(round, attempt): (inputs, output) for round, attempt, inputs, output in rows}
+
+
+def check_last_states(
+    sql: Connection,
+    ids: Sequence[Any],
+    joined: Sequence[int],
+    seen: Sequence[int | None],
+    states: Sequence[float | None],
+) -> None:
+    """Raises an error if somebody's last state is not the one that the audit log stored last.
+
+    Entries are read from the newest to the oldest until everybody is found, so this takes no longer
+    after many rounds.
+
+    Args:
+        sql: A connection within a transaction.
+        ids: Everybody who takes part.
+        joined: The rounds in which they joined.
+        seen: The rounds of their last states; None without one.
+        states: Their last states.
+    """
+    columns = {"id": list(ids), "round": list(seen), "state": list(states)}
+    left = _frame("states", columns, columns).with_columns(joined=pl.Series(joined, dtype=pl.Int64))
+    waiting: Columns = {one: [] for one in (*columns, ENTRY)}
+
+    def find() -> pl.DataFrame:
+        last = _frame("states", waiting, waiting).sort("round", ENTRY, descending=True)
+        last = last.unique("id", keep="first", maintain_order=True)
+        if last.schema["id"] != left.schema["id"]:
+            raise DamageError("states: the id of a row is of another kind")
+        both = left.join(last, on="id", suffix=LOGGED)
+        now = pl.col("round" + LOGGED) >= pl.col("joined")
+        wrong = pl.col("round").ne_missing(pl.when(now).then("round" + LOGGED))
+        wrong |= pl.col("state").ne_missing(pl.when(now).then("state" + LOGGED))
+        for row in both.filter(wrong).head(1).iter_rows(named=True):
+            raise _state_error(sql, row)
+        for values in waiting.values():
+            values.clear()
+        return left.join(last, on="id", how="anti")
+
+    before = None
+    with closing(read_parts(sql, "states", newest_first=True)) as parts:
+        for number, part in parts:
+            if number != before and len(waiting["id"]) >= max(1, left.height // 2):
+                left = find()
+            if not left.height:
+                return
+            before = number
+            for rows in part["rows"]:
+                for one in columns:
+                    waiting[one] += rows[one]
+                waiting[ENTRY] += [number] * len(rows["id"])
+    if waiting["id"]:
+        left = find()
+    for row in left.filter(pl.col("round").is_not_null()).head(1).iter_rows(named=True):
+        raise _state_error(sql, row)
+
+
+def _state_error(sql: Connection, row: dict[str, Any]) -> DamageError:
+    found, _ = find_differences(sql, "states")
+    person = f"states: the last state of {brief(row['id'], 40)} is not as in the log"
+    return DamageError((found or [person])[0])
 
 
 def find_differences(sql: Connection, name: str, *, but: str = "") -> tuple[list[str], int]:
@@ -56,7 +130,14 @@ def find_differences(sql: Connection, name: str, *, but: str = "") -> tuple[list
     columns = [one for one in known.columns if one not in but.split()]
     logged = _logged_rows(sql, name, columns)
     has_table = name in METADATA.tables or sa.inspect(sql).has_table(name)
-    stored = _stored_rows(sql, name, columns, but) if has_table else logged.clear().drop(ENTRY)
+    stored = _stored_rows(sql, name, columns, but) if has_table else logged.drop(ENTRY).clear()
+    if not stored.height or not logged.height:  # the type of ids is known from rows only
+        kinds = (logged if logged.height else stored).select(known.key).schema
+        stored, logged = stored.cast(kinds), logged.cast(kinds)
+    if stored.select(known.key).schema != logged.select(known.key).schema:
+        raise DamageError(f"{name}: a column of {', '.join(known.key)} is of another kind")
+    if stored.sort(known.key).equals(logged.drop(ENTRY).sort(known.key)):
+        return [], 0
     values = columns[len(known.key) :]
     both = stored.with_columns(pl.lit(True).alias(HERE)).join(
         logged.rename({one: one + LOGGED for one in values}), on=known.key, how="full",
@@ -85,9 +166,9 @@ def _in_words(name: str, row: dict[str, Any], values: list[str], whats: dict[int
         return f"{which}: this row is gone; {entry} stored it"
     differ = [one for one in values if row[one] != row[one + LOGGED]]
     told = [
-        f"the {one} is another than in"
+        f"another value of {one} than in"
         if one in known.hashed.split()
-        else f"the {one} is {_shown(row[one])}, and {_shown(row[one + LOGGED])} in"
+        else f"{one} is {_shown(row[one])}, and {_shown(row[one + LOGGED])} in"
         for one in differ
     ]
     return f"{which}: {' and '.join(told)} {entry}"
@@ -106,11 +187,10 @@ def _stored_rows(sql: Connection, name: str, columns: list[str], but: str) -> pl
 def _logged_rows(sql: Connection, name: str, columns: list[str]) -> pl.DataFrame:
     """The rows of a table by the entries of the log, and the number of the last entry of each."""
     key = COVERED[name].key
-    found = _frame(name, {one: [] for one in columns}, columns, ENTRY, GONE)
+    every = [*columns, ENTRY, GONE]
+    found = _frame(name, {one: [] for one in every}, every)
     for new, whole in _batches(sql, name, columns):
-        kept = found.clear() if whole else found
-        # Ids are numbers or texts, which the first rows tell.
-        both = pl.concat([kept, new] if kept.height else [new])
+        both = new if whole or not found.height else pl.concat([found, new])
         found = both.unique(key, keep="last").filter(pl.col(GONE) == 0)
     return found.drop(GONE)
 
@@ -121,39 +201,42 @@ def _batches(sql: Connection, name: str, columns: list[str]) -> Iterator[tuple[p
     whole = False
 
     def batch() -> tuple[pl.DataFrame, bool]:
-        made = _frame(name, waiting, columns, ENTRY, GONE), whole
+        made = _frame(name, waiting, waiting), whole
         for values in waiting.values():
             values.clear()
         return made
 
-    for number, part in read_parts(sql, name):
-        if part["whole"]:
-            for values in waiting.values():
-                values.clear()
-            whole = True
-        for rows, gone in (*((one, 0) for one in part["rows"]), (part["gone"], 1)):
-            size = len(next(iter(rows.values()), ()))
-            for one in columns:
-                waiting[one] += rows.get(one, [None] * size)
-            waiting[ENTRY] += [number] * size
-            waiting[GONE] += [gone] * size
-        if len(waiting[ENTRY]) > MOST_WAITING_ROWS:
-            yield batch()
-            whole = False
+    with closing(read_parts(sql, name)) as parts:
+        for number, part in parts:
+            if part["whole"]:
+                for values in waiting.values():
+                    values.clear()
+                whole = True
+            for rows, gone in (*((one, 0) for one in part["rows"]), (part["gone"], 1)):
+                size = len(next(iter(rows.values()), ()))
+                for one in columns:
+                    waiting[one] += rows.get(one, [None] * size)
+                waiting[ENTRY] += [number] * size
+                waiting[GONE] += [gone] * size
+            if len(waiting[ENTRY]) > MOST_WAITING_ROWS:
+                yield batch()
+                whole = False
     if waiting[ENTRY] or whole:
         yield batch()
 
 
-def _frame(name: str, rows: Columns, columns: Iterable[str], *more: str) -> pl.DataFrame:
-    """Rows as a frame; an error names the first value of a wrong kind."""
-    made = [_series(name, one, rows[one]) for one in columns]
-    return pl.DataFrame([*made, *(pl.Series(one, rows[one], dtype=pl.Int64) for one in more)])
+def _frame(name: str, rows: Columns, columns: Iterable[str]) -> pl.DataFrame:
+    """Rows as a frame; an error names a column with a value of a wrong kind."""
+    return pl.DataFrame([_series(name, one, rows[one]) for one in columns])
 
 
 def _series(name: str, column: str, values: list[Any]) -> pl.Series:
     table = METADATA.tables.get(name)
-    if column in COVERED[name].hashed.split():
-        kind: Any = pl.Binary
+    kind: Any
+    if column in (ENTRY, GONE):
+        kind = pl.Int64
+    elif column in COVERED[name].hashed.split():
+        kind = pl.Binary
     elif table is None:  # a table of the service: few rows, whose types differ by database
         kind, values = pl.String, [_plain(value) for value in values]
     elif isinstance(table.c[column].type, Id):
@@ -170,4 +253,4 @@ def _plain(value: Any) -> str | None:
     """A value as text, the same for databases with and without truth values."""
     if value is None or isinstance(value, str):
         return value
-    return msgspec.json.encode(float(value)).decode()
+    return str(int(value) if value == int(value) else float(value))

@@ -21,12 +21,14 @@ class Covered:
         plain: Columns whose values the log stores.
         hashed: Columns of which it stores a hash, since they are large, personal or secret.
         besides: The keys of rows that are left out.
+        scripts: The table with the version of the scripts that make this table.
     """
 
     keys: str
     plain: str = ""
     hashed: str = ""
     besides: tuple[str, ...] = ()
+    scripts: str = "prefermab_version"
 
     @property
     def key(self) -> list[str]:
@@ -37,6 +39,10 @@ class Covered:
     def columns(self) -> list[str]:
         """All columns that are covered, those of the key first."""
         return [*self.key, *self.plain.split(), *self.hashed.split()]
+
+
+def _service(keys: str, plain: str, hashed: str = "") -> Covered:
+    return Covered(keys, plain, hashed, scripts="service_version")
 
 
 COVERED = {
@@ -53,12 +59,12 @@ COVERED = {
     "actions": Covered("id round", "attempt action cost reached"),
     "deviations": Covered("round id", "planned done allowed why"),
     # the service, by `service/database.py`
-    "users": Covered("name", "role active made", "password"),
-    "links": Covered("secret", "name role ends"),
-    "tokens": Covered("number", "label name scopes made ends", "secret"),
-    "marks": Covered("round person", "action reached why name at"),
-    "late": Covered("round person", "action reached why name at came"),
-    "approvals": Covered("round attempt", "name at"),
+    "users": _service("name", "role active made", "password"),
+    "links": _service("secret", "name role ends"),
+    "tokens": _service("number", "label name scopes made ends", "secret"),
+    "marks": _service("round person", "action reached why name at"),
+    "late": _service("round person", "action reached why name at came"),
+    "approvals": _service("round attempt", "name at"),
 }
 
 NOT_COVERED = {

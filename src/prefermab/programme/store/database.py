@@ -24,7 +24,7 @@ import filelock
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from prefermab.errors import BusyError, InputError
+from prefermab.errors import BusyError, DamageError, InputError, StorageError, brief
 from prefermab.programme.store import migrating
 from prefermab.programme.store.audit import note_rest
 from prefermab.programme.store.changes import Changes, watch
@@ -155,6 +155,14 @@ class Database:
                 ending = True
         except (DBAPIError, sqlite3.Error, OverflowError) as error:
             raise translate_error(error, self.place, self.wait, ending=ending) from None
+        except DamageError as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> StorageError:
+        return StorageError(
+            f"{self.shown} is damaged, or was changed by something else than prefermab: "
+            f"{brief(str(error), 300)}; `prefermab audit verify` tells more."
+        )
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:

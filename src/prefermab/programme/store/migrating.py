@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, list_names
 from prefermab.programme.store.audit import put_audit
-from prefermab.programme.store.changes import note_all
+from prefermab.programme.store.changes import note_tables
 from prefermab.programme.store.connections import Place
 
 APPLICATION = 0x70726D62
@@ -112,7 +112,7 @@ def upgrade(
 ) -> None:
     """Runs the Alembic scripts that have not run yet, in the transaction of this connection.
 
-    The next entry of the audit log stores all rows anew, because scripts may have changed them.
+    The next entry of the audit log stores the tables of these scripts whole.
 
     Args:
         sql: A connection within `Database.writing`.
@@ -136,7 +136,7 @@ def upgrade(
     if version is not None and version not in {one.revision for one in known.walk_revisions()}:
         raise later_version_error(shown, version, str(known.get_current_head()))
     command.upgrade(config, "head")
-    note_all(sql)
+    note_tables(sql, table)
 
 
 def no_programme_error(shown: str) -> InputError:

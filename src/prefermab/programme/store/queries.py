@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from prefermab.errors import InputError, brief, list_names
 from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
+from prefermab.programme.store.comparing import check_last_states, check_stored
 from prefermab.programme.store.frames import (
     BEFORE,
     column_kinds,
@@ -39,10 +40,13 @@ SELECT p.id AS id,
      ORDER BY s.round DESC LIMIT 1),
     (SELECT max(s.round) FROM states s WHERE s.id = p.id AND s.round >= t.joined),
     (SELECT max(a.round) FROM actions a WHERE a.id = p.id),
-    p.details
+    p.details, t.joined
 FROM stays t JOIN people p ON p.id = t.id
 WHERE t.gone IS NULL ORDER BY p.number
 """).columns(sa.column("id", Id))
+
+ABOUT_MEMBERS = "meta models columns people stays actions plans"
+"""Tables that say who takes part and what is known of them, besides states."""
 
 
 def current_round(sql: Connection) -> int:
@@ -185,8 +189,10 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
 
     `since` names the column with the rounds since the last action.
     """
+    check_stored(sql, ABOUT_MEMBERS, but="inputs output")
     now, rows = current_round(sql), fetch(sql, MEMBERS)
-    ids, states, seen, acted, details = zip(*rows, strict=True) if rows else [()] * 5
+    ids, states, seen, acted, details, joined = zip(*rows, strict=True) if rows else [()] * 6
+    check_last_states(sql, ids, joined, seen, states)
     known = from_json(details, known_kinds(sql))
     last = pl.Series("acted", acted, dtype=pl.Int64)
     if BEFORE in known.columns:

@@ -7,6 +7,7 @@ records are compared, and the first entry of a later version stored all tables a
 
 import dataclasses
 import json
+from contextlib import closing
 from typing import Any
 
 import sqlalchemy as sa
@@ -50,10 +51,10 @@ def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
     """
     before, kept, since, place = "", None, None, 0
     old: dict[tuple[Any, ...], tuple[int, str] | None] = {}
-    stored = entry_hashes(sql)
-    part = next(stored, None)
-    for rows in fetch_pieces(sql, sa.select(AUDIT).order_by(AUDIT.c.number)):
-        for row in rows:
+    entries = fetch_pieces(sql, sa.select(AUDIT).order_by(AUDIT.c.number))
+    with closing(entries), closing(entry_hashes(sql)) as parts:
+        part = next(parts, None)
+        for row in (row for some in entries for row in some):
             number, at, _, what, _, details, digest, hash = row
             place += 1
             if number != place:
@@ -68,7 +69,7 @@ def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
             since = place if covers and since is None else since
             found = ""
             if part is not None and part[0] == place:
-                found, part = part[1], next(stored, None)
+                found, part = part[1], next(parts, None)
             if found != (digest.removeprefix(ROWS) if covers else ""):
                 raise StorageError(
                     f"audit: the rows that row {place} ({what}, {at}) stored in the table "
@@ -78,7 +79,9 @@ def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
                 old[which] = None if covers else (place, digest)
     _check_end(sql, place, before)
     if part is not None:
-        raise StorageError(f"audit: the table 'changes' has rows of a row {part[0]} without it.")
+        raise StorageError(
+            f"audit: the table 'changes' has rows for a row {part[0]} that the log lacks."
+        )
     if head is not None and kept is None:
         raise StorageError(
             f"audit: no row has the hash {brief(head)} that was kept: rows were cut off at the "
