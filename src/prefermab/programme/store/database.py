@@ -40,6 +40,8 @@ from prefermab.programme.store.connections import (
 )
 from prefermab.programme.store.rows import CHANGES_KEY
 
+UNREADABLE = "a text in it cannot be read"
+
 
 class Database:
     """The open database of a programme. Every change is made within `writing`."""
@@ -156,12 +158,14 @@ class Database:
         except (DBAPIError, sqlite3.Error, OverflowError) as error:
             raise translate_error(error, self.place, self.wait, ending=ending) from None
         except DamageError as error:
-            raise self._damaged(error) from None
+            raise self._damaged(str(error)) from None
+        except UnicodeDecodeError:
+            raise self._damaged(UNREADABLE) from None
 
-    def _damaged(self, error: Exception) -> StorageError:
+    def _damaged(self, what: str) -> StorageError:
         return StorageError(
             f"{self.shown} is damaged, or was changed by something else than prefermab: "
-            f"{brief(str(error), 300)}; `prefermab audit verify` tells more."
+            f"{brief(what, 300)}; `prefermab audit verify` tells more."
         )
 
     @contextlib.contextmanager
@@ -170,6 +174,8 @@ class Database:
             yield
         except (DBAPIError, sqlite3.Error) as error:
             raise translate_error(error, self.place, self.wait, ending=False) from None
+        except UnicodeDecodeError:
+            raise self._damaged(UNREADABLE) from None
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -191,4 +197,5 @@ class Database:
             with self.writing() as sql:
                 migrating.prepare_tables(sql, self.place, begin=begin, who=who)
         if self.place.path is not None:
-            use_write_ahead_log(self._connection)
+            with self._translated_errors():
+                use_write_ahead_log(self._connection)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from polars.datatypes import DataTypeClass
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, brief, list_names
+from prefermab.errors import DamageError, InputError, brief, list_names
 from prefermab.programme.columns import is_continuous
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.comparing import check_last_states, check_stored
@@ -59,7 +59,10 @@ def current_round(sql: Connection) -> int:
 def get_meta(sql: Connection, key: str) -> Any:
     """The value of a key in the table `meta`, or None."""
     found = sql.execute(select(META, "value").where(META.c.key == key)).scalar()
-    return None if found is None else json.loads(found)
+    try:
+        return None if found is None else json.loads(found)
+    except ValueError:
+        raise DamageError(f"meta: the value of {key} cannot be read") from None
 
 
 def set_meta(sql: Connection, key: str, value: Any) -> bool:
