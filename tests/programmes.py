@@ -5,9 +5,10 @@
     python tests/programmes.py crowd PLACE PROCESSES SECONDS
     python tests/programmes.py outage ANY KILLS SEED
     python tests/programmes.py damage FOLDER TRIALS SEED
+    python tests/programmes.py full FOLDER TIMES
 
 PLACE is a folder for files, or the address of a PostgreSQL server. `outage` kills a server of its
-own, `damage` flips one bit of a file in each trial. Children are forked before anything is computed.
+own, `damage` flips a bit of a file in each trial. Children are forked before anything is computed.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ import dataclasses
 import json
 import os
 import random
+import resource
 import signal
 import sqlite3
 import sys
@@ -29,7 +31,7 @@ import alembic.command  # noqa: F401 - once here, and not in every child that is
 import polars as pl
 import psycopg
 
-from prefermab.errors import BusyError, InputError, PrefermabError
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.programme.store import Programme
 from prefermab.programme.store.frames import first_difference
 from servers import running
@@ -473,8 +475,36 @@ def damage(folder: str, trials: int, seed: int) -> dict[str, int]:
     return dict(told)
 
 
+def full(folder: str, times: int) -> dict[str, Any]:
+    """Reads a programme while no file can become longer, as on a full disk."""
+    path = str(Path(folder) / "full.db")
+    some_rounds(path)
+    before = everything(path)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    said = []
+    for _ in range(times):
+        now = everything(path)
+        assert all(first_difference(*pair) is None for pair in zip(before, now, strict=True))
+        with Programme.open(path, FirstCome()) as programme:
+            try:
+                programme.leave([1])
+            except StorageError as error:
+                said.append(str(error))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with Programme.open(path, FirstCome()) as programme:
+        return {"said": said, "left": programme.leave([1])}
+
+
 if __name__ == "__main__":
     verb, place, *numbers = sys.argv[1:]
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    run = {"kill": kill, "race": race, "crowd": crowd, "outage": outage, "damage": damage}[verb]
+    run = {
+        "kill": kill,
+        "race": race,
+        "crowd": crowd,
+        "outage": outage,
+        "damage": damage,
+        "full": full,
+    }[verb]
     print(json.dumps(run(place, *map(int, numbers))))

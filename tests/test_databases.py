@@ -490,3 +490,18 @@ def test_two_processes_never_both_plan_the_same_round(target):
 def test_a_crowd_of_processes_loses_nothing(target):
     told = run("crowd", target, 3, 2)
     assert told["join"] > 0
+
+
+def test_a_flipped_bit_changes_nothing_or_is_told_in_a_sentence(tmp_path):
+    told = run("damage", tmp_path, 40, 3)
+    assert (told["silent"], told["traceback"]) == (0, 0)
+    assert told["told"] > 3
+    assert told["same"] > 20
+
+
+def test_a_programme_on_a_full_disk_can_be_read(tmp_path):
+    told = run("full", tmp_path, 2)
+    assert [said.endswith("expected a file that can be written.") for said in told["said"]] == [
+        True, True,
+    ]  # fmt: skip
+    assert told["left"] == 1

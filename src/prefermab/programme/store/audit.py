@@ -124,6 +124,35 @@ def _plain(text: object, name: str, most: int) -> str:
     return text.strip()
 
 
+def newest_entries(
+    sql: Connection, who: str, what: str, words: str, before: int | None, most: int
+) -> list[Any]:
+    """Rows of the audit log, the newest first.
+
+    Args:
+        sql: A connection within a transaction.
+        who: Only rows of this user, unless empty.
+        what: Only rows of this kind, unless empty.
+        words: Only rows with this text in their reason or details, unless empty.
+        before: Only rows with a smaller number, unless None.
+        most: The most rows.
+
+    Returns:
+        Rows with the columns of the log.
+    """
+    rows = sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(most)
+    for column, value in ((AUDIT.c.who, who), (AUDIT.c.what, what)):
+        rows = rows.where(column == value) if value else rows
+    if words:  # details are stored as JSON, with letters such as é escaped
+        escaped = json.dumps(words)[1:-1]
+        rows = rows.where(
+            AUDIT.c.why.icontains(words, autoescape=True)
+            | AUDIT.c.details.icontains(escaped, autoescape=True)
+        )
+    rows = rows if before is None else rows.where(AUDIT.c.number < before)
+    return list(sql.execute(rows))
+
+
 def read_audit(sql: Connection) -> pl.DataFrame:
     """The audit log as a frame."""
     rows = fetch(sql, sa.select(AUDIT).order_by(AUDIT.c.number))

@@ -111,7 +111,7 @@ class Database:
                     self._lock_planning("pg_advisory_unlock")
             return
         self._open_connection()
-        lock = filelock.FileLock(f"{self.place.path}-plan", timeout=self.wait)
+        lock = filelock.FileLock(f"{self.place.path}-plan", timeout=self.wait, mode=0o600)
         try:
             lock.acquire()
         except filelock.Timeout:

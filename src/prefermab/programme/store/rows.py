@@ -136,6 +136,19 @@ def rows_of(
         )
 
 
+def distinct_values(sql: Connection, column: sa.Column[Any]) -> list[Any]:
+    """The different values of a column in order. With an index on the column this takes one step
+    for each value, however many rows there are."""
+    found: list[Any] = []
+    smallest = sa.select(column).order_by(column).limit(1)
+    while True:
+        after = smallest if not found else smallest.where(column > found[-1])
+        value = sql.execute(after).scalar()
+        if value is None:
+            return found
+        found.append(value)
+
+
 def timestamp() -> str:
     """The present time, in the form in which it is stored."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
