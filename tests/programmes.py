@@ -4,9 +4,11 @@
     python tests/programmes.py race PLACE ROUNDS
     python tests/programmes.py crowd PLACE PROCESSES SECONDS
     python tests/programmes.py outage ANY KILLS SEED
+    python tests/programmes.py damage FOLDER TRIALS SEED
+    python tests/programmes.py full FOLDER TIMES
 
 PLACE is a folder for files, or the address of a PostgreSQL server. `outage` kills a server of its
-own. Children are forked before anything is computed.
+own, `damage` flips a bit of a file in each trial. Children are forked before anything is computed.
 """
 
 import contextlib
@@ -14,6 +16,7 @@ import dataclasses
 import json
 import os
 import random
+import resource
 import signal
 import sqlite3
 import sys
@@ -28,8 +31,9 @@ import alembic.command  # noqa: F401 - once here, and not in every child that is
 import polars as pl
 import psycopg
 
-from prefermab.errors import BusyError, InputError
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.programme.store import Programme
+from prefermab.programme.store.frames import first_difference
 from servers import running
 
 BUDGET = 3
@@ -401,8 +405,106 @@ def mingle(place: str, tell: int, seed: int, seconds: float) -> None:
             os.write(tell, (json.dumps([what, said]) + "\n").encode())
 
 
+def some_rounds(path: str) -> None:
+    """A programme with something in each table that plans and logs are made from."""
+    people = {"id": range(40), "state": ["bad", "good"] * 20, "age": [n / 7 for n in range(40)]}
+    with Programme(path, FirstCome()) as programme:
+        programme.join(pl.DataFrame(people).with_columns(town=pl.lit("é")), why="first village")
+        for now in range(1, 4):
+            programme.plan(now)
+            done = pl.DataFrame({"id": [now], "action": ["visit"], "why": ["ill"]})
+            programme.record(done, over_budget=True)
+            seen = {"id": [now, 9], "state": ["fair", "bad"], "age": [0.5, 1e-300]}
+            programme.observe(pl.DataFrame(seen))
+        programme.record(done, round=1, correct=True, yes=True, over_budget=True)
+        programme.leave([7])
+        programme.plan(2)
+
+
+def everything(path: str) -> list[pl.DataFrame]:
+    """What a programme says of its people, states, plans and logs; the plan of this round again."""
+    with Programme.open(path, FirstCome(), wait=0.1) as programme:
+        kept = programme.history()
+        plan = programme.plan(2)
+        return [
+            programme.roster(), kept.people, kept.states, kept.actions, kept.corrections, kept.log,
+            kept.plans, kept.listed, programme.deviations(), programme.planned(1).frame, plan.frame,
+            plan.inputs, pl.DataFrame({"told": [json.dumps([plan.asked, programme.last_round])]}),
+        ]  # fmt: skip
+
+
+def audit_log(path: str) -> pl.DataFrame | None:
+    """The audit log if it verifies, else None."""
+    try:
+        with Programme.open(path, FirstCome(), wait=0.1) as programme:
+            programme.verify_audit()
+            return programme.audit()
+    except PrefermabError:
+        return None
+
+
+def damage(folder: str, trials: int, seed: int) -> dict[str, int]:
+    """Flips one bit of a programme's file in each trial: what is read then is as before, or one
+    sentence says that it is damaged."""
+    lots, whole, hurt = random.Random(seed), Path(folder) / "whole.db", Path(folder) / "hurt.db"
+    some_rounds(str(whole))
+    data, before, log = whole.read_bytes(), everything(str(whole)), audit_log(str(whole))
+    told: Counter[str] = Counter(trials=trials, told=0, same=0, verify=0, silent=0, traceback=0)
+    for _ in range(trials):
+        bit = lots.randrange(8 * len(data))
+        broken = bytearray(data)
+        broken[bit // 8] ^= 1 << bit % 8
+        for old in Path(folder).glob("hurt.db*"):
+            old.unlink()
+        hurt.write_bytes(broken)
+        try:
+            now = everything(str(hurt))
+            same = all(first_difference(*pair) is None for pair in zip(before, now, strict=True))
+            told["same" if same else "silent"] += 1
+            found = audit_log(str(hurt))
+            told["verify"] += found is None
+            told["silent"] += same and found is not None and not found.equals(log)
+            if not same:
+                print("silent", seed, bit, file=sys.stderr)
+        except PrefermabError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+            told["told"] += 1
+        except BaseException as error:  # a panic of polars is no Exception
+            told["traceback"] += 1
+            print("traceback", seed, bit, repr(error)[:300], file=sys.stderr)
+    return dict(told)
+
+
+def full(folder: str, times: int) -> dict[str, Any]:
+    """Reads a programme while no file can become longer, as on a full disk."""
+    path = str(Path(folder) / "full.db")
+    some_rounds(path)
+    before = everything(path)
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+    said = []
+    for _ in range(times):
+        now = everything(path)
+        assert all(first_difference(*pair) is None for pair in zip(before, now, strict=True))
+        with Programme.open(path, FirstCome()) as programme:
+            try:
+                programme.leave([1])
+            except StorageError as error:
+                said.append(str(error))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    with Programme.open(path, FirstCome()) as programme:
+        return {"said": said, "left": programme.leave([1])}
+
+
 if __name__ == "__main__":
     verb, place, *numbers = sys.argv[1:]
     os.environ.setdefault("POLARS_MAX_THREADS", "1")
-    run = {"kill": kill, "race": race, "crowd": crowd, "outage": outage}[verb]
+    run = {
+        "kill": kill,
+        "race": race,
+        "crowd": crowd,
+        "outage": outage,
+        "damage": damage,
+        "full": full,
+    }[verb]
     print(json.dumps(run(place, *map(int, numbers))))

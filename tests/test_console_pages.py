@@ -162,7 +162,7 @@ def test_the_audit_log_is_filtered_and_verified(served):
     assert (
         page.count('role="row"') == 1 + served.desk.programme().audit().filter(what="plan").height
     )
-    assert "0 changes" in vera.get("/audit?words=no+such+words").text
+    assert "No changes of this kind" in vera.get("/audit?words=no+such+words").text
     assert "rows fit" in vera.post("/audit").text
     assert "no row has the hash" in vera.post("/audit", data={"head": "ab" * 32}).text
 

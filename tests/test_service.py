@@ -517,7 +517,13 @@ def test_numbers_that_no_database_has_are_refused(fresh):
     assert program.post(f"/api/v1/records?round={large}").status_code == 400
     assert program.post(f"/api/v1/plans/{large}/replay").status_code == 400
     paul = served.client("Paul")
-    for path in (f"week?at={large}", f"people?at={large}", f"audit?at={-large}", f"plan/{large}"):
+    for path in (
+        f"week?at={large}",
+        f"people?at={large}",
+        f"audit?before={large}",
+        f"audit?before={-large}",
+        f"plan/{large}",
+    ):
         assert paul.get(f"/{path}").status_code in (200, 400, 404), path
     assert paul.post("/models/replay", data={"round": str(large)}).status_code in (400, 404)
 

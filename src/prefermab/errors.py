@@ -101,6 +101,10 @@ class StorageError(PrefermabError):
     """A file or disk failed: it is full, damaged or not writable."""
 
 
+class DamageError(StorageError):
+    """What is stored is not what was written: it is damaged, or was changed by something else."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], of: str = "") -> InputError:
     """The error for a name that is not in `known`; it suggests the closest known name.
 

@@ -13,7 +13,7 @@ from prefermab.cli.status import ProgrammeFile
 
 @dataclasses.dataclass(frozen=True)
 class VerifyCommand:
-    """Check that the audit log, plans and records were not changed after they were written."""
+    """Check that the audit log, and all that it covers, was not changed after it was written."""
 
     file: ProgrammeFile
     head: Annotated[str | None, option("HASH")] = None
@@ -22,8 +22,9 @@ class VerifyCommand:
 
     def run(self) -> None:
         """Checks the log, and prints the hash of its last row."""
-        from prefermab.programme.store.audit import verify_audit
+        from prefermab.programme.store.covered import NOT_COVERED
         from prefermab.programme.store.database import Database
+        from prefermab.programme.store.verifying import verify_audit
 
         database = Database(self.file, 60.0, begin=False)
         with database.reading() as sql:
@@ -32,7 +33,13 @@ class VerifyCommand:
         if self.json:
             print(json.dumps(dataclasses.asdict(proof), indent=2))
             return
-        print(f"{proof.rows:,} rows: they, the plans and the records are unchanged")
+        print(f"{proof.rows:,} rows: they, and all tables that they cover, are unchanged")
+        if proof.since > 1:
+            print(
+                f"rows 1 to {proof.since - 1:,} are of an earlier version: of what they changed, "
+                "only plans and records are covered"
+            )
+        print(f"not covered: {', '.join(NOT_COVERED)} (docs/programme.md says why)")
         if proof.kept is not None:
             print(f"the hash of --head is that of row {proof.kept:,}")
         print(f"hash of the last row: {proof.head}")

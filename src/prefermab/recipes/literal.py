@@ -2,8 +2,8 @@
 
 Where the paper prints a choice, this takes it; where it prints nothing, it takes what the authors'
 released code does. It is recipe `paper` with other values, each with its reason;
-docs/decisions/paper.md has a row for each, with what it changes. What belongs to a domain (how arms and projections are
-drawn) is a setting of the domain.
+docs/decisions/paper.md has a row for each, with what it changes. What belongs to a domain (how arms
+and projections are drawn) is a setting of the domain.
 
 >>> import prefermab as pm
 >>> pm.recipes.Paper.literal(epochs=50).price_network

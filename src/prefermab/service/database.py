@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.migrating import upgrade, version_of
 
@@ -111,6 +112,7 @@ class Records:
         if not ready:
             with self.writing() as sql:
                 upgrade(sql, SERVICE_SCRIPTS, SERVICE_VERSION_TABLE, self._database().shown)
+                put_audit(sql, "the service", "migrate", details={"to": NEWEST_SERVICE_VERSION})
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:

@@ -2,11 +2,11 @@
 
 Each change of a programme adds one row, in the transaction of the change. The hash of a row covers
 its values and the hash of the row before, so a row that is changed, removed or inserted later is
-detected. Whoever can write to the database can also make a whole new log; that is detected only if
-the hash of a row, such as the last, was kept elsewhere.
+detected. Its digest covers the rows of other tables that the change wrote (`changes.py`), and
+`verifying.py` compares these tables with them. Whoever can write to the database can also make a
+whole new log; that is detected only if the hash of a row, such as the last, was kept elsewhere.
 """
 
-import dataclasses
 import getpass
 import hashlib
 import json
@@ -19,26 +19,18 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, StorageError, brief
+from prefermab.errors import InputError, brief
+from prefermab.programme.store.changes import store_changes
 from prefermab.programme.store.connections import lock_writers
-from prefermab.programme.store.rows import fetch, put_rows, select, timestamp
-from prefermab.programme.store.schema import ACTIONS, AUDIT, META, PLANS
+from prefermab.programme.store.covered import HEAD_KEY
+from prefermab.programme.store.rows import CHANGES_KEY, fetch, put_rows, select, timestamp
+from prefermab.programme.store.schema import AUDIT, META
 
-HEAD_KEY = "audit_head"
-"""The key of the table `meta` under which the number and hash of the last row are stored."""
+ROWS = "rows:"
+"""Begins the digest of an entry that stores rows of other tables; those of 0.2.0 have none."""
 
 LONGEST_REASON = 2000
 """The most characters of a reason."""
-
-
-@dataclasses.dataclass(frozen=True)
-class AuditProof:
-    """The result of checking an audit log: the number of rows, and the hash of the last one."""
-
-    rows: int
-    head: str
-    kept: int | None = None
-    """The number of the row with the hash that was kept elsewhere, if one was given."""
 
 
 def put_audit(
@@ -47,9 +39,9 @@ def put_audit(
     what: str,
     why: str | None = None,
     details: dict[str, Any] | None = None,
-    digest: str = "",
 ) -> str:
-    """Adds a row to the audit log, in the transaction of the change that it describes.
+    """Adds a row to the audit log, in the transaction of the change that it describes, and stores
+    with it the rows of covered tables that were written since the last row of the log.
 
     Args:
         sql: A connection within a transaction, as `Database.writing` gives it.
@@ -57,7 +49,6 @@ def put_audit(
         what: The kind of change, such as "join".
         why: The reason, if one was given.
         details: Plain values that describe the change.
-        digest: The hash of all that was changed (`digest_of`); by default that of the details.
 
     Returns:
         The hash of the row.
@@ -65,16 +56,26 @@ def put_audit(
     lock_writers(sql)
     last = select(AUDIT, "number", "hash").order_by(AUDIT.c.number.desc()).limit(1)
     (number, before), *_ = *fetch(sql, last), (0, "")
-    text = json.dumps(details or {}, sort_keys=True)
+    text, noted = json.dumps(details or {}, sort_keys=True), sql.info[CHANGES_KEY]
+    noted.who = check_who(who)
+    stored = store_changes(sql, noted, number + 1)
     row = {
-        "number": number + 1, "at": timestamp(), "who": check_who(who), "what": what,
-        "why": check_why(why), "details": text, "digest": digest or digest_of(text),
+        "number": number + 1, "at": timestamp(), "who": noted.who, "what": what,
+        "why": check_why(why), "details": text,
+        "digest": digest_of(text) if stored is None else ROWS + stored,
     }  # fmt: skip
     row["hash"] = row_hash(before, row.values())
     sql.execute(sa.insert(AUDIT).values(row))
     head = json.dumps({"number": number + 1, "hash": row["hash"]})
     put_rows(sql, META, {"key": [HEAD_KEY], "value": [head]}, "value")
     return row["hash"]
+
+
+def note_rest(sql: Connection) -> None:
+    """Adds a row to the audit log if a transaction ends with changes that have no row yet."""
+    noted = sql.info[CHANGES_KEY]
+    if noted:
+        put_audit(sql, noted.who, "other changes")
 
 
 def row_hash(before: str, row: Iterable[Any]) -> str:
@@ -123,86 +124,37 @@ def _plain(text: object, name: str, most: int) -> str:
     return text.strip()
 
 
+def newest_entries(
+    sql: Connection, who: str, what: str, words: str, before: int | None, most: int
+) -> list[Any]:
+    """Rows of the audit log, the newest first.
+
+    Args:
+        sql: A connection within a transaction.
+        who: Only rows of this user, unless empty.
+        what: Only rows of this kind, unless empty.
+        words: Only rows with this text in their reason or details, unless empty.
+        before: Only rows with a smaller number, unless None.
+        most: The most rows.
+
+    Returns:
+        Rows with the columns of the log.
+    """
+    rows = sa.select(AUDIT).order_by(AUDIT.c.number.desc()).limit(most)
+    for column, value in ((AUDIT.c.who, who), (AUDIT.c.what, what)):
+        rows = rows.where(column == value) if value else rows
+    if words:  # details are stored as JSON, with letters such as é escaped
+        escaped = json.dumps(words)[1:-1]
+        rows = rows.where(
+            AUDIT.c.why.icontains(words, autoescape=True)
+            | AUDIT.c.details.icontains(escaped, autoescape=True)
+        )
+    rows = rows if before is None else rows.where(AUDIT.c.number < before)
+    return list(sql.execute(rows))
+
+
 def read_audit(sql: Connection) -> pl.DataFrame:
     """The audit log as a frame."""
     rows = fetch(sql, sa.select(AUDIT).order_by(AUDIT.c.number))
     schema = {one.name: pl.Int64 if one.name == "number" else pl.String for one in AUDIT.columns}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
-    """Checks the audit log, and plans and records against it; raises an error at the first fault.
-
-    Args:
-        sql: A connection within a transaction.
-        head: The hash of a row that was kept elsewhere; the log must still have that row.
-
-    Returns:
-        How many rows there are, and the hash of the last.
-    """
-    rows = sql.execute(sa.select(AUDIT).order_by(AUDIT.c.number)).fetchall()
-    before, kept = "", None
-    for place, row in enumerate(rows, 1):
-        if row.number != place:
-            raise StorageError(f"audit: row {place} is missing; the next one is row {row.number}.")
-        if row.hash != row_hash(before, row[:-1]):
-            raise StorageError(
-                f"audit: row {place} ({row.what}, {row.at}) is not as it was written, or does not "
-                "belong after the row before it."
-            )
-        before, kept = row.hash, place if row.hash == head else kept
-    _check_end(sql, len(rows), before)
-    if head is not None and kept is None:
-        raise StorageError(
-            f"audit: no row has the hash {brief(head)} that was kept: rows were cut off at the "
-            "end, or the whole log was replaced."
-        )
-    _check_contents(sql, rows)
-    return AuditProof(len(rows), before, kept)
-
-
-def _check_end(sql: Connection, rows: int, last: str) -> None:
-    """Raises an error unless the log ends with the row that was written last."""
-    stored = sql.execute(select(META, "value").where(META.c.key == HEAD_KEY)).scalar()
-    noted = {"number": 0, "hash": ""} if stored is None else json.loads(stored)
-    if noted["number"] > rows:
-        raise StorageError(
-            f"audit: row {rows + 1} is missing: {noted['number']} rows were written, and the last "
-            f"{noted['number'] - rows} of them are gone."
-        )
-    if (noted["number"], noted["hash"]) != (rows, last):
-        raise StorageError(f"audit: row {rows} is not the one that was written last.")
-
-
-def _check_contents(sql: Connection, rows: Iterable[Any]) -> None:
-    """Raises an error unless stored plans and records have the digests of their rows in the log."""
-    latest: dict[tuple[Any, ...], Any] = {}
-    for row in rows:
-        facts = json.loads(row.details)
-        if row.what == "plan":
-            latest["plan", facts["round"], facts["attempt"]] = row
-        elif row.what in ("record", "correct"):
-            latest["record", facts["round"]] = row
-    for (what, *which), row in latest.items():
-        found = plan_digest(sql, *which) if what == "plan" else record_digest(sql, *which)
-        if found != row.digest:
-            name = f"plan {which[-1]}" if what == "plan" else "the record"
-            raise StorageError(
-                f"audit: {name} of round {which[0]} was changed: it does not match row "
-                f"{row.number}."
-            )
-
-
-def plan_digest(sql: Connection, round: int, attempt: int) -> str:
-    """The hash of a stored plan: its arguments, people, list and model."""
-    names = ("layout", "inputs", "output", "model", "asked", "versions", "facts")
-    which = (PLANS.c.round == round) & (PLANS.c.attempt == attempt)
-    return digest_of(
-        *(part for row in fetch(sql, select(PLANS, *names).where(which)) for part in row)
-    )
-
-
-def record_digest(sql: Connection, round: int) -> str:
-    """The hash of the stored actions of a round."""
-    done = select(ACTIONS, "id", "action", "cost", "reached").where(ACTIONS.c.round == round)
-    return digest_of(sorted(fetch(sql, done), key=lambda row: str(row[0])))

@@ -117,11 +117,18 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
         # When a thread ends, another thread may have to close its connection.
         given: Any = {"timeout": wait, "isolation_level": None, "check_same_thread": False}
         # With a write-ahead log even readers create files beside the database. If the folder cannot
-        # be written, and nobody has the file open, it is complete and can be read without them.
-        alone = path.exists() and not Path(f"{path}-wal").exists()
-        if alone and not os.access(path.parent, os.W_OK):
-            return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, **given)
-        return sqlite3.connect(path, **given)
+        # be written or the disk is full, and nobody has the file open, it is complete and can be
+        # read without them.
+        log = Path(f"{path}-wal")
+        alone = path.exists() and (not log.exists() or not log.stat().st_size)
+        if not (alone and not os.access(path.parent, os.W_OK)):
+            with contextlib.suppress(OSError):
+                make_private_file(path)
+            connection = sqlite3.connect(path, **given)
+            if not alone or can_read(connection):
+                return connection
+            connection.close()
+        return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True, **given)
 
     # Transactions are always ended, so closing a connection never has to roll back.
     engine = create_engine(
@@ -143,6 +150,18 @@ def sqlite_engine(place: Place, wait: float) -> Engine:
     event.listen(engine, "connect", prepare)
     event.listen(engine, "begin", begin)
     return engine
+
+
+def can_read(connection: sqlite3.Connection) -> bool:
+    """Whether a file can be read; not if its disk has no place for the files beside it."""
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except sqlite3.OperationalError as error:
+        name = str(getattr(error, "sqlite_errorname", ""))
+        return not name.startswith(("SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN"))
+    except sqlite3.Error:
+        pass  # it is told where it is read
+    return True
 
 
 def use_write_ahead_log(sql: Connection) -> None:

@@ -24,8 +24,10 @@ import filelock
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from prefermab.errors import BusyError, InputError
+from prefermab.errors import BusyError, DamageError, InputError, StorageError, brief
 from prefermab.programme.store import migrating
+from prefermab.programme.store.audit import note_rest
+from prefermab.programme.store.changes import Changes, watch
 from prefermab.programme.store.connections import (
     LOCK,
     READING,
@@ -36,6 +38,9 @@ from prefermab.programme.store.connections import (
     translate_error,
     use_write_ahead_log,
 )
+from prefermab.programme.store.rows import CHANGES_KEY
+
+UNREADABLE = "a text in it cannot be read"
 
 
 class Database:
@@ -52,6 +57,7 @@ class Database:
             make_file_and_folder(path)
         self.engine = engine_for(self.place, wait)
         """SQLAlchemy's engine: it opens a new connection each time, to this programme's tables."""
+        watch(self.engine)
         self._thread = threading.get_ident()
         with self._translated_errors():
             self._connection = self.engine.connect()
@@ -105,7 +111,7 @@ class Database:
                     self._lock_planning("pg_advisory_unlock")
             return
         self._open_connection()
-        lock = filelock.FileLock(f"{self.place.path}-plan", timeout=self.wait)
+        lock = filelock.FileLock(f"{self.place.path}-plan", timeout=self.wait, mode=0o600)
         try:
             lock.acquire()
         except filelock.Timeout:
@@ -143,11 +149,24 @@ class Database:
         sql, ending = self._open_connection(), False
         try:
             sql.execution_options(**{READING: reading})
+            sql.info[CHANGES_KEY] = None if reading else Changes()
             with sql.begin():
                 yield sql
+                if not reading:
+                    note_rest(sql)
                 ending = True
         except (DBAPIError, sqlite3.Error, OverflowError, UnicodeEncodeError) as error:
             raise translate_error(error, self.place, self.wait, ending=ending) from None
+        except DamageError as error:
+            raise self._damaged(str(error)) from None
+        except UnicodeDecodeError:
+            raise self._damaged(UNREADABLE) from None
+
+    def _damaged(self, what: str) -> StorageError:
+        return StorageError(
+            f"{self.shown} is damaged, or was changed by something else than prefermab: "
+            f"{brief(what, 300)}; `prefermab audit verify` tells more."
+        )
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -155,6 +174,8 @@ class Database:
             yield
         except (DBAPIError, sqlite3.Error) as error:
             raise translate_error(error, self.place, self.wait, ending=False) from None
+        except UnicodeDecodeError:
+            raise self._damaged(UNREADABLE) from None
 
     def _check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -176,4 +197,5 @@ class Database:
             with self.writing() as sql:
                 migrating.prepare_tables(sql, self.place, begin=begin, who=who)
         if self.place.path is not None:
-            use_write_ahead_log(self._connection)
+            with self._translated_errors():
+                use_write_ahead_log(self._connection)

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prefermab.programme.columns import source_columns
+from prefermab.programme.store.comparing import check_stored
 from prefermab.programme.store.frames import from_json
 from prefermab.programme.store.models import Planner
 from prefermab.programme.store.plans import RECORDED, recorded_plans
@@ -125,7 +126,8 @@ class History:
 
 
 def read_history(sql: Connection, model: Planner) -> History:
-    """Reads all frames in one transaction."""
+    """Reads all frames in one transaction, after a comparison with the audit log."""
+    check_stored(sql, "meta columns people stays states actions deviations")
     who = id_type(sql)
     stays = fetch(
         sql,
@@ -153,6 +155,7 @@ def read_history(sql: Connection, model: Planner) -> History:
 
 def read_plans(sql: Connection) -> pl.DataFrame:
     """A row for each plan, with the totals of its record."""
+    check_stored(sql, "meta plans actions deviations", but="inputs output")
     sums, changed, plans = _sums(sql), _changed(sql), []
     names = ("round", "attempt", "status", "asked", "model", "made", "closed")
     for round, attempt, status, asked, *rest in sorted(fetch(sql, select(PLANS_TABLE, *names))):
@@ -195,6 +198,7 @@ def _changed(sql: Connection) -> dict[int, int]:
 
 def read_deviations(sql: Connection, round: int | None = None) -> pl.DataFrame:
     """Who was not treated as planned, in one round or in all."""
+    check_stored(sql, "deviations")
     columns = select(DEVIATIONS, "round", "id", "planned", "done", "allowed", "why")
     rows = fetch(sql, columns if round is None else columns.where(DEVIATIONS.c.round == round))
     texts = dict.fromkeys(("planned", "done"), pl.String)

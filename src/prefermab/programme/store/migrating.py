@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from prefermab.errors import InputError, list_names
 from prefermab.programme.store.audit import put_audit
+from prefermab.programme.store.changes import note_tables
 from prefermab.programme.store.connections import Place
 
 APPLICATION = 0x70726D62
@@ -27,7 +28,7 @@ APPLICATION = 0x70726D62
 FILE_VERSION = 5
 """SQLite's user_version of files whose tables are versioned by Alembic."""
 
-FIRST_VERSION, NEWEST_VERSION = "0001", "0002"
+FIRST_VERSION, NEWEST_VERSION = "0001", "0003_changes"
 """The script that makes the tables of files of user_version 4, and the last one."""
 
 VERSION_TABLE = "prefermab_version"
@@ -111,6 +112,8 @@ def upgrade(
 ) -> None:
     """Runs the Alembic scripts that have not run yet, in the transaction of this connection.
 
+    The next entry of the audit log stores the tables of these scripts whole.
+
     Args:
         sql: A connection within `Database.writing`.
         scripts: The folder with `env.py` and `versions`.
@@ -133,6 +136,7 @@ def upgrade(
     if version is not None and version not in {one.revision for one in known.walk_revisions()}:
         raise later_version_error(shown, version, str(known.get_current_head()))
     command.upgrade(config, "head")
+    note_tables(sql, table)
 
 
 def no_programme_error(shown: str) -> InputError:

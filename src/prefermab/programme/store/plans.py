@@ -17,9 +17,11 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, StorageError
+from prefermab.errors import DamageError, InputError
 from prefermab.programme.planning.plan import Summary
 from prefermab.programme.planning.printed import write_list
+from prefermab.programme.store.changes import hash_value
+from prefermab.programme.store.comparing import plan_hashes
 from prefermab.programme.store.frames import pack, unpack
 from prefermab.programme.store.rows import fetch, select, timestamp
 from prefermab.programme.store.schema import PLANS
@@ -85,12 +87,12 @@ def get_plan(
     which = PLANS.c.status != SUPERSEDED if attempt is None else PLANS.c.attempt == attempt
     names = ["round", "attempt", "layout", "inputs", "output", "status", "model"]
     statement = select(PLANS, *names, "asked", "versions", "facts")
+    reader = PlanReader(sql)
     found = fetch(sql, statement.where(PLANS.c.round == round, which))
     if not found:
         return None
     round, number, layout, inputs, output, status, model, *texts = found[0]
     asked, used, facts = (json.loads(text) for text in texts)
-    reader = PlanReader(sql)
     if near is not None:
         reader.last = (near.round, near.attempt), near.inputs
     frames = reader.frames((round, number, layout, inputs, output))
@@ -123,7 +125,7 @@ def recorded_plans(
 
 def put_plan(sql: Connection, plan: Planned, stored: tuple[str, bytes, bytes]) -> None:
     """Stores a plan, with frames from `store_frames`. It supersedes earlier plans of the round."""
-    same = PLANS.c.round == plan.round
+    same = (PLANS.c.round == plan.round) & (PLANS.c.status != SUPERSEDED)
     sql.execute(sa.update(PLANS).where(same).values(status=SUPERSEDED))
     layout, inputs, output = stored
     row = {
@@ -149,16 +151,18 @@ def close_round(sql: Connection, plan: Planned) -> None:
 
 class PlanReader:
     """Reads the people and lists of plans. It keeps the people that it read last, because the next
-    plan's are mostly stored as changes to them."""
+    plan's are mostly stored as changes to them. Plans are compared with the audit log first, so
+    that damaged bytes are never unpacked."""
 
     def __init__(self, sql: Connection):
-        self.sql = sql
+        self.sql, self.hashes = sql, plan_hashes(sql)
         self.last: tuple[tuple[int, int], pl.DataFrame] | None = None
 
     def frames(self, stored: StoredPlan) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The people and the list of a plan."""
-        round, _, layout, _, output = stored
+        round, attempt, layout, _, output = stored
         people = self.people(stored)
+        self._check(round, attempt, output, 1)
         try:
             listed, names = unpack(output), None if layout is None else json.loads(layout)["list"]
             if names is not None:
@@ -180,12 +184,17 @@ class PlanReader:
         if base is not None:
             last, people = self.last or (None, None)
             before = people if last == tuple(base) else self.people(self.stored(*base))
+        self._check(round, attempt, inputs, 0)
         try:
             found = unpack(inputs) if before is None else unpack_changes(inputs, before)
         except READ_ERRORS:
             raise damaged_plan_error(round) from None
         self.last = (round, attempt), found
         return found
+
+    def _check(self, round: int, attempt: int, data: bytes, which: int) -> None:
+        if hash_value(data) != self.hashes[round, attempt][which]:
+            raise damaged_plan_error(round)
 
     def stored(self, round: int, attempt: int) -> StoredPlan:
         """The stored values of a plan."""
@@ -202,9 +211,9 @@ class PlanReader:
         return None if found is None else tuple(found)
 
 
-def damaged_plan_error(round: int) -> StorageError:
+def damaged_plan_error(round: int) -> DamageError:
     """The error for a plan that cannot be read."""
-    return StorageError(f"the plan of round {round} is damaged and cannot be read.")
+    return DamageError(f"the plan of round {round} is not as it was stored")
 
 
 def store_frames(sql: Connection, people: pl.DataFrame, made: pl.DataFrame) -> tuple[Any, ...]:

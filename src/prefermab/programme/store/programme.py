@@ -10,12 +10,7 @@ from prefermab.errors import InputError, count
 from prefermab.programme.naming import find_name
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording, request
-from prefermab.programme.store.audit import (
-    check_why,
-    digest_of,
-    plan_digest,
-    record_digest,
-)
+from prefermab.programme.store.audit import check_why
 from prefermab.programme.store.frames import (
     as_ids,
     read_details,
@@ -104,15 +99,11 @@ class Programme(OpenProgramme):
             frame, last = split_last_action(frame, now, where)
             details = read_details(self.model, frame, where, queries.known_kinds(sql))
             details = pl.DataFrame([*details.get_columns(), *last])
-            texts = queries.put_details(sql, ids, details, where)
+            queries.put_details(sql, ids, details, where)
             queries.start_stays(sql, ids, now)
-            states: list[Any] = []
             if find_name(frame.columns, "state", where) is not None:
-                states = recording.store_states(sql, self.model, frame, ids, now, where).to_list()
-            self._note(
-                sql, "join", why, {"round": now, "people": len(ids)},
-                digest_of(ids.to_list(), states, texts),
-            )  # fmt: skip
+                recording.store_states(sql, self.model, frame, ids, now, where)
+            self._note(sql, "join", why, {"round": now, "people": len(ids)})
         return len(ids)
 
     def leave(self, ids: str | int | Iterable[Any], *, why: str | None = None) -> int:
@@ -131,8 +122,7 @@ class Programme(OpenProgramme):
             now = queries.current_round(sql)
             queries.end_stays(sql, gone, now)
             if len(gone):
-                details = {"round": now, "people": len(gone)}
-                self._note(sql, "leave", why, details, digest_of(gone.to_list()))
+                self._note(sql, "leave", why, {"round": now, "people": len(gone)})
         return len(gone)
 
     def observe(
@@ -161,14 +151,12 @@ class Programme(OpenProgramme):
             frame, ids = frame.filter(known), ids.filter(known)
             details = read_details(self.model, frame, where, queries.known_kinds(sql))
             states = recording.store_states(sql, self.model, frame, ids, now, where)
-            seen, texts = len(states) - states.null_count(), []
-            if details.width and len(ids):
-                texts = queries.put_details(sql, ids, details, where)
-            if seen or texts:
-                self._note(
-                    sql, "observe", why, {"round": now, "people": len(ids), "states": seen},
-                    digest_of(ids.to_list(), states.to_list(), texts),
-                )  # fmt: skip
+            seen, more = len(states) - states.null_count(), bool(details.width and len(ids))
+            if more:
+                queries.put_details(sql, ids, details, where)
+            if seen or more:
+                told = {"round": now, "people": len(ids), "states": seen}
+                self._note(sql, "observe", why, told)
         return seen
 
     def plan(
@@ -230,7 +218,7 @@ class Programme(OpenProgramme):
             details = {
                 "round": made.round, "attempt": made.attempt, "budget": made.asked["budget"],
             }  # fmt: skip
-            self._note(sql, "plan", why, details, plan_digest(sql, made.round, made.attempt))
+            self._note(sql, "plan", why, details)
         return True
 
     def record(
@@ -279,5 +267,5 @@ class Programme(OpenProgramme):
                 correct=correct, partial=partial, yes=yes, over_budget=over_budget, where=where,
             )  # fmt: skip
             if did is not None:
-                self._note(sql, did, why, {"round": which}, record_digest(sql, which))
+                self._note(sql, did, why, {"round": which})
         return which

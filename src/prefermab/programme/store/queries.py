@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from polars.datatypes import DataTypeClass
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, brief, list_names
+from prefermab.errors import DamageError, InputError, brief, list_names
 from prefermab.programme.columns import is_continuous, source_columns
 from prefermab.programme.naming import find_name
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
+from prefermab.programme.store.comparing import check_last_states, check_stored
 from prefermab.programme.store.frames import (
     BEFORE,
     column_kinds,
@@ -40,10 +41,13 @@ SELECT p.id AS id,
      ORDER BY s.round DESC LIMIT 1),
     (SELECT max(s.round) FROM states s WHERE s.id = p.id AND s.round >= t.joined),
     (SELECT max(a.round) FROM actions a WHERE a.id = p.id),
-    p.details
+    p.details, t.joined
 FROM stays t JOIN people p ON p.id = t.id
 WHERE t.gone IS NULL ORDER BY p.number
 """).columns(sa.column("id", Id))
+
+ABOUT_MEMBERS = "meta models columns people stays actions plans"
+"""Tables that say who takes part and what is known of them, besides states."""
 
 
 def current_round(sql: Connection) -> int:
@@ -56,7 +60,10 @@ def current_round(sql: Connection) -> int:
 def get_meta(sql: Connection, key: str) -> Any:
     """The value of a key in the table `meta`, or None."""
     found = sql.execute(select(META, "value").where(META.c.key == key)).scalar()
-    return None if found is None else json.loads(found)
+    try:
+        return None if found is None else json.loads(found)
+    except ValueError:
+        raise DamageError(f"meta: the value of {key} cannot be read") from None
 
 
 def set_meta(sql: Connection, key: str, value: Any) -> bool:
@@ -143,21 +150,19 @@ def known_kinds(sql: Connection) -> dict[str, str]:
     return dict(fetch(sql, select(COLUMNS, "name", "kind").order_by(COLUMNS.c.number)))
 
 
-def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> list[str]:
-    """Stores details of people; columns that are not given keep their values. Returns the given
-    details as JSON, a text for each person."""
+def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> None:
+    """Stores details of people; columns that are not given keep their values."""
     kinds = column_kinds(details, known_kinds(sql), where)
     put_rows(sql, COLUMNS, {"name": list(kinds), "kind": list(kinds.values())}, "kind", key="name")
     people, given = ids.to_list(), to_json(details, len(ids))
     if sql.dialect.name == "sqlite":
         how = "json_patch(people.{name}, excluded.{name})"
         put_rows(sql, PEOPLE, {"id": people, "details": given}, "details", key="id", how=how)
-        return given
+        return
     known = dict(rows_of(sql, select(PEOPLE, "id", "details"), people))
     pairs = zip(people, given, strict=True)
     texts = [merge_json(known[who], text) if who in known else text for who, text in pairs]
     put_rows(sql, PEOPLE, {"id": people, "details": texts}, "details", key="id")
-    return given
 
 
 FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -188,8 +193,10 @@ def get_members(sql: Connection, model: Planner, since: str = SINCE_ACTION) -> p
 
     `since` names the column with the rounds since the last action.
     """
+    check_stored(sql, ABOUT_MEMBERS, but="inputs output")
     now, rows = current_round(sql), fetch(sql, MEMBERS)
-    ids, states, seen, acted, details = zip(*rows, strict=True) if rows else [()] * 5
+    ids, states, seen, acted, details, joined = zip(*rows, strict=True) if rows else [()] * 6
+    check_last_states(sql, ids, joined, seen, states)
     known = from_json(details, known_kinds(sql))
     last = pl.Series("acted", acted, dtype=pl.Int64)
     if BEFORE in known.columns:

@@ -10,17 +10,12 @@ from sqlalchemy import Connection
 
 from prefermab.errors import count, number
 from prefermab.programme.store import queries, request
-from prefermab.programme.store.audit import (
-    AuditProof,
-    check_who,
-    put_audit,
-    read_audit,
-    verify_audit,
-)
+from prefermab.programme.store.audit import check_who, put_audit, read_audit
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.history import History, read_deviations, read_history, read_plans
 from prefermab.programme.store.models import Planner, check_model, load_stored, model_hash
 from prefermab.programme.store.plans import Planned, find_plan
+from prefermab.programme.store.verifying import AuditProof, verify_audit
 
 MODEL_PLACE = "model_place"
 
@@ -189,10 +184,8 @@ class OpenProgramme(ProgrammeReader):
             if changed is not None:
                 self._note(sql, "model", why, changed)
 
-    def _note(
-        self, sql: Connection, what: str, why: str | None, details: dict[str, Any], digest: str = ""
-    ) -> None:
-        put_audit(sql, self.who, what, why, details, digest)
+    def _note(self, sql: Connection, what: str, why: str | None, details: dict[str, Any]) -> None:
+        put_audit(sql, self.who, what, why, details)
 
     def check_key(self, mark: str | None) -> None:
         """Raises an error unless the ids are pseudonyms by the key with this mark

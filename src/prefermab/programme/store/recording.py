@@ -19,6 +19,7 @@ from prefermab.programme.columns import (
 )
 from prefermab.programme.naming import find_name, refuse_similar_names
 from prefermab.programme.store import queries
+from prefermab.programme.store.comparing import check_stored
 from prefermab.programme.store.frames import read_ids
 from prefermab.programme.store.models import Planner
 from prefermab.programme.store.plans import Planned, close_round, get_plan
@@ -61,6 +62,7 @@ def record(
     A recorded round may be recorded again with the same actions, or corrected with others. Returns
     "record" or "correct", or None if nothing changed.
     """
+    check_stored(sql, "meta actions deviations")
     now, plan = queries.current_round(sql), get_plan(sql, which)
     if plan is None or which > now:
         raise InputError(f"record: round {which} is not planned yet{_earlier(which, now)}.")

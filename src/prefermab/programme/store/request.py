@@ -279,13 +279,21 @@ def check_replay(old: Planned, model: Planner, model_hash: str) -> None:
         differs = "its summary is another"
     if differs is None:
         return
-    now = software_versions()
-    other = [f"{name} {was}" for name, was in old.versions.items() if now.get(name) != was]
-    hint = f"; it was made with {', '.join(other)}" if other else ""
     raise InputError(
         f"the plan of round {old.round} was made again and differs from the stored one (first the "
-        f"stored plan, then the new one): {differs}{hint}."
+        f"stored plan, then the new one): {differs}{_made_by(old)}."
     )
+
+
+def _made_by(old: Planned) -> str:
+    """Which other software made a plan, as the end of a message; empty if the same did."""
+    now = software_versions()
+    other = [f"{name} {was}" for name, was in old.versions.items() if now.get(name) != was]
+    if not other:
+        return ""
+    may = ", and another version may choose otherwise: the stored plan stays valid"
+    of_ours = old.versions.get("prefermab") != now.get("prefermab")
+    return f"; it was made with {', '.join(other)}{may if of_ours else ''}"
 
 
 def _participants(people: pl.DataFrame) -> Participants:

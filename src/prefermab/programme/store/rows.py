@@ -20,6 +20,12 @@ TYPES = {sa.BigInteger: pl.Int64, sa.Double: pl.Float64}
 MOST_IDS_PER_STATEMENT = 500
 """The most people that one statement looks for."""
 
+AS_GIVEN = "excluded.{name}"
+"""In an upsert: the new value replaces the old one."""
+
+CHANGES_KEY = "changes"
+"""Where a connection keeps the rows that its transaction has touched (`changes.Changes`)."""
+
 
 def select(table: Table, *columns: str | sa.ColumnElement[Any]) -> sa.Select[Any]:
     """A statement that selects columns of a table, given by name, or expressions."""
@@ -40,7 +46,7 @@ def put_rows(
     columns: Mapping[str, Sequence[Any]],
     replace: str = "",
     key: str = "",
-    how: str = "excluded.{name}",
+    how: str = AS_GIVEN,
 ) -> None:
     """Inserts rows, which are given by columns. If a key exists already, updates the columns
     `replace` of its row.
@@ -51,9 +57,11 @@ def put_rows(
     if not len(next(iter(columns.values()))):
         return
     names = ", ".join(columns)
-    clash = ""
+    clash, keys = "", key.split() or [column.name for column in table.primary_key]
+    if (noted := sql.info.get(CHANGES_KEY)) is not None:
+        known = how == AS_GIVEN and (not replace or {*keys, *replace.split()} >= set(columns))
+        noted.put(table, columns, exact=known)
     if replace:
-        keys = key.split() or [column.name for column in table.primary_key]
         new = ", ".join(f"{name} = {how.format(name=name)}" for name in replace.split())
         clash = f" ON CONFLICT ({', '.join(keys)}) DO UPDATE SET {new}"
     if sql.dialect.name == "sqlite":
@@ -126,6 +134,19 @@ def rows_of(
         yield from fetch(
             sql, statement.where(column.in_(ids[start : start + MOST_IDS_PER_STATEMENT]))
         )
+
+
+def distinct_values(sql: Connection, column: sa.Column[Any]) -> list[Any]:
+    """The different values of a column in order. With an index on the column this takes one step
+    for each value, however many rows there are."""
+    found: list[Any] = []
+    smallest = sa.select(column).order_by(column).limit(1)
+    while True:
+        after = smallest if not found else smallest.where(column > found[-1])
+        value = sql.execute(after).scalar()
+        if value is None:
+            return found
+        found.append(value)
 
 
 def timestamp() -> str:

@@ -98,3 +98,7 @@ AUDIT = _table(
     "audit", "number",
     number=BigInteger, at=Text, who=Text, what=Text, why=Text, details=Text, digest=Text, hash=Text,
 )  # fmt: skip
+CHANGES = _table(
+    "changes", "number name part", number=BigInteger, name=Text, part=BigInteger, data=LargeBinary
+)
+"""The rows that each entry of the audit log wrote; see `changes.py`."""
