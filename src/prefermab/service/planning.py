@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, count, number
+from prefermab.errors import InputError, OutdatedError, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Planned, Programme
@@ -25,13 +25,24 @@ def make_plan(programme: Programme, asked: dict[str, Any]) -> Planned:
 
     Args:
         programme: The programme.
-        asked: The arguments of `Programme.plan`, with rules as a mapping.
+        asked: The arguments of `Programme.plan`, with rules as a mapping. `attempt` is the number
+            of the list that this one replaces: an error if that is not the valid one any more.
 
     Returns:
         The plan as it is stored.
     """
-    given = {name: value for name, value in asked.items() if name not in ("budget", "rules")}
-    return programme.plan(asked["budget"], rules_of(asked), **given)
+    apart = ("budget", "rules", "attempt")
+    given = {name: value for name, value in asked.items() if name not in apart}
+    if asked.get("attempt") is None:
+        return programme.plan(asked["budget"], rules_of(asked), **given)
+
+    def replace(newest: int, _: dict[str, Any]) -> dict[str, Any]:
+        if newest != asked["attempt"]:
+            raise OutdatedError("somebody changed the list meanwhile: look at it again.")
+        apart = ("attempt", "round", "again", "why")
+        return {name: value for name, value in asked.items() if name not in apart}
+
+    return programme.replan(replace, round=asked["round"], why=asked.get("why"))
 
 
 def compare_budgets(

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
+from prefermab.errors import BusyError, InputError, OutdatedError, PrefermabError, StorageError
 from prefermab.service.access import RefusedError, SignInNeededError
 from prefermab.service.exchange import KindError
 from prefermab.service.signing import WINDOW, TooManyError
@@ -22,6 +22,7 @@ STATUS: dict[type[PrefermabError], int] = {
     RefusedError: 403,
     TooManyError: 429,
     KindError: 415,
+    OutdatedError: 409,
     BusyError: 503,
     StorageError: 500,
     InputError: 400,

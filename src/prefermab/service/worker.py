@@ -17,6 +17,7 @@ from prefermab.errors import PrefermabError
 from prefermab.files import use_compilation_cache
 from prefermab.programme.store import Programme
 from prefermab.service import jobs
+from prefermab.service.changes import ListChange, change_list
 from prefermab.service.database import Records
 from prefermab.service.exchange import quiet
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
@@ -96,8 +97,10 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
 def plan_job(
     programme: Programme, asked: dict[str, Any], progress: OnProgress, _: Path
 ) -> dict[str, Any]:
-    """Plans the current round."""
+    """Plans the current round, or changes its list by hand."""
     progress(0.1, "planning")
+    if "change" in asked:
+        return facts_of(change_list(programme, ListChange(**asked["change"])))
     return facts_of(make_plan(programme, asked))
 
 
