@@ -23,7 +23,7 @@ from prefermab.service.desk import Desk, Head, as_id, desk_of
 from prefermab.service.exchange import MEDIA_TYPES, quiet
 from prefermab.service.late import all_late
 from prefermab.service.planning import PlanForm, make_plan, rules_of
-from prefermab.service.rendering import FormText, page, redirect
+from prefermab.service.rendering import FormNumber, FormText, page, redirect
 from prefermab.service.week import (
     Columns,
     Filter,
@@ -36,9 +36,6 @@ from prefermab.service.week import (
 )
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-FormNumber = Annotated[int | None, Form()]
-"""A whole number in a form, or nothing."""
-
 LIST_ROWS_PER_PAGE = 100
 """Rows of a list that one page shows."""
 
