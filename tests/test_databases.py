@@ -498,3 +498,8 @@ def test_two_processes_never_both_plan_the_same_round(target):
 def test_a_crowd_of_processes_loses_nothing(target):
     told = run("crowd", target, 3, 2)
     assert told["join"] > 0
+
+
+def test_changes_of_several_processes_all_hold(target):
+    told = run("changes", target, 3, 12)
+    assert told == {"confirmed": 36, "lost": 0, "made": 36}
