@@ -177,7 +177,7 @@ def test_no_change_of_the_list_that_was_answered_is_lost(fresh):
     """Four planners at once, each with forms that they opened before the others' changes."""
     served, program = fresh
     served.desk.programme().join(people(48, first=13))
-    approved(program)
+    program.post("/api/v1/plans", json={"budget": BUDGET})
     answered = []
 
     def change(number):
@@ -198,16 +198,14 @@ def test_no_change_of_the_list_that_was_answered_is_lost(fresh):
 def test_lists_that_jobs_make_have_all_changes(fresh, model, monkeypatch):
     served, program = fresh
     monkeypatch.setattr(jobs, "start_worker", id)
-    approved(program)
+    program.post("/api/v1/plans", json={"budget": BUDGET})
     monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
     chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"].to_list()
-    asked = [{"id": one, "kind": "off", "why": "has died"} for one in chosen[:2]]
-    asked.append({"id": chosen[0], "kind": "on", "why": "was not told"})
-    paths = ["1/change", "current/change", "1/change", ""]
-    bodies = [*asked, {"budget": 2, "again": True}]  # it replaces the list that is valid now
-    for path, body in zip(paths, bodies, strict=True):
-        found = program.post(f"/api/v1/plans/{path}".rstrip("/"), json=body)
-        assert found.status_code == 202, found.text
+    paul, seen = served.client("Paul"), {"why": "asked", "round": 1, "attempt": 1}
+    for person, kind in ((chosen[0], "off"), (chosen[1], "off"), (chosen[0], "on")):
+        found = paul.post("/week/change", data={"id": person, "kind": kind, **seen})
+        assert found.headers["location"].startswith("/week/job/")
+    assert program.post("/api/v1/plans", json={"budget": 2, "again": True}).status_code == 202
 
     def run():
         while work(served.desk.records, served.desk.settings, served.clock, model):
