@@ -17,7 +17,7 @@ from studies.load import PASSWORD, SAME, Load, prepare, served
 
 TESTS = Path(__file__).parent.parent / "tests"
 PLANNERS, WORKERS = 6, 2
-SIZES = ((300, 1000), (5200, 60))
+SIZES = ((300, 1000), (5200, 20))
 """People in the programme, and changes that the service has to confirm: by requests, and by jobs
 above 5,000 people."""
 
@@ -88,12 +88,15 @@ class Planner:
         ):  # fmt: skip
             time.sleep(0.2)
         told = (job["answer"] or {}).get("detail", "")
-        return "done" if job["status"] == "done" else "refused" if "meanwhile" in told else "other"
+        words = {"meanwhile": "refused", "in use": "busy", "budget": "not possible"}
+        found = [word for part, word in words.items() if part in told]
+        return "done" if job["status"] == "done" else [*found, "other"][0]
 
 
 def said(answer: httpx.Response) -> str:
     """An answer that is not "done", in a word."""
-    return {409: "refused", 503: "busy"}.get(answer.status_code, "other")
+    words = {409: "refused", 503: "busy", 400: "not possible"}
+    return words.get(answer.status_code, "other")
 
 
 def race(place: str, people: int, changes: int) -> list[str]:
@@ -120,8 +123,8 @@ def race(place: str, people: int, changes: int) -> list[str]:
     counts = sum((one.counts for one in planners), Counter[str]())
     wanted = [pair for one in planners for pair in one.expected.items()]
     lost = sum(held.get(who, "free") != kind for who, kind in wanted)
-    figures = (counts["done"], lost, counts["refused"], counts["busy"], counts["other"])
-    return [*(f"{figure:,}" for figure in figures), f"{took:.0f} s"]
+    rest = (counts[one] for one in ("refused", "not possible", "busy", "other"))
+    return [*(f"{figure:,}" for figure in (counts["done"], lost, *rest)), f"{took:.0f} s"]
 
 
 def races() -> str:
@@ -138,12 +141,14 @@ def races() -> str:
                 row = [name, f"{people:,}", *race(place, people, changes)]
                 print(*row, flush=True)
                 rows.append(row)
-    head = ["database", "people", "confirmed", "lost", "refused", "busy", "other answers", "took"]
+    head = ["database", "people", "confirmed", "lost", "refused", "not possible", "busy",
+            "other answers", "took"]  # fmt: skip
     return (
         f"{PLANNERS} planners change the list of one round at the same time, without a pause, by a "
         f"server with {WORKERS} worker processes: on the page, by the API, and by a whole new list "
         "with other rules. Each moves people of their own on the list, off it or back, so the last "
         "change of a person that was confirmed has to hold at the end. Refused (409) is a list "
-        "that somebody else had changed since it was read. Above 5,000 people every change is made "
+        "that somebody else had changed since it was read. Not possible (400) is more people on "
+        "the list than the budget allows. Above 5,000 people every change is made "
         "by a job.\n\n" + table_as_markdown(head, rows)
     )

@@ -19,7 +19,7 @@ everything, and only `cli` imports it.
 | `api.py`, `api_work.py`, `api_admin.py` | routes under /api/v1 |
 | `pages.py`, `rendering.py`, `templates/`, `static/` | sign-in pages, templates, charts |
 | `planning.py` | the form for a plan; plans made from requests |
-| `week.py`, `pages_week.py` | this week: list, facts shown of a person, pages to change and approve |
+| `week.py`, `pages_week.py` | this week: list, facts shown of a person; change, approve |
 | `changes.py` | changes of the list by hand, by several planners at once |
 | `pages_record.py`, `static/record.js`, `static/sw.js` | visits are ticked off, also offline |
 | `pages_people.py` | people, and one person round by round |

@@ -27,6 +27,10 @@ OnProgress = Callable[[float, str], None]
 NICENESS = 10
 """The niceness of job processes: requests get the processors first."""
 
+PATIENCE = 100.0
+"""Seconds that a job waits for other plans and writers, if the server waits less: nobody waits for
+its answer at a page. It is less than `jobs.LOST_AFTER`."""
+
 REPORT_EVERY = 1.0
 """Least seconds between two reports of progress."""
 
@@ -78,7 +82,7 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
 
     try:
         progress(0.01, "opening the programme")
-        given = {"wait": settings.wait, "who": job.name}
+        given = {"wait": max(settings.wait, PATIENCE), "who": job.name}
         with quiet(), Programme.open(settings.place, model, **given) as programme:
             folder = jobs.folder_of(settings, job.number)
             answer = JOB_FUNCTIONS[job.kind](programme, json.loads(job.asked), progress, folder)
