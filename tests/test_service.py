@@ -253,6 +253,8 @@ def test_the_api_records_by_approved_lists_only(fresh):
     assert program.post("/api/v1/plans/1/change", json={**off, "kind": "on"}).status_code == 409
     again = {"budget": 2, "again": True, "attempt": 1}
     assert program.post("/api/v1/plans", json=again).status_code == 409
+    alone = {"budget": 2, "attempt": 2}
+    assert "needs again" in program.post("/api/v1/plans", json=alone).json()["detail"]
     assert refused() == said
     by_first = {**marks, "attempt": 1}
     assert program.post("/api/v1/marks", json=by_first).json() == {"stored": 0, "late": 1}

@@ -27,20 +27,21 @@ def make_plan(programme: Programme, asked: dict[str, Any]) -> Planned:
         programme: The programme.
         asked: The arguments of `Programme.plan`, with rules as a mapping. `attempt` is the number
             of the list that this one replaces: an error if that is not the valid one any more.
+            Without it no list is replaced.
 
     Returns:
         The plan as it is stored.
     """
-    apart = ("budget", "rules", "attempt")
-    given = {name: value for name, value in asked.items() if name not in apart}
     if asked.get("attempt") is None:
+        apart = ("budget", "rules", "attempt", "again")
+        given = {name: value for name, value in asked.items() if name not in apart}
         return programme.plan(asked["budget"], rules_of(asked), **given)
 
     def replace(newest: int, _: dict[str, Any]) -> dict[str, Any]:
         if newest != asked["attempt"]:
             raise OutdatedError("somebody changed the list meanwhile: look at it again.")
         apart = ("attempt", "round", "again", "why")
-        return {name: value for name, value in asked.items() if name not in apart}
+        return {"rules": None} | {one: value for one, value in asked.items() if one not in apart}
 
     return programme.replan(replace, round=asked["round"], why=asked.get("why"))
 

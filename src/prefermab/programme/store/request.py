@@ -61,9 +61,13 @@ class PlanRequest:
     @classmethod
     def from_asked(cls, model: Planner, asked: dict[str, Any]) -> "PlanRequest":
         """Checks arguments as they are stored with a plan."""
-        given = cls({"rules": None, **asked})
+        for name in PLAIN:
+            if name not in asked:
+                raise InputError(f"the arguments of a list need '{name}'.")
+        budget, rules, waiting = (asked[name] for name in PLAIN)
+        rules = cls(asked).rules if isinstance(rules, dict) else rules
         more = {name: value for name, value in asked.items() if name not in PLAIN}
-        return cls.from_call(model, asked["budget"], given.rules, asked["waiting"], more)
+        return cls.from_call(model, budget, rules, waiting, more)
 
     def with_seed(self, old: Planned | None) -> "PlanRequest":
         """The request with a seed if it has lots: the given seed, or that of the `old` plan of the
