@@ -31,6 +31,7 @@ from studies.evidence import evidence
 from studies.gain import gain
 from studies.left import left
 from studies.log import log
+from studies.races import races
 from studies.scale import scale
 from studies.uncertainty import IDENTITY, ByBayes, blurred, reward_curves
 from studies.unseen import unseen
@@ -304,6 +305,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "unseen": unseen,
     "unseen-log": unseen_log,
     "durability": durability,
+    "races": races,
     "unseen-checks": unseen_checks,
 }
 

@@ -3,6 +3,7 @@
     python tests/programmes.py kill PLACE KILLS SEED
     python tests/programmes.py race PLACE ROUNDS
     python tests/programmes.py crowd PLACE PROCESSES SECONDS
+    python tests/programmes.py changes PLACE PROCESSES CHANGES
     python tests/programmes.py outage ANY KILLS SEED
     python tests/programmes.py damage FOLDER TRIALS SEED
     python tests/programmes.py full FOLDER TIMES
@@ -13,6 +14,7 @@ own, `damage` flips a bit of a file in each trial. Children are forked before an
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import random
@@ -32,6 +34,7 @@ import polars as pl
 import psycopg
 
 from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
+from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Programme
 from prefermab.programme.store.frames import first_difference
 from servers import running
@@ -373,6 +376,39 @@ def crowd(target: str, processes: int, seconds: int) -> dict[str, int]:
     return {**told, "rounds": len(valid), "people": len(joined), "audit": rows}
 
 
+def changes(target: str, processes: int, number: int) -> dict[str, int]:
+    """Several processes change the list of a round at once, each with as many people: every change
+    that was confirmed holds afterwards."""
+    place = place_of(target, "changes")
+    wait, start = os.pipe()
+
+    def change(tell: int, process: int) -> None:
+        os.read(wait, 1)
+        with Programme.open(place, FirstCome(), wait=60.0) as programme:
+            for who in range(process * number, (process + 1) * number):
+                programme.replan(functools.partial(taken_off, who), round=1)
+                os.write(tell, f"{who}\n".encode())
+
+    children = [fork(lambda tell, n=n: change(tell, n)) for n in range(processes)]
+    with Programme(place, FirstCome()) as programme:
+        programme.join(pl.DataFrame({"id": range(9), "state": "bad"}))
+        programme.plan(BUDGET, Rules())
+        os.write(start, b"x" * processes)
+        confirmed = [who for _, hear in children for who in heard(hear)]
+        for child, _ in children:
+            os.waitpid(child, 0)
+        held, made = programme.planned().asked["rules"], programme.planned().attempt - 1
+        programme.verify_audit()
+    lost = set(confirmed) - set(held["exclude_ids"])
+    return {"confirmed": len(confirmed), "lost": len(lost), "made": made}
+
+
+def taken_off(who: int, _: int, asked: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a list, with one more person who is taken off it."""
+    off = [*asked["rules"]["exclude_ids"], who]
+    return {**asked, "rules": {**asked["rules"], "exclude_ids": off}}
+
+
 def mingle(place: str, tell: int, seed: int, seconds: float) -> None:
     """One of a crowd: tells each call that was confirmed."""
     lots, end = random.Random(seed), time.monotonic() + seconds
@@ -503,6 +539,7 @@ if __name__ == "__main__":
         "kill": kill,
         "race": race,
         "crowd": crowd,
+        "changes": changes,
         "outage": outage,
         "damage": damage,
         "full": full,

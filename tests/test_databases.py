@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.errors import BusyError, StorageError
+from prefermab.errors import BusyError, OutdatedError, StorageError
 from prefermab.programme.store import migrating, rows
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.connections import parse_place
@@ -261,6 +261,31 @@ def test_a_plan_starts_again_if_its_round_is_closed_meanwhile(place):
         assert programme.plan(2, again=True).round == 2
         assert len(calls) == 3
         assert programme.plans()["round"].to_list() == [1, 2]
+
+
+def test_a_list_is_changed_as_a_whole_or_not_at_all(place):
+    model = FirstCome()
+    with pm.Programme(place, model) as programme:
+        programme.join(PEOPLE)
+        with pytest.raises(pm.InputError, match="round 1 is not planned yet"):
+            programme.replan(lambda _, asked: asked, round=1)
+        programme.plan(1)
+        with pytest.raises(pm.InputError, match="need 'rules'"):
+            programme.replan(lambda *_: {"budget": 2}, round=1)
+        with pytest.raises(pm.InputError, match="budget must be a finite number of at least 0"):
+            programme.replan(lambda _, asked: asked | {"budget": -1}, round=1)
+        assert programme.replan(lambda _, asked: asked, round=1).attempt == 1
+        new = programme.replan(lambda _, asked: asked | {"rules": pm.Rules(cooldown=1)}, round=1)
+        assert (new.attempt, new.asked["rules"]["cooldown"]) == (2, 1)
+
+        def close():
+            with pm.Programme.open(place, FirstCome()) as other:
+                other.record()
+
+        model.on_plan = close
+        with pytest.raises(OutdatedError, match="round 1 is not the current one, which is 2"):
+            programme.replan(lambda _, asked: asked | {"budget": 2}, round=1)
+        assert programme.plans()["budget"].to_list() == [1, 1]
 
 
 def test_a_writer_waits_for_another_and_then_says_so(place):
@@ -522,3 +547,8 @@ def test_a_programme_on_a_full_disk_can_be_read(tmp_path):
         True, True,
     ]  # fmt: skip
     assert told["left"] == 1
+
+
+def test_changes_of_several_processes_all_hold(target):
+    told = run("changes", target, 3, 12)
+    assert told == {"confirmed": 36, "lost": 0, "made": 36}

@@ -9,10 +9,10 @@ import pytest
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.errors import Busy, BusyError, StorageError
+from prefermab.errors import Busy, BusyError, OutdatedError, StorageError
 from prefermab.files import locked
 
-OTHERS = [pm.TrainingError, BusyError, StorageError]
+OTHERS = [pm.TrainingError, BusyError, OutdatedError, StorageError]
 
 
 def test_input_error_is_for_wrong_input_only():

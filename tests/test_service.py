@@ -1,5 +1,6 @@
 """The service: pages, the API, jobs and metrics."""
 
+import functools
 import io
 import json
 import os
@@ -111,6 +112,21 @@ def as_frame(response):
     readers = {"text/csv": pl.read_csv, "application/vnd.apache.parquet": pl.read_parquet}
     kind = response.headers["content-type"].partition(";")[0]
     return readers.get(kind, pl.read_json)(io.BytesIO(response.content))
+
+
+def approved(program, **more):
+    """The answer to the request for a list, which is then approved."""
+    plan = program.post("/api/v1/plans", json={"budget": BUDGET, **more}).json()
+    body = {"attempt": plan["attempt"]}
+    assert program.post(f"/api/v1/plans/{plan['round']}/approve", json=body).status_code == 200
+    return plan
+
+
+def at_once(*calls):
+    """Runs functions in threads of their own at the same time."""
+    with ThreadPoolExecutor(len(calls)) as threads:
+        for one in [threads.submit(call) for call in calls]:
+            one.result()
 
 
 RULES = {"cooldown": 1, "lock_ids": [5], "group_column": "worker", "min_share": {"Ana": 0.25}}
@@ -233,6 +249,99 @@ def test_a_worker_called_none_sees_nobody_who_has_no_worker(fresh):
 
 
 @BOTH
+def test_no_change_of_the_list_that_was_answered_is_lost(fresh):
+    """Four planners at once, each with forms that they opened before the others' changes."""
+    served, program = fresh
+    served.desk.programme().join(people(48, first=13))
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    answered = []
+
+    def change(number):
+        paul = served.client("Paul")
+        for person in range(5 + number, 21, 4):
+            form = {"id": person, "kind": "off", "why": "has died", "round": 1, "attempt": 1}
+            if paul.post("/week/change", data=form).status_code == 303:
+                answered.append(person)
+
+    at_once(*(functools.partial(change, number) for number in range(4)))
+    plan = program.get("/api/v1/plans/current").json()
+    assert sorted(plan["asked"]["rules"]["exclude_ids"]) == sorted(answered)
+    assert len(answered) == 16
+    assert plan["attempt"] == 17
+
+
+@BOTH
+def test_lists_that_jobs_make_have_all_changes(fresh, model, monkeypatch):
+    served, program = fresh
+    monkeypatch.setattr(jobs, "start_worker", id)
+    program.post("/api/v1/plans", json={"budget": BUDGET})
+    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"].to_list()
+    paul, seen = served.client("Paul"), {"why": "asked", "round": 1, "attempt": 1}
+    for person, kind in ((chosen[0], "off"), (chosen[1], "off"), (chosen[0], "on")):
+        found = paul.post("/week/change", data={"id": person, "kind": kind, **seen})
+        assert found.headers["location"].startswith("/week/job/")
+    assert program.post("/api/v1/plans", json={"budget": 2, "again": True}).status_code == 202
+
+    def run():
+        while work(served.desk.records, served.desk.settings, served.clock, model):
+            pass
+        served.desk.records.close()
+
+    at_once(run, run)
+    done = [program.get(f"/api/v1/jobs/{number}").json() for number in range(1, 5)]
+    refused = [one["answer"]["detail"] for one in done if one["status"] == "failed"]
+    assert len(refused) == 2, done
+    assert all("somebody changed the list meanwhile" in said for said in refused)
+    asked = program.get("/api/v1/plans/current").json()["asked"]
+    held = (("exclude_ids", chosen[0]), ("exclude_ids", chosen[1]), ("lock_ids", chosen[0]))
+    for (rule, person), job in zip(held, done, strict=False):
+        assert (person in asked["rules"][rule]) == (job["status"] == "done"), job
+    assert (done[3]["status"], asked["budget"]) == ("failed", BUDGET)
+
+
+@BOTH
+def test_the_api_records_by_approved_lists_only(fresh):
+    served, program = fresh
+    plan = program.post("/api/v1/plans", json={"budget": BUDGET}).json()
+    one, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
+    marks = {"round": 1, "marks": [{"id": one, "action": "call"}]}
+    csv = {"content": f"id,action\n{one},call\n", "headers": {"content-type": "text/csv"}}
+
+    def refused():
+        tries = (
+            program.post("/api/v1/marks", json=marks),
+            program.post("/api/v1/marks/record?round=1"),
+            program.post("/api/v1/records"),
+            program.post("/api/v1/records?round=1", **csv),
+        )
+        return {(found.status_code, found.json()["detail"]) for found in tries}
+
+    said = {(400, "the list of round 1 is not approved yet: ask a planner to do so.")}
+    assert refused() == said
+    assert (
+        served.client("Ana").post("/api/v1/plans/1/approve", json={"attempt": 1}).status_code == 403
+    )
+    assert program.post("/api/v1/plans/1/approve", json={"attempt": 2}).status_code == 409
+    assert program.post("/api/v1/plans/1/approve", json={"attempt": 1}).json()["approved"] == 1
+    off = {"id": other, "kind": "off", "why": "has died", "attempt": plan["attempt"]}
+    assert program.post("/api/v1/plans/1/change", json=off).json()["attempt"] == 2
+    assert program.post("/api/v1/plans/1/change", json={**off, "kind": "on"}).status_code == 409
+    again = {"budget": 2, "again": True, "attempt": 1}
+    assert program.post("/api/v1/plans", json=again).status_code == 409
+    alone = {"budget": 2, "attempt": 2}
+    assert "needs again" in program.post("/api/v1/plans", json=alone).json()["detail"]
+    assert refused() == said
+    by_first = {**marks, "attempt": 1}
+    assert program.post("/api/v1/marks", json=by_first).json() == {"stored": 0, "late": 1}
+    assert as_frame(program.get("/api/v1/marks")).is_empty()
+    assert program.post("/api/v1/plans/1/approve", json={"attempt": 2}).status_code == 200
+    assert program.post("/api/v1/marks", json=by_first).json() == {"stored": 1, "late": 0}
+    assert program.get("/api/v1/marks/late").json() == []
+    assert program.post("/api/v1/records?round=1", **csv).json()["round"] == 1
+
+
+@BOTH
 def test_a_week_by_the_api(fresh):
     served, program = fresh
     new = people(3, first=101)
@@ -249,7 +358,7 @@ def test_a_week_by_the_api(fresh):
     seen = [{"id": 102, "state": "persuadable"}, {"id": 999, "state": "motivated"}]
     assert program.post("/api/v1/states", json=seen).status_code == 400
     assert program.post("/api/v1/states?skip_unknown=true", json=seen).json() == {"observed": 1}
-    plan = program.post("/api/v1/plans", json={"budget": BUDGET}).json()
+    plan = approved(program)
     assert (plan["round"], plan["facts"]["chosen"]) == (1, BUDGET)
     assert program.post("/api/v1/plans/1/replay").json()["facts"] == plan["facts"]
     what_if = as_frame(program.post("/api/v1/what-if", json={"budgets": [1, 2]}))
@@ -281,7 +390,7 @@ def test_a_week_by_the_api(fresh):
 @BOTH
 def test_marks_become_the_record(fresh):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))
     ana = served.client("Ana")
     mine = chosen.filter(worker="Ana")["id"].to_list()
@@ -309,7 +418,7 @@ def test_marks_become_the_record(fresh):
 @BOTH
 def test_marks_that_come_after_the_round_correct_it_for_their_people_only(fresh):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))
     mine = chosen.filter(worker="Ana")["id"].to_list()
     theirs = chosen.filter(worker="Bea")["id"].to_list()
@@ -357,7 +466,7 @@ def test_marks_that_come_after_the_round_correct_it_for_their_people_only(fresh)
 @BOTH
 def test_nobody_can_tick_while_the_round_is_closed_by_its_marks(fresh, monkeypatch):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     one, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
     mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
     back = {"round": 1, "marks": [{"id": other, "action": None}]}
@@ -385,7 +494,7 @@ def test_nobody_can_tick_while_the_round_is_closed_by_its_marks(fresh, monkeypat
 @BOTH
 def test_a_round_is_closed_and_its_marks_are_settled_together_or_not_at_all(fresh, monkeypatch):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
     mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
     program.post("/api/v1/marks", json=mark)
@@ -409,7 +518,7 @@ def test_a_round_is_closed_and_its_marks_are_settled_together_or_not_at_all(fres
 @pytest.mark.parametrize("how", ["the API", "the command line"])
 def test_ticks_that_differ_from_a_record_made_by_a_table_wait_for_a_decision(fresh, how):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     one, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
     marks = [{"id": one, "action": "none", "why": "ill"}, {"id": other, "action": "call"}]
     program.post("/api/v1/marks", json={"round": 1, "marks": marks})
@@ -419,7 +528,7 @@ def test_ticks_that_differ_from_a_record_made_by_a_table_wait_for_a_decision(fre
         dispatch(["programme", "record", served.place])
     assert [row["id"] for row in program.get("/api/v1/marks/late").json()] == [str(one)]
     assert "1 tick came after its round" in served.client("Paul").get("/week").text
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     program.post("/api/v1/marks", json={"round": 2, "marks": [{"id": other, "action": "call"}]})
     told = [row for row in program.get("/api/v1/audit").json() if row["what"] == "late mark"]
     assert [row["who"] for row in told] == ["the service"]
@@ -430,7 +539,7 @@ def test_ticks_that_differ_from_a_record_made_by_a_table_wait_for_a_decision(fre
 @BOTH
 def test_a_later_tick_replaces_one_that_a_table_left_behind(fresh):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
     now = served.clock()
 
@@ -451,12 +560,12 @@ def test_a_later_tick_replaces_one_that_a_table_left_behind(fresh):
 
 def test_ticks_of_people_whom_the_record_cannot_have_are_shown_and_not_accepted(fresh):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     gone, other = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][:2]
     mark = {"round": 1, "marks": [{"id": gone, "action": "call", "reached": False}]}
     program.post("/api/v1/marks", json=mark)
     program.post("/api/v1/people/leave", json={"ids": [gone]})
-    program.post("/api/v1/plans", json={"budget": BUDGET, "again": True})
+    approved(program, again=True)
     assert program.post("/api/v1/marks/record?round=1").status_code == 200
     assert "not in the plan" in served.client("Paul").get("/record/late").text
     decision = {"round": 1, "ids": [gone, other], "accept": True, "why": "asked"}
@@ -471,7 +580,7 @@ def test_ticks_of_people_whom_the_record_cannot_have_are_shown_and_not_accepted(
 
 def test_a_round_is_not_closed_by_a_list_that_was_made_again_meanwhile(fresh, monkeypatch):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     close = lateness.close_by_marks
 
     def slowly(*args, **given):
@@ -482,12 +591,13 @@ def test_a_round_is_not_closed_by_a_list_that_was_made_again_meanwhile(fresh, mo
 
     monkeypatch.setattr(lateness, "close_by_marks", slowly)
     assert "look again" in program.post("/api/v1/marks/record?round=1").json()["detail"]
+    program.post("/api/v1/plans/1/approve", json={"attempt": 2})
     assert program.post("/api/v1/marks/record?round=1").status_code == 200
 
 
 def test_pages_wait_for_nobody_who_writes(fresh):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     one = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"][0]
     mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
     program.post("/api/v1/marks", json=mark)
@@ -507,7 +617,7 @@ def test_pages_wait_for_nobody_who_writes(fresh):
 @BOTH
 def test_numbers_that_no_database_has_are_refused(fresh):
     served, program = fresh
-    program.post("/api/v1/plans", json={"budget": BUDGET})
+    approved(program)
     large = 10**30
     for path in (f"plans/{large}", f"plans/1?attempt={large}", f"plans/{-large}/list",
                  f"deviations?round={large}", f"jobs/{large}", f"people/{large}"):  # fmt: skip
@@ -752,7 +862,7 @@ def test_a_model_that_a_job_learns_takes_over_the_programme(fresh, model, monkey
     served, program = fresh
     monkeypatch.setattr(jobs, "start_worker", [].append)
     for week in range(4):
-        program.post("/api/v1/plans", json={"budget": BUDGET})
+        approved(program)
         program.post("/api/v1/records")
         seen = people().select("id", state=pl.col("state").reverse() if week % 2 else "state")
         program.post("/api/v1/states", json=seen.to_dicts())
@@ -770,7 +880,7 @@ def test_a_model_that_a_job_learns_takes_over_the_programme(fresh, model, monkey
     assert program.put("/api/v1/programme/model", json=named).status_code == 403
     now = admin.put("/api/v1/programme/model", json=named).json()["model"]
     assert now != before
-    plan = program.post("/api/v1/plans", json={"budget": BUDGET}).json()
+    plan = approved(program)
     assert (plan["round"], plan["model"], plan["facts"]["chosen"]) == (5, now, BUDGET)
     assert program.post("/api/v1/plans/5/replay").json()["facts"] == plan["facts"]
     assert "cannot be told" in admin.get("/models").text

@@ -282,6 +282,8 @@ def test_sql_in_every_field(served, browsers, text):
     ada.post("/api/v1/users", json={"name": "Xi", "role": text})
     ada.patch(f"/api/v1/users/{text}", json={"active": False})
     paul.post("/api/v1/tokens", json={"label": text, "scopes": [text]})
+    approve = {"round": 1, "attempt": served.desk.head().attempt}
+    assert paul.post("/week/approve", data=approve).status_code == 303
     marks = [{"id": text, "action": text, "why": text}, {"id": 1, "action": "call", "why": text}]
     for mark in marks:
         paul.post("/api/v1/marks", json={"round": 1, "marks": [mark]})
@@ -318,8 +320,10 @@ def test_script_in_every_name(tmp_path, model):
     other.desk = other.app.state.desk
     other.add("Paul", "planner")
     paul = other.client("Paul")
-    paul.post("/api/v1/marks", json={"round": 1, "marks": [
-        {"id": bad["id"][0], "action": "call", "why": SCRIPT}]})  # fmt: skip
+    paul.post("/week/approve", data={"round": 1, "attempt": 1})
+    mark = {"id": bad["id"][0], "action": "call", "why": SCRIPT}
+    stored = paul.post("/api/v1/marks", json={"round": 1, "marks": [mark]})
+    assert stored.json()["stored"] == 1
     for path in [*pages_of(other.app), f"/{SCRIPT}", f"/sign-in?next={SCRIPT}"]:
         assert SCRIPT not in paul.get(path).text, path
     again = other.client().post("/sign-in", data={"name": SCRIPT, "password": SCRIPT})

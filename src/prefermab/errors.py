@@ -97,6 +97,11 @@ Busy = BusyError
 """The name in version 0.1."""
 
 
+class OutdatedError(PrefermabError):
+    """Somebody has changed what a request is about since the caller looked at it. Nothing was
+    changed: the caller can look again."""
+
+
 class StorageError(PrefermabError):
     """A file or disk failed: it is full, damaged or not writable."""
 

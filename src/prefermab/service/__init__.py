@@ -13,13 +13,15 @@ everything, and only `cli` imports it.
 | `incoming.py` | what the fields of a request may hold |
 | `desk.py` | access to the programme: one connection a thread, the newest lists in memory |
 | `marks.py` | marks: what was done with one person in the current round |
-| `late.py`, `pages_late.py` | marks that arrive after their round was closed |
+| `approval.py` | approval of lists: by which list something may be recorded |
+| `late.py`, `pages_late.py` | marks that arrive after their round was closed or list changed |
 | `jobs.py`, `worker.py` | long tasks: a queue, and the process of each |
 | `exchange.py`, `problems.py` | tables in requests and answers; error answers |
 | `api.py`, `api_work.py`, `api_admin.py` | routes under /api/v1 |
 | `pages.py`, `rendering.py`, `templates/`, `static/` | sign-in pages, templates, charts |
 | `planning.py` | the form for a plan; plans made from requests |
-| `week.py`, `pages_week.py` | this week: list, facts shown of a person, changes by hand, approval |
+| `week.py`, `pages_week.py` | this week: list, facts shown of a person; change, approve |
+| `changes.py` | changes of the list by hand, by several planners at once |
 | `pages_record.py`, `static/record.js`, `static/sw.js` | visits are ticked off, also offline |
 | `pages_people.py` | people, and one person round by round |
 | `pages_import.py`, `uploads.py` | import of tables, with a preview |

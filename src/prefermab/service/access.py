@@ -106,6 +106,8 @@ RULES: Mapping[str, frozenset[str]] = {
     "verify_audit": READ,
     # the API: plans, marks and jobs
     "plan": PLAN,
+    "change_plan": PLAN,
+    "approve_plan": PLAN,
     "planned": READ,
     "planned_list": READ_OWN,
     "planned_people": READ,

@@ -15,7 +15,9 @@ from starlette.responses import JSONResponse, Response
 from prefermab.errors import InputError, StorageError
 from prefermab.programme.columns import column
 from prefermab.programme.store import Programme
+from prefermab.programme.store.queries import current_round
 from prefermab.service.access import Guarded, account_of
+from prefermab.service.approval import RoundLists
 from prefermab.service.desk import as_id, desk_of
 from prefermab.service.exchange import MEDIA_TYPES, body_in_file, quiet, read_sent_table, send_table
 
@@ -152,13 +154,17 @@ async def post_record(
     why: WhyQuery = None,
 ) -> dict[str, Any]:
     """Stores what was done in a round and closes it. Without a table, everything was done as
-    planned."""
+    planned. The list of the round has to be approved."""
 
     def work(programme: Programme, frame: pl.DataFrame | None, where: str) -> dict[str, Any]:
-        recorded = programme.record(
-            frame, round=round, correct=correct, partial=partial, yes=yes,
-            over_budget=over_budget, where=where, why=why,
-        )  # fmt: skip
+        with programme.database.writing() as sql:
+            now = current_round(sql)
+            if round in (None, now):
+                RoundLists.read(sql, now).check()
+            recorded = programme.record(
+                frame, round=round, correct=correct, partial=partial, yes=yes,
+                over_budget=over_budget, where=where, why=why,
+            )  # fmt: skip
         return {"round": recorded, "otherwise": programme.deviations(recorded).height}
 
     return await with_table(request, work, needed=False)

@@ -8,14 +8,16 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, TypeAdapter, WithJsonSchema
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import BusyError, InputError
+from prefermab.errors import InputError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
-from prefermab.service.access import Account, Guarded, account_of
+from prefermab.service.access import Guarded, account_of
 from prefermab.service.api import TABLE_RESPONSE, JsonBody
-from prefermab.service.desk import Desk, Head, desk_of
+from prefermab.service.approval import approve
+from prefermab.service.changes import change_for, change_list
+from prefermab.service.desk import Desk, as_id, desk_of
 from prefermab.service.exchange import quiet, send_table
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
 
@@ -47,16 +49,36 @@ RulesBody = Annotated[
 
 
 class PlanBody(JsonBody):
-    """The arguments of a plan."""
+    """The arguments of a plan. With `again` it replaces the list that is valid when the request
+    arrives, or `attempt`; if somebody changes the list meanwhile, the answer is 409."""
 
     budget: JsonAmount
     rules: RulesBody | None = None
     waiting: int = 20
     round: int | None = None
     again: bool = False
+    attempt: int | None = None
     explore: float = 0.0
     seed: int | None = None
     why: str | None = None
+
+
+class ListChangeBody(JsonBody):
+    """A change of the list by hand: `off` takes a person off it, `on` puts them on it, and `free`
+    ends either. `instead` takes their place or gives it up. `attempt` is the number of the list
+    that the user has looked at, by default the valid one."""
+
+    id: str | int
+    kind: Literal["off", "on", "free"]
+    why: str = Field(max_length=2000)
+    instead: str | int | None = None
+    attempt: int | None = None
+
+
+class ApprovalBody(JsonBody):
+    """The number of the list that is approved."""
+
+    attempt: int
 
 
 class BudgetsBody(JsonBody):
@@ -90,6 +112,9 @@ class MarksBody(JsonBody):
     """Marks of the current round, or of a round that was closed before they arrived."""
 
     round: int
+    attempt: int | None = Field(
+        default=None, description="The number of the list by which they were made."
+    )
     marks: list[Mark] = Field(max_length=10_000)
 
 
@@ -115,11 +140,43 @@ def as_plain_values(body: JsonBody) -> dict[str, Any]:
 def post_plan(request: Request, body: PlanBody) -> Any:
     """Plans the current round. For a large programme this becomes a job: the status is then 202,
     and Location is the address of the job."""
-    desk, account = desk_of(request), account_of(request)
+    desk, account, asked = desk_of(request), account_of(request), as_plain_values(body)
+    head = desk.head()
+    if body.again and body.round in (None, head.round):
+        asked = {"round": head.round, "attempt": head.attempt, **asked}
+    elif body.attempt is not None:
+        raise InputError("attempt names the list that is replaced: it needs again=true.")
     if desk.is_large():
-        return accepted(desk, desk.jobs.submit("plan", as_plain_values(body), account.name))
+        return accepted(desk, desk.jobs.submit("plan", asked, account.name))
     with quiet():
-        return facts_of(make_plan(desk.programme(account), as_plain_values(body)))
+        return facts_of(make_plan(desk.programme(account), asked))
+
+
+@router.post("/plans/{round}/change", name="change_plan")
+def post_change(request: Request, round: int | Literal["current"], body: ListChangeBody) -> Any:
+    """Changes the list of the current round by hand. Changes that others make at the same time
+    stay; if one of them is about the same person, the answer is 409. For a large programme this
+    becomes a job."""
+    desk, account = desk_of(request), account_of(request)
+    ids = desk.programme().ids
+    instead = None if body.instead is None else as_id(str(body.instead), ids)
+    change = change_for(
+        desk, as_id(str(body.id), ids), body.kind, body.why, instead,
+        round=None if round == "current" else round, attempt=body.attempt,
+    )  # fmt: skip
+    if desk.is_large():
+        asked = {"change": dataclasses.asdict(change)}
+        return accepted(desk, desk.jobs.submit("plan", asked, account.name))
+    with quiet():
+        return facts_of(change_list(desk.programme(account), change))
+
+
+@router.post("/plans/{round}/approve", name="approve_plan")
+def post_approval(request: Request, round: int, body: ApprovalBody) -> dict[str, Any]:
+    """Approves the list of the current round: from then on what is done can be recorded."""
+    desk = desk_of(request)
+    approve(desk, account_of(request), round, body.attempt)
+    return {"round": round, "approved": body.attempt}
 
 
 @router.get("/plans/{round}", name="planned")
@@ -194,12 +251,17 @@ def get_mark_table(request: Request) -> Response:
 @router.post("/marks", name="mark")
 def post_marks(request: Request, body: MarksBody) -> dict[str, Any]:
     """Stores marks: what was done with people, before the round is recorded as a whole. Marks of a
-    closed round are kept too: they wait for a decision, and `late` counts them."""
+    closed round, or of a list that has been changed since, are kept too: they wait for a decision,
+    and `late` counts them. The list by which they were made has to be approved."""
     desk, account = desk_of(request), account_of(request)
     given = [one.model_dump() for one in body.marks]
-    if body.round < desk.head().round:
-        return {"stored": 0, "late": lateness.add_late(desk, account, body.round, given)}
-    return {"stored": store_marks(desk, account, body.round, given), "late": 0}
+    lists = lateness.check_by_lists(desk, account, body.round, given, body.attempt)
+    if lists.ticks_wait:
+        return {"stored": 0, "late": lateness.add_late(desk, account, lists, given)}
+    with desk.records.writing() as sql:
+        lists.check_same(sql)
+        lateness.settle_marks(desk, sql, desk.programme().model.action_names[0])
+        return {"stored": len(lateness.put_ticks(desk, account, lists, sql, given)), "late": 0}
 
 
 @router.get("/marks/late", name="late_marks", responses=TABLE_RESPONSE)
@@ -222,30 +284,6 @@ def post_late_decision(request: Request, body: LateDecisionBody) -> dict[str, An
     return {"round": body.round, "decided": decided}
 
 
-def store_marks(desk: Desk, account: Account, round: int, given: list[dict[str, Any]]) -> int:
-    """Stores marks of the current round and returns how many were new.
-
-    Args:
-        desk: The desk of the server.
-        account: The user who marks.
-        round: The round of the marks.
-        given: Each with `id`, `action`, `reached`, `why` and `at`.
-    """
-    head, own = desk.week(account)
-    plan = current(desk, head, round)
-    assert own is not None
-    actions = desk.programme().model.action_names
-    marking.check_marks(given, plan, actions, own)
-    with desk.records.writing() as sql:
-        if lateness.is_closed(sql, round):
-            raise BusyError(f"round {round} was closed just now: try again.")
-        lateness.settle_marks(desk, sql, actions[0])
-        stored = marking.put_marks(sql, round, given, account.name, desk.clock())
-        if stored:
-            desk.note(sql, account.name, "mark", {"round": round, "ticks": stored})
-    return len(stored)
-
-
 @router.post("/marks/record", name="record_marks")
 def post_marks_record(
     request: Request,
@@ -257,7 +295,7 @@ def post_marks_record(
     """Records the current round from its marks and closes it. `rest` says what was done with people
     on the list without a mark."""
     desk, account = desk_of(request), account_of(request)
-    plan = current(desk, desk.head(), round)
+    plan = lateness.plan_in_force(desk, round)
     lateness.close_by_marks(desk, account, plan, rest=rest, over_budget=over_budget, why=why)
     return {"round": round, "otherwise": desk.programme().deviations(round).height}
 
@@ -304,12 +342,3 @@ def find_planned(desk: Desk, round: int | str, attempt: int | None) -> Any:
     if attempt is None:
         return desk.programme().planned(number)
     return desk.planned(number, attempt)
-
-
-def current(desk: Desk, head: Head, round: int) -> Any:
-    """The plan of the current round; raises if `round` is another one or is not planned."""
-    if round != head.round:
-        raise InputError(f"round {round} is not the current one, which is {head.round}.")
-    if head.attempt is None:
-        raise InputError(f"round {round} is not planned yet.")
-    return desk.planned(round, head.attempt)

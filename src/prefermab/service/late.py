@@ -1,8 +1,9 @@
-"""Late marks: they arrive after their round was closed, for example from a phone that was offline.
+"""Late marks, for example from a phone that was offline: their round was closed or list changed.
 
-A late mark (on pages: a tick) waits until somebody with the right `record` decides. Either the
-record of that round is corrected for these people only, or it stays as it is. In both cases the
-audit log says who marked what, who decided and why.
+A mark (on pages: a tick) is late if its round was closed before it arrived, or if it was made by an
+approved list and a newer list waits for its approval. It waits until somebody with the right
+`record` decides. Either it counts (the record of a closed round is corrected for these people
+only), or it does not. In both cases the audit log says who marked what, who decided and why.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,14 +12,14 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import InputError, list_names
+from prefermab.errors import InputError, OutdatedError, list_names
 from prefermab.programme.store import Planned
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.recording import get_actions
-from prefermab.programme.store.schema import PLANS
 from prefermab.programme.tables import format_people
 from prefermab.service import marks as marking
 from prefermab.service.access import Account
+from prefermab.service.approval import RoundLists
 from prefermab.service.database import LATE_MARKS, ROUND_MARKS
 from prefermab.service.desk import Desk
 from prefermab.service.exchange import quiet
@@ -28,20 +29,21 @@ Recorded = dict[str, tuple[str, bool]]
 """The people acted on in a round, by id as text: their action, and whether it reached them."""
 
 
-def closed_plan(desk: Desk, round: int) -> Planned:
-    """The plan that was in force when a round was closed; raises if the round is not closed."""
-    found, attempt = (PLANS.c.round == round) & (PLANS.c.status == "recorded"), None
-    if 0 < round < desk.head().round:
-        with desk.records.reading() as sql:
-            attempt = sql.execute(sa.select(PLANS.c.attempt).where(found)).scalar()
-    if attempt is None:
-        raise InputError(f"round {round} is neither the current one nor a closed one.")
-    return desk.planned(round, attempt)
+def plan_in_force(desk: Desk, round: int) -> Planned:
+    """The valid plan of the current round, or the plan by which a round was closed."""
+    with desk.records.reading() as sql:
+        lists = RoundLists.read(sql, round)
+    if lists.valid is None:
+        raise InputError(f"round {round} is not planned yet.")
+    return desk.planned(round, lists.valid)
 
 
-def is_closed(sql: sa.Connection, round: int) -> bool:
-    """Whether a round is recorded already."""
-    return round < current_round(sql)
+def check_in_force(sql: sa.Connection, plan: Planned) -> RoundLists:
+    """Raises if another list is in force than this one; returns the lists of the round."""
+    lists = RoundLists.read(sql, plan.round)
+    if lists.valid != plan.attempt:
+        raise OutdatedError(f"the list of round {plan.round} was made again just now: look again.")
+    return lists
 
 
 def close_by_marks(
@@ -67,9 +69,10 @@ def close_by_marks(
     programme = desk.programme(account)
     passive = programme.model.action_names[0]
     with programme.database.writing() as sql, quiet():
-        valid = (PLANS.c.round == plan.round) & (PLANS.c.status == "planned")
-        if sql.execute(sa.select(PLANS.c.attempt).where(valid)).scalar() != plan.attempt:
-            raise InputError(f"the list of round {plan.round} was made again just now: look again.")
+        lists = check_in_force(sql, plan)
+        if lists.is_closed:
+            raise OutdatedError(f"round {plan.round} is closed already.")
+        lists.check()
         marks = marking.get_marks(sql, plan.round)
         due = plan.frame.filter(pl.col("action") != passive)["id"].cast(pl.String)
         open = int((~due.is_in(marks["id"].implode())).sum())
@@ -83,6 +86,14 @@ def close_by_marks(
 def recorded(sql: sa.Connection, round: int) -> Recorded:
     """The actions that were recorded for a closed round."""
     return {str(who): done for who, done in get_actions(sql, round).items()}
+
+
+def done_so_far(sql: sa.Connection, lists: RoundLists) -> Recorded:
+    """The actions that were recorded for a closed round, or the marks of an open one."""
+    if lists.is_closed:
+        return recorded(sql, lists.round)
+    marks = marking.get_marks(sql, lists.round).select("id", "action", "reached")
+    return {who: (action, reached) for who, action, reached in marks.iter_rows()}
 
 
 def get_unrecorded_marks(sql: sa.Connection, passive: str) -> pl.DataFrame:
@@ -123,25 +134,55 @@ def all_late(desk: Desk, account: Account) -> pl.DataFrame:
     return found.filter(who=account.name) if account.own_only else found
 
 
-def add_late(desk: Desk, account: Account, round: int, given: Sequence[dict[str, Any]]) -> int:
-    """Stores marks of a closed round as late marks, and returns how many are new.
+def check_by_lists(
+    desk: Desk,
+    account: Account,
+    round: int,
+    given: Sequence[dict[str, Any]],
+    attempt: int | None,
+) -> RoundLists:
+    """Raises unless each mark is valid by the list by which it was made; returns the lists.
 
     Args:
         desk: The desk of the server.
         account: The user who marked.
         round: The round.
+        given: Marks, each with `id`, `action`, `reached`, `why` and `at`.
+        attempt: The number of the list that the marks name, if they name one.
+    """
+    with desk.records.reading() as sql:
+        lists = RoundLists.read(sql, round)
+    by_list: dict[int, list[dict[str, Any]]] = {}
+    for one in given:
+        by_list.setdefault(lists.list_of_tick(attempt, one["at"]), []).append(one)
+    for number, marks in by_list.items():
+        plan = desk.planned(round, number)
+        own = desk.visible_rows(plan.frame, account)
+        marking.check_marks(marks, plan, desk.programme().model.action_names, own)
+    return lists
+
+
+def add_late(
+    desk: Desk, account: Account, lists: RoundLists, given: Sequence[dict[str, Any]]
+) -> int:
+    """Stores marks as late marks, and returns how many are new.
+
+    Args:
+        desk: The desk of the server.
+        account: The user who marked.
+        lists: The lists of the round, from `check_by_lists`.
         given: Marks, each with `id`, `action` (None takes a late mark back), `reached`, `why` and
             `at`.
     """
-    plan = closed_plan(desk, round)
-    own = desk.visible_rows(plan.frame, account)
-    actions = desk.programme().model.action_names
-    marking.check_marks(given, plan, actions, own)
+    round, passive = lists.round, desk.programme().model.action_names[0]
     with desk.records.writing() as sql:
-        settle_marks(desk, sql, actions[0])
-        done, ticks, new = recorded(sql, round), {}, 0
+        lists.check_same(sql)
+        settle_marks(desk, sql, passive)
+        done, ticks, new = done_so_far(sql, lists), {}, 0
+        # Nobody knows yet what will be recorded of people without a mark in an open round.
+        otherwise = passive if lists.is_closed else None
         for one in given:
-            put = put_late(sql, round, one, account.name, desk.clock(), done, actions[0])
+            put = put_late(sql, round, one, account.name, desk.clock(), done, otherwise)
             if put is not None:
                 waits, ticks[str(one["id"])] = put
                 new += waits
@@ -157,9 +198,10 @@ def put_late(
     name: str,
     now: float,
     done: Recorded,
-    passive: str,
+    otherwise: str | None,
 ) -> tuple[bool, str] | None:
     """Stores one late mark, unless this or a later one is stored, or the record says the same.
+    `otherwise` is what was recorded of people who are not in `done`; None if nothing was.
 
     Returns:
         Whether a late mark was stored (False: one was taken back), and the change in words for the
@@ -173,11 +215,12 @@ def put_late(
     if waiting is not None and mark["at"] is not None and waiting.at >= at:
         return None
     if mark["action"] is None and waiting is None:
+        since = "is closed" if otherwise is not None else "has a new list without approval"
         raise InputError(
-            f"round {round} is closed, and what was recorded of {who} cannot be taken back: say "
+            f"round {round} {since}, and what was recorded of {who} cannot be taken back: say "
             "what was done instead."
         )
-    as_recorded = (mark["action"], reached) == done.get(who, (passive, True))
+    as_recorded = (mark["action"], reached) == done.get(who, (otherwise, True))
     if mark["action"] is None or as_recorded:
         if waiting is None or waiting.name != name:  # another user's mark still waits
             return None
@@ -210,6 +253,19 @@ def settle_marks(desk: Desk, sql: sa.Connection, passive: str) -> None:
     sql.execute(ROUND_MARKS.delete().where(ROUND_MARKS.c.round < current_round(sql)))
 
 
+def put_ticks(
+    desk: Desk, account: Account, lists: RoundLists, sql: sa.Connection, given: Any
+) -> dict[str, str]:
+    """Stores marks of the current round, in a transaction that has checked `lists`; returns those
+    that are new. They replace marks of the same user that wait for a decision."""
+    stored = marking.put_marks(sql, lists.round, given, account.name, desk.clock())
+    if stored:
+        mine = (LATE_MARKS.c.round == lists.round) & (LATE_MARKS.c.name == account.name)
+        sql.execute(LATE_MARKS.delete().where(mine, LATE_MARKS.c.person.in_(list(stored))))
+        desk.note(sql, account.name, "mark", {"round": lists.round, "ticks": stored})
+    return stored
+
+
 def decide_late_marks(
     desk: Desk,
     account: Account,
@@ -221,7 +277,8 @@ def decide_late_marks(
     over_budget: bool = False,
     seen: float | None = None,
 ) -> int:
-    """Decides on late marks: corrects the record of their round, or leaves it as it is.
+    """Decides on late marks: corrects the record of their round, or leaves it as it is. In the
+    current round, marks that are accepted count as those of this round.
 
     Args:
         desk: The desk of the server.
@@ -238,9 +295,10 @@ def decide_late_marks(
     """
     if not why.strip():
         raise InputError("say why: the reason is kept.")
-    plan, programme = closed_plan(desk, round), desk.programme(account)
+    plan, programme = plan_in_force(desk, round), desk.programme(account)
     passive = programme.model.action_names[0]
     with programme.database.writing() as sql, quiet():
+        lists = check_in_force(sql, plan)
         settle_marks(desk, sql, passive)
         chosen = get_late(sql, passive).filter(pl.col("id").is_in(list(ids)), round=round)
         if not chosen.height:
@@ -249,6 +307,11 @@ def decide_late_marks(
             raise InputError(f"another late tick of round {round} has arrived: look again.")
         if accept:
             _check_in_plan(chosen["id"], plan)
+        if accept and not lists.is_closed:
+            lists.check()
+            for mark in chosen.iter_rows(named=True):
+                marking.put_marks(sql, round, [{**mark, "at": None}], mark["who"], desk.clock())
+        elif accept:
             frame = marking.as_record(chosen, plan, passive, as_planned=False)
             programme.record(
                 frame, round=round, correct=True, partial=True, over_budget=over_budget,
@@ -271,6 +334,6 @@ def _check_in_plan(ids: pl.Series, plan: Planned) -> None:
     strange = ids.filter(~ids.is_in(plan.frame["id"].cast(pl.String).implode()))
     if len(strange):
         raise InputError(
-            f"{list_names(strange.to_list())} not in the plan by which round {plan.round} was "
-            "closed, so its record cannot have them: leave the record as it is for them."
+            f"{list_names(strange.to_list())} not in the plan of round {plan.round}, so its record "
+            "cannot have them: leave the record as it is for them."
         )

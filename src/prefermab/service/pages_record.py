@@ -14,17 +14,18 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Form, Request
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import BusyError, InputError
+from prefermab.errors import InputError
 from prefermab.programme.store import Planned
 from prefermab.service import late as lateness
 from prefermab.service import marks as marking
 from prefermab.service.access import Account, Guarded, account_of
+from prefermab.service.approval import RoundLists
 from prefermab.service.database import ROUND_MARKS
 from prefermab.service.desk import Desk, Head, as_id, desk_of
 from prefermab.service.pages_week import columns_of
 from prefermab.service.problems import is_for_programs
-from prefermab.service.rendering import STATIC, FormText, page, redirect
-from prefermab.service.week import Columns, Filter, approvals, lines, values_of
+from prefermab.service.rendering import STATIC, FormNumber, FormText, page, redirect
+from prefermab.service.week import Columns, Filter, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 RECORD_ROWS_PER_PAGE = 200
@@ -59,12 +60,10 @@ def describe_mark(mark: dict[str, Any], planned: str, passive: str) -> dict[str,
     }
 
 
-def is_approved(desk: Desk, head: Head) -> bool:
-    """Whether any list of the current round was approved: staff then work by it."""
-    if head.attempt is None:
-        return False
+def lists_of(desk: Desk, round: int) -> RoundLists:
+    """The lists of a round by which staff may work."""
     with desk.records.reading() as sql:
-        return bool(approvals(sql, head.round))
+        return RoundLists.read(sql, round)
 
 
 @router.get("/record", name="record_page")
@@ -72,7 +71,8 @@ def record_page(request: Request, at: int = 1, worker: str = "", find: str = "")
     """A card for each person on the list, to mark what was done."""
     desk, account = desk_of(request), account_of(request)
     head, frame = desk.week(account)
-    if frame is None or head.attempt is None or not is_approved(desk, head):
+    lists = lists_of(desk, head.round)
+    if frame is None or head.attempt is None or head.attempt not in lists.approved:
         return page(
             request, "record_open.html", head=head, planned=frame is not None, made=desk.clock(),
             late=lateness.all_late(desk, account).height,
@@ -133,30 +133,28 @@ def mark_page(
     why: FormText = "",
     seen: FormText = "",
     at: FormText = "",
+    attempt: FormNumber = None,
 ) -> Response:
     """Stores a mark. `seen` is the time of the mark that the page showed; `at` is the time of the
-    new one, if a script sends it later."""
-    desk, account = desk_of(request), account_of(request)
-    head, own = desk.week(account)
-    if round < head.round:
-        return _mark_late(request, desk, account, lateness.closed_plan(desk, round),
-                          (id, what, action, why, at))  # fmt: skip
-    if round != head.round or own is None or head.attempt is None or not is_approved(desk, head):
-        raise InputError(f"the list of round {round} is not approved yet: ask a planner to do so.")
-    plan = desk.planned(round, head.attempt)
-    actions = desk.programme().model.action_names
-    planned, given = _read(desk, plan, id, what, action, why, at)
-    marking.check_marks([given], plan, actions, own)
+    new one, if a script sends it later; `attempt` is the number of the list on the page."""
+    desk, account, when = desk_of(request), account_of(request), read_time(at)
+    plan = desk.planned(round, lists_of(desk, round).list_of_tick(attempt, when))
+    programme = desk.programme()
+    actions, planned = programme.model.action_names, planned_action(plan, as_id(id, programme.ids))
+    given = read_mark(id, what, action, why, when, planned, actions)
+    lists = lateness.check_by_lists(desk, account, round, [given], plan.attempt)
+    if lists.ticks_wait:
+        return _mark_late(request, desk, account, lists, given)
     try:
-        kept = store_mark(desk, account, round, given, seen, actions[0])
+        kept = store_mark(desk, account, lists, given, seen, actions[0])
     except Conflict as conflict:
         theirs = describe_mark(conflict.theirs, planned, actions[0])
         detail = f"{theirs['who']} has recorded something else meanwhile."
         if is_for_programs(request):
             return JSONResponse({"detail": detail, "theirs": theirs}, 409)
         answer = page(
-            request, "conflict.html", head=head, id=id, theirs=theirs, planned=planned,
-            mine={"what": what, "action": action, "why": why},
+            request, "conflict.html", round=round, attempt=plan.attempt, id=id, theirs=theirs,
+            planned=planned, mine={"what": what, "action": action, "why": why},
         )  # fmt: skip
         answer.status_code = 409
         return answer
@@ -166,34 +164,22 @@ def mark_page(
 
 
 def _mark_late(
-    request: Request,
-    desk: Desk,
-    account: Account,
-    plan: Planned,
-    fields: tuple[str, str, str, str, str],
+    request: Request, desk: Desk, account: Account, lists: RoundLists, given: dict[str, Any]
 ) -> Response:
-    """Stores a mark of a closed round as a late mark."""
-    _, given = _read(desk, plan, *fields)
-    lateness.add_late(desk, account, plan.round, [given])
+    """Stores a mark as a late mark."""
+    lateness.add_late(desk, account, lists, [given])
     # Looked up, because the mark may have been sent before and its answer lost.
     with desk.records.reading() as sql:
         waiting = lateness.get_late(sql, desk.programme().model.action_names[0])
-    waits = waiting.filter(round=plan.round, id=given["id"]).height
+    waits = waiting.filter(round=lists.round, id=given["id"]).height
     if not is_for_programs(request):
         return redirect(request, "/record")
     late_note = (
         "it came after the round was closed: a planner decides whether the record is corrected."
+        if lists.is_closed
+        else "it came after the list was changed: a planner decides whether it counts."
     )
     return JSONResponse({"mark": None, "late": late_note if waits else None})
-
-
-def _read(
-    desk: Desk, plan: Planned, id: str, what: str, action: str, why: str, at: str
-) -> tuple[str, dict[str, Any]]:
-    """The planned action of a person, and the mark in the fields of a form."""
-    programme = desk.programme()
-    planned = planned_action(plan, as_id(id, programme.ids))
-    return planned, read_mark(id, what, action, why, at, planned, programme.model.action_names)
 
 
 def planned_action(plan: Planned, person: str | int) -> str:
@@ -204,8 +190,16 @@ def planned_action(plan: Planned, person: str | int) -> str:
     return found[0]
 
 
+def read_time(at: str) -> float | None:
+    """The time of a mark from the field of a form; None without one."""
+    try:
+        return float(at) if at else None
+    except ValueError:
+        raise InputError(f"at must be seconds since 1970, not '{at[:40]}'.") from None
+
+
 def read_mark(
-    id: str, what: str, action: str, why: str, at: str, planned: str, actions: Any
+    id: str, what: str, action: str, why: str, at: float | None, planned: str, actions: Any
 ) -> dict[str, Any]:
     """A mark from the fields of a form."""
     if what not in (MARK_DONE, MARK_MISSED, MARK_OTHER, MARK_OPEN):
@@ -214,33 +208,26 @@ def read_mark(
         raise InputError(f"{id} is not on the list: say what was done instead, and why.")
     if what == MARK_OTHER and (not action or not why.strip()):
         raise InputError("if something else was done, say what, and why.")
-    try:
-        when = float(at) if at else None
-    except ValueError:
-        raise InputError(f"at must be seconds since 1970, not '{at[:40]}'.") from None
     chosen = {MARK_DONE: planned, MARK_MISSED: planned, MARK_OTHER: action, MARK_OPEN: None}[what]
-    return {"id": id, "action": chosen, "reached": what != MARK_MISSED, "why": why, "at": when}
+    return {"id": id, "action": chosen, "reached": what != MARK_MISSED, "why": why, "at": at}
 
 
 def store_mark(
-    desk: Desk, account: Account, round: int, given: dict[str, Any], seen: str, passive: str
+    desk: Desk, account: Account, lists: RoundLists, given: dict[str, Any], seen: str, passive: str
 ) -> dict[str, Any] | None:
     """Stores a mark and returns the valid one; raises `Conflict` if another user has marked the
     person differently since the time `seen`."""
     with desk.records.writing() as sql:
-        if lateness.is_closed(sql, round):
-            raise BusyError(f"round {round} was closed just now: try again.")
+        lists.check_same(sql)
         lateness.settle_marks(desk, sql, passive)
-        old = get_mark(sql, round, given["id"])
+        old = get_mark(sql, lists.round, given["id"])
         if old is not None and old["who"] != account.name and not is_time(seen, old["at"]):
             if is_same(old, given):
                 return old
             raise Conflict(old)
-        stored = marking.put_marks(sql, round, [given], account.name, desk.clock())
-        kept = get_mark(sql, round, given["id"])
-        if stored:
-            desk.note(sql, account.name, "mark", {"round": round, "ticks": stored})
-        elif kept is not None and not is_same(kept, given):
+        stored = lateness.put_ticks(desk, account, lists, sql, [given])
+        kept = get_mark(sql, lists.round, given["id"])
+        if not stored and kept is not None and not is_same(kept, given):
             raise Conflict(kept)
     return kept
 
@@ -291,6 +278,7 @@ def close_page(request: Request) -> Response:
     return page(
         request, "close.html", head=head, counts=counts, otherwise=otherwise, left=left[:50],
         n_left=len(left), by_worker=_by_worker(left),
+        late=lateness.all_late(desk, account_of(request)).height,
     )  # fmt: skip
 
 
@@ -302,9 +290,8 @@ def _by_worker(left: list[dict[str, Any]]) -> str:
 
 def _current(desk: Desk) -> tuple[Head, Planned, Columns]:
     head = desk.head()
-    if head.attempt is None or not is_approved(desk, head):
-        raise InputError(f"the list of round {head.round} is not approved yet.")
-    plan = desk.planned(head.round, head.attempt)
+    lists_of(desk, head.round).check()
+    plan = lateness.plan_in_force(desk, head.round)
     return head, plan, columns_of(desk, plan)
 
 

@@ -11,28 +11,26 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from prefermab.errors import InputError
+from prefermab.errors import InputError, OutdatedError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
 from prefermab.programme.store import Planned
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import COLUMNS, PLANS
 from prefermab.service.access import Account, Guarded, account_of
-from prefermab.service.desk import Desk, as_id, desk_of
+from prefermab.service.approval import approve
+from prefermab.service.changes import by_hand, change_for, change_list, seen_list
+from prefermab.service.desk import Desk, Head, as_id, desk_of
 from prefermab.service.exchange import MEDIA_TYPES, quiet
 from prefermab.service.late import all_late
 from prefermab.service.planning import PlanForm, form_fields, make_plan, rules_of
-from prefermab.service.rendering import FormText, page, redirect
+from prefermab.service.rendering import FormNumber, FormText, page, redirect
 from prefermab.service.week import (
     Columns,
     Filter,
-    ListChange,
-    approve,
     attempts,
-    change_list,
     lines,
     moved,
-    request_with,
     rule_costs,
     sentences,
     values_of,
@@ -82,7 +80,7 @@ def week_page(
         workers=values_of(frame, columns.worker), groups=values_of(frame, columns.group),
         sentences=sentences(plan), costs=rule_costs(plan), attempts=tries,
         approved=next((one.approved for one in tries if one.number == head.attempt), None),
-        moved=_moved(desk, plan), hand=by_hand(plan), late=all_late(desk, account).height,
+        moved=_moved(desk, plan), hand=by_hand(plan.asked), late=all_late(desk, account).height,
     )  # fmt: skip
 
 
@@ -90,14 +88,6 @@ def columns_of(desk: Desk, plan: Planned) -> Columns:
     """The columns of a plan's list that pages show."""
     rules = rules_of(plan.asked) or Rules()
     return Columns.of(plan.frame, desk.settings.worker_column, rules.group_column)
-
-
-def by_hand(plan: Planned) -> dict[str, str]:
-    """People who were put on the list or taken off it by hand: "on" or "off" by id as text."""
-    rules = rules_of(plan.asked) or Rules()
-    on, off = ({str(one): word for one in ids} for ids, word in (
-        (rules.lock_ids, "on"), (rules.exclude_ids, "off")))  # fmt: skip
-    return on | off
 
 
 def _moved(desk: Desk, plan: Planned) -> tuple[list[Any], list[Any]] | None:
@@ -159,35 +149,43 @@ def plan_week(
     explore: FormText = "",
     keep: FormText = "",
     why: FormText = "",
+    round: FormNumber = None,
+    attempt: FormNumber = None,
 ) -> Response:
-    """Makes this week's list."""
+    """Makes this week's list. `round` and `attempt` are those of the list that the form replaces;
+    0 if there was none."""
     desk, account = desk_of(request), account_of(request)
     form = PlanForm(budget, waiting, explore, rules)
     head = desk.head()
     asked = form.asked()
     if head.attempt is not None:
+        if attempt == 0:
+            raise OutdatedError("somebody made the list meanwhile: look at it first.")
+        old = seen_list(desk, round, attempt)
         if not why.strip():
             raise InputError("say why the list is made again: the reason is kept.")
         if keep:
-            old = rules_of(desk.planned(head.round, head.attempt).asked) or Rules()
-            asked["rules"] = {**(asked["rules"] or {}), **old.ids()}
-        asked |= {"again": True}
+            kept = (rules_of(old.asked) or Rules()).ids()
+            asked["rules"] = {**(asked["rules"] or {}), **kept}
+        asked["attempt"] = old.attempt
     asked |= {"why": why.strip() or None, "round": head.round}
-    return _make(request, desk, account, asked, "planned")
-
-
-def _make(
-    request: Request, desk: Desk, account: Account, asked: dict[str, Any], said: str
-) -> Response:
-    """Makes a plan now, or for a large programme as a job."""
     if desk.is_large():
-        job = desk.jobs.submit("plan", asked, account.name)
-        return redirect(request, f"/week/job/{job['number']}")
-    before = desk.head()
+        return _as_job(request, desk, account, asked)
     with quiet():
         made = make_plan(desk.programme(account), asked)
-    said = "same" if (made.round, made.attempt) == (before.round, before.attempt) else said
-    return redirect(request, f"/week?said={said}")
+    return _made(request, head, made, "planned")
+
+
+def _as_job(request: Request, desk: Desk, account: Account, asked: dict[str, Any]) -> Response:
+    """Makes the list of a large programme by a job."""
+    job = desk.jobs.submit("plan", asked, account.name)
+    return redirect(request, f"/week/job/{job['number']}")
+
+
+def _made(request: Request, before: Head, made: Planned, said: str) -> Response:
+    """The page of the list after it was made, with a message."""
+    same = (made.round, made.attempt) == (before.round, before.attempt)
+    return redirect(request, f"/week?said={'same' if same else said}")
 
 
 @router.get("/week/job/{number}", name="plan_job_page")
@@ -195,7 +193,8 @@ def plan_job_page(request: Request, number: int) -> Response:
     """The progress of a job that plans; redirects to the list when it is done."""
     job = desk_of(request).jobs.get(number)
     if job["status"] == "done":
-        return redirect(request, "/week?said=planned")
+        said = "changed" if "change" in job["asked"] else "planned"
+        return redirect(request, f"/week?said={said}")
     return page(request, "job.html", job=job, ended=job["status"] not in ("waiting", "running"))
 
 
@@ -221,7 +220,7 @@ def change_page(request: Request, id: str) -> Response:
     chosen = plan.frame.filter(pl.col("list") == "chosen").sort("rank", descending=True)
     line = lines(one, columns)[0]
     return page(
-        request, "change.html", head=head, line=line, hand=by_hand(plan).get(id, ""),
+        request, "change.html", head=head, line=line, hand=by_hand(plan.asked).get(id, ""),
         waiting=lines(plan.waiting.head(50), columns), chosen=lines(chosen.head(50), columns),
         barred=line["rank"] is None,
     )  # fmt: skip
@@ -229,24 +228,25 @@ def change_page(request: Request, id: str) -> Response:
 
 @router.post("/week/change", name="change_week")
 def change_week(
-    request: Request, id: FormText, kind: FormText, why: FormText = "", instead: FormText = ""
+    request: Request,
+    id: FormText,
+    kind: FormText,
+    why: FormText = "",
+    instead: FormText = "",
+    round: FormNumber = None,
+    attempt: FormNumber = None,
 ) -> Response:
-    """Changes the list by hand: makes a new attempt of the plan, with user and reason."""
+    """Changes the list by hand: makes a new attempt of the plan, with user and reason. `round` and
+    `attempt` are those of the list that the user has looked at."""
     desk, account = desk_of(request), account_of(request)
-    ids = desk.programme().ids
+    ids, before = desk.programme().ids, desk.head()
     other = as_id(instead, ids) if instead else None
-    change = ListChange(as_id(id, ids), kind, why, other)
+    change = change_for(desk, as_id(id, ids), kind, why, other, round=round, attempt=attempt)
     if desk.is_large():
-        head = desk.head()
-        if head.attempt is None:
-            raise InputError(f"round {head.round} is not planned yet.")
-        asked = request_with(desk.planned(head.round, head.attempt), change)
-        return _make(request, desk, account, asked, "changed")
-    before = desk.head()
+        return _as_job(request, desk, account, {"change": dataclasses.asdict(change)})
     with quiet():
-        made = change_list(desk, account, change)
-    said = "same" if made.attempt == before.attempt else "changed"
-    return redirect(request, f"/week?said={said}")
+        made = change_list(desk.programme(account), change)
+    return _made(request, before, made, "changed")
 
 
 @router.post("/week/approve", name="approve_week")

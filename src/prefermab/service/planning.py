@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, amount, count, number
+from prefermab.errors import InputError, OutdatedError, amount, count, number
 from prefermab.model import Model
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import holds_names, holds_numbers, setting_of
@@ -26,13 +26,25 @@ def make_plan(programme: Programme, asked: dict[str, Any]) -> Planned:
 
     Args:
         programme: The programme.
-        asked: The arguments of `Programme.plan`, with rules as a mapping.
+        asked: The arguments of `Programme.plan`, with rules as a mapping. `attempt` is the number
+            of the list that this one replaces: an error if that is not the valid one any more.
+            Without it no list is replaced.
 
     Returns:
         The plan as it is stored.
     """
-    given = {name: value for name, value in asked.items() if name not in ("budget", "rules")}
-    return programme.plan(asked["budget"], rules_of(asked), **given)
+    if asked.get("attempt") is None:
+        apart = ("budget", "rules", "attempt", "again")
+        given = {name: value for name, value in asked.items() if name not in apart}
+        return programme.plan(asked["budget"], rules_of(asked), **given)
+
+    def replace(newest: int, _: dict[str, Any]) -> dict[str, Any]:
+        if newest != asked["attempt"]:
+            raise OutdatedError("somebody changed the list meanwhile: look at it again.")
+        apart = ("attempt", "round", "again", "why")
+        return {"rules": None} | {one: value for one, value in asked.items() if one not in apart}
+
+    return programme.replan(replace, round=asked["round"], why=asked.get("why"))
 
 
 def compare_budgets(

@@ -10,7 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, visible
+from prefermab.errors import (
+    BusyError,
+    InputError,
+    OutdatedError,
+    PrefermabError,
+    StorageError,
+    visible,
+)
 from prefermab.service.access import FOR_PROGRAMS, RefusedError, SignInNeededError
 from prefermab.service.exchange import KindError
 from prefermab.service.incoming import OpenError
@@ -25,6 +32,7 @@ STATUS: dict[type[PrefermabError], int] = {
     TooManyError: 429,
     QueueFullError: 429,
     KindError: 415,
+    OutdatedError: 409,
     BusyError: 503,
     StorageError: 500,
     InputError: 400,

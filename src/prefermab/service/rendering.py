@@ -18,6 +18,9 @@ from prefermab.service.access import RULES, Account
 FormText = Annotated[str, Form()]
 """A field of a form, as text."""
 
+FormNumber = Annotated[int | None, Form()]
+"""A whole number in a field of a form; None without one."""
+
 HERE = Path(__file__).parent
 STATIC_MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",

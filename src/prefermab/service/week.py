@@ -1,18 +1,11 @@
-"""This week's list: lines for pages, notes, costs of rules, changes by hand and approval.
-
-A change by hand (take somebody off the list, put somebody on it, or swap two) makes a new attempt
-of the round's plan, in which that person is excluded or locked in by the rules. The audit log says
-who made the change and why.
-"""
+"""This week's list: lines for pages, notes, costs of rules, and how the list came about."""
 
 import dataclasses
 import json
 from typing import Any
 
 import polars as pl
-import sqlalchemy as sa
 
-from prefermab.errors import InputError
 from prefermab.programme.naming import find_named, first_named
 from prefermab.programme.planning.printed import PLANNED
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
@@ -22,10 +15,9 @@ from prefermab.programme.store import Planned
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import AUDIT, PLANS
 from prefermab.programme.tables import format_number, format_people
-from prefermab.service.access import Account
-from prefermab.service.database import APPROVALS
+from prefermab.service.approval import approvals
 from prefermab.service.desk import Desk
-from prefermab.service.planning import make_plan, rules_of
+from prefermab.service.planning import rules_of
 
 NAMES = ("name", "full_name")
 PHONES = ("phone", "telephone", "mobile", "tel", "phone_number")
@@ -37,9 +29,6 @@ NOT_SHOWN = (None, "", False, "no")
 
 MOST_VALUES = 100
 """A column with more values than this gets no filter."""
-
-TRIES = 5
-"""How often a change is tried, if others change the list meanwhile."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,67 +166,6 @@ def rule_costs(plan: Planned) -> list[RuleCost]:
 
 
 @dataclasses.dataclass(frozen=True)
-class ListChange:
-    """A change of the list by hand.
-
-    Args:
-        person: The person who is moved.
-        kind: "off" takes them off the list, "on" puts them on it, "free" ends either.
-        why: The reason.
-        instead: Who takes their place ("off") or gives it up ("on"); None if the plan decides.
-    """
-
-    person: str | int
-    kind: str
-    why: str
-    instead: str | int | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in ("off", "on", "free"):
-            raise InputError(f"a change is off, on or free, not '{self.kind[:40]}'.")
-        if not self.why.strip():
-            raise InputError("say why the list is changed: the reason is kept.")
-
-    def rules(self, before: Rules) -> Rules:
-        """The rules of a plan, changed accordingly."""
-        off, on = list(before.exclude_ids), list(before.lock_ids)
-        for person, kind in ((self.person, self.kind), (self.instead, OPPOSITE[self.kind])):
-            if person is None or kind is None:
-                continue
-            off = [one for one in off if str(one) != str(person)]
-            on = [one for one in on if str(one) != str(person)]
-            if kind != "free":
-                (off if kind == "off" else on).append(person)
-        return dataclasses.replace(before, exclude_ids=tuple(off), lock_ids=tuple(on))
-
-
-OPPOSITE = {"off": "on", "on": "off", "free": None}
-
-
-def request_with(plan: Planned, change: ListChange) -> dict[str, Any]:
-    """The arguments of a plan, with a change by hand."""
-    rules = dataclasses.asdict(change.rules(rules_of(plan.asked) or Rules()))
-    return {**plan.asked, "rules": rules, "again": True, "why": change.why.strip()}
-
-
-def change_list(desk: Desk, account: Account, change: ListChange) -> Planned:
-    """Plans the round again with a change by hand. If others changed the list meanwhile, the change
-    is made on top of theirs."""
-    head = desk.head()
-    if head.attempt is None:
-        raise InputError(f"round {head.round} is not planned yet.")
-    base = newest = head.attempt
-    for _ in range(TRIES):
-        asked = request_with(desk.planned(head.round, base), change)
-        made = make_plan(desk.programme(account), asked)
-        if made.round != head.round or made.attempt <= newest + 1:
-            return made
-        # Others made a plan in between: their change must not be lost.
-        base, newest = made.attempt - 1, made.attempt
-    raise InputError("others are changing this list right now: look at it again first.")
-
-
-@dataclasses.dataclass(frozen=True)
 class Attempt:
     """An attempt of a round's plan: who made it and why, and what differs from the attempt
     before."""
@@ -267,7 +195,7 @@ def attempts(desk: Desk, round: int) -> list[Attempt]:
         row = noted.get(number)
         changes = describe_change(asked.get(number - 1), asked[number])
         who, at, why = ("", "", None) if row is None else (row.who, row.at, row.why)
-        found.append(Attempt(number, who, at, why, changes, approved.get(number)))
+        found.append(Attempt(number, who, at, why, changes, approved.get(number, (None,))[0]))
     return found
 
 
@@ -297,21 +225,3 @@ def moved(plan: Planned, before: Planned) -> tuple[list[Any], list[Any]]:
     return now.filter(~now.is_in(was.implode())).to_list(), was.filter(
         ~was.is_in(now.implode())
     ).to_list()
-
-
-def approve(desk: Desk, account: Account, round: int, attempt: int) -> None:
-    """Approves a list: from then on staff can record what they do."""
-    head = desk.head()
-    if (round, attempt) != (head.round, head.attempt):
-        raise InputError("the list was changed meanwhile: look at it again before you approve it.")
-    with desk.records.writing() as sql:
-        if attempt not in approvals(sql, round):
-            row = {"round": round, "attempt": attempt, "name": account.name, "at": desk.clock()}
-            sql.execute(APPROVALS.insert().values(row))
-            desk.note(sql, account.name, "approve", {"round": round, "attempt": attempt})
-
-
-def approvals(sql: sa.Connection, round: int) -> dict[int, str]:
-    """The approved attempts of a round, with the user who approved each."""
-    rows = sql.execute(select(APPROVALS, "attempt", "name").where(APPROVALS.c.round == round))
-    return {row.attempt: row.name for row in rows}

@@ -20,6 +20,7 @@ from prefermab.files import use_compilation_cache
 from prefermab.programme.store import Programme
 from prefermab.programme.store.connections import parse_place
 from prefermab.service import jobs
+from prefermab.service.changes import ListChange, change_list
 from prefermab.service.database import Records
 from prefermab.service.exchange import quiet
 from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
@@ -28,6 +29,10 @@ from prefermab.service.settings import Clock, Settings, from_text
 OnProgress = Callable[[float, str], None]
 NICENESS = 10
 """The niceness of job processes: requests get the processors first."""
+
+PATIENCE = 100.0
+"""Seconds that a job waits for other plans and writers, if the server waits less: nobody waits for
+its answer at a page. It is less than `jobs.LOST_AFTER`."""
 
 REPORT_EVERY = 1.0
 """Least seconds between two reports of progress."""
@@ -90,7 +95,7 @@ def work(records: Records, settings: Settings, clock: Clock, model: Any = None) 
 
     try:
         progress(0.01, "opening the programme")
-        given = {"wait": settings.wait, "who": job.name}
+        given = {"wait": max(settings.wait, PATIENCE), "who": job.name}
         with quiet(), Programme.open(settings.place, model, **given) as programme:
             folder = jobs.folder_of(settings, job.number)
             answer = JOB_FUNCTIONS[job.kind](programme, json.loads(job.asked), progress, folder)
@@ -120,8 +125,10 @@ def beat(settings: Settings, number: int, clock: Clock, ended: threading.Event) 
 def plan_job(
     programme: Programme, asked: dict[str, Any], progress: OnProgress, _: Path
 ) -> dict[str, Any]:
-    """Plans the current round."""
+    """Plans the current round, or changes its list by hand."""
     progress(0.1, "planning")
+    if "change" in asked:
+        return facts_of(change_list(programme, ListChange(**asked["change"])))
     return facts_of(make_plan(programme, asked))
 
 

@@ -26,7 +26,7 @@ from prefermab.programme.store.frames import pack, unpack
 from prefermab.programme.store.rows import fetch, select, timestamp
 from prefermab.programme.store.schema import PLANS
 
-RECORDED, SUPERSEDED = "recorded", "superseded"
+VALID, RECORDED, SUPERSEDED = "planned", "recorded", "superseded"
 
 LONGEST_CHAIN = 12
 """After so many plans with changes only, people are stored whole again, because reading a plan goes
@@ -135,6 +135,13 @@ def put_plan(sql: Connection, plan: Planned, stored: tuple[str, bytes, bytes]) -
         "layout": layout, "inputs": inputs, "output": output,
     }  # fmt: skip
     sql.execute(sa.insert(PLANS).values(row))
+
+
+def valid_request(sql: Connection, round: int) -> tuple[int, dict[str, Any]] | None:
+    """The number and the arguments of the list that is valid in an open round; None without one."""
+    here = (PLANS.c.round == round) & (PLANS.c.status == VALID)
+    found = sql.execute(select(PLANS, "attempt", "asked").where(here)).one_or_none()
+    return None if found is None else (found.attempt, json.loads(found.asked))
 
 
 def count_attempts(sql: Connection, round: int) -> int:

@@ -1,12 +1,13 @@
 """A programme: people join and leave, are observed, planned for and acted on, round by round."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from sqlalchemy import Connection
 
-from prefermab.errors import InputError, count
+from prefermab.errors import InputError, OutdatedError, count
 from prefermab.programme.naming import find_name
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording, request
@@ -17,7 +18,7 @@ from prefermab.programme.store.frames import (
     read_ids,
     split_last_action,
 )
-from prefermab.programme.store.plans import Planned, put_plan, store_frames
+from prefermab.programme.store.plans import Planned, put_plan, store_frames, valid_request
 from prefermab.programme.store.reader import OpenProgramme
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.tables import as_frame
@@ -191,15 +192,75 @@ class Programme(OpenProgramme):
         Returns:
             The plan as it is stored.
         """
-        check_why(why)
         which = None if round is None else count(round, "round")
+
+        def ask(sql: Connection) -> PlanRequest:
+            given = request.rounds_to_end(sql, which) | more
+            return PlanRequest.from_call(self.model, budget, rules, waiting, given)
+
+        return self._plan(ask, which, why, again=again)
+
+    def replan(
+        self,
+        change: Callable[[int, dict[str, Any]], dict[str, Any]],
+        *,
+        round: int,
+        why: str | None = None,
+    ) -> Planned:
+        """Changes the list of the current round: plans it again, with other arguments.
+
+        Several people may do this at once, and no change is lost: `change` always gets the
+        arguments of the list that is then the newest, and its answer is stored only if that list
+        is still the newest one. It may be called several times. If it raises an error, the list
+        stays as it was.
+
+        Args:
+            change: Gets the number of the valid list within its round and its arguments, as in
+                `Planned.asked`, and returns the new arguments.
+            round: The round. If it was closed meanwhile, this is an error.
+            why: The reason, for the audit log.
+
+        Returns:
+            The new plan as it is stored; the valid one if its arguments stay the same.
+
+        >>> import tempfile
+        >>> import polars as pl
+        >>> import prefermab as pm
+        >>> model = pm.load("armman")
+        >>> people = pl.DataFrame({"id": [7, 8, 9], "state": ["persuadable"] * 3})
+        >>> people = people.with_columns(pl.lit(0.5).alias(name) for name in model.feature_names)
+        >>> with pm.Programme(tempfile.mkdtemp() + "/calls.db", model) as programme:
+        ...     _ = programme.join(people)
+        ...     first = programme.plan(budget=1)
+        ...     second = programme.replan(lambda number, asked: {**asked, "budget": 2}, round=1)
+        >>> second.attempt, second.asked["budget"]
+        (2, 2.0)
+        """
+
+        def ask(sql: Connection) -> PlanRequest:
+            now = queries.current_round(sql)
+            if round != now:
+                raise OutdatedError(f"round {round} is not the current one, which is {now}.")
+            valid = valid_request(sql, now)
+            if valid is None:
+                raise InputError(f"round {now} is not planned yet.")
+            asked = request.rounds_to_end(sql, now) | change(*valid)
+            return PlanRequest.from_asked(self.model, asked)
+
+        return self._plan(ask, round, why, again=True)
+
+    def _plan(
+        self, ask: Callable[[Connection], PlanRequest], round: int | None, why: str | None,
+        *, again: bool,
+    ) -> Planned:  # fmt: skip
+        """Makes and stores the plan that `ask` asks for, in the state of the programme that it is
+        made from; starts over if the programme changes before it is stored."""
+        check_why(why)
         with self._database.planning():
             while True:
                 with self._database.reading() as sql:
-                    given = request.rounds_to_end(sql, which) | more
-                    plan_request = PlanRequest.from_call(self.model, budget, rules, waiting, given)
                     found = request.plan_round(
-                        sql, self.model, self.hash, plan_request, which, again=again
+                        sql, self.model, self.hash, ask(sql), round, again=again
                     )
                 if isinstance(found, Planned):
                     return found

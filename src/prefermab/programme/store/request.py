@@ -22,6 +22,9 @@ from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_earlier_model, software_versions
 from prefermab.programme.store.plans import Planned, count_attempts, get_plan
 
+PLAIN = ("budget", "rules", "waiting")
+"""The arguments of every plan; others are those of the model's `plan`."""
+
 LAST_ROUND = "last_round"
 """The key of the table `meta` under which the programme's last round is stored."""
 
@@ -57,6 +60,17 @@ class PlanRequest:
             return cls(json.loads(json.dumps(asked)))
         except TypeError:
             raise InputError("rules and other arguments must be plain values.") from None
+
+    @classmethod
+    def from_asked(cls, model: Planner, asked: dict[str, Any]) -> "PlanRequest":
+        """Checks arguments as they are stored with a plan."""
+        for name in PLAIN:
+            if name not in asked:
+                raise InputError(f"the arguments of a list need '{name}'.")
+        budget, rules, waiting = (asked[name] for name in PLAIN)
+        rules = cls(asked).rules if isinstance(rules, dict) else rules
+        more = {name: value for name, value in asked.items() if name not in PLAIN}
+        return cls.from_call(model, budget, rules, waiting, more)
 
     def with_seed(self, old: Planned | None) -> "PlanRequest":
         """The request with a seed if it has lots: the given seed, or that of the `old` plan of the

@@ -3,7 +3,7 @@
 (() => {
   const page = document.getElementById("record");
   if (!page) return;
-  const { round, user } = page.dataset;
+  const { round, attempt, user } = page.dataset;
   const { root } = document.documentElement.dataset;
   const made = Number(page.dataset.made);
   const PLACE = `prefermab ticks of ${user}${root && ` in ${root}`}`;
@@ -162,7 +162,7 @@
     const id = form.dataset.person || fields.id.value;
     const other = what === "other";
     ticks.push({
-      id, round, what, at: Date.now() / 1000, state: "waiting",
+      id, round, attempt, what, at: Date.now() / 1000, state: "waiting",
       action: other ? fields.action.value : "",
       why: other ? fields.why.value.trim() : "",
       seen: (lastOf(id) || {}).seen ?? (fields.seen ? fields.seen.value : ""),
@@ -210,7 +210,7 @@
   }
 
   async function sendOne(one) {
-    const fields = { id: one.id, round: one.round, what: one.what, action: one.action, why: one.why };
+    const fields = { id: one.id, round: one.round, attempt: one.attempt ?? "", what: one.what, action: one.action, why: one.why };
     const body = new URLSearchParams({ ...fields, seen: one.seen, at: one.now ? "" : one.at });
     let answer;
     let reply;
