@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+from prefermab.errors import InputWarning
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.evidence.designs import Design
 from prefermab.programme.evidence.protocol import randomise
@@ -292,7 +293,7 @@ def test_the_record_reads_the_action_and_says_so(place):
         done = plan.frame.filter(pl.col("list") == "chosen")
         with pytest.raises(pm.InputError, match="'reachd' is not read, but is nearly called 'rea"):
             programme.record(done.with_columns(reachd=pl.lit(False)))
-        with pytest.warns(pm.errors.InputWarning, match="'action'; 'action_given' is not read"):
+        with pytest.warns(InputWarning, match="'action'; 'action_given' is not read"):
             programme.record(done)
         assert programme.history().actions["action"].to_list() == ["call"] * done.height
 

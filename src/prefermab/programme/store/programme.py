@@ -253,9 +253,9 @@ class Programme(OpenProgramme):
         Args:
             actions: A frame with `id` and `action` of everything that was done; people who are not
                 in it got the passive action. (In a list, `action_given` is a column `action` of the
-                table of people. It is not read, and a warning says so.) A column `reached` is false for an action that was
-                tried and did not reach the person. A column `why` can say why the plan was not
-                followed. None if everything was done as planned.
+                table of people. It is not read, and a warning says so.) A column `reached` is false
+                for an action that was tried and did not reach the person. A column `why` can say
+                why the plan was not followed. None if everything was done as planned.
             round: The number of the round, so that a script can safely run twice; by default the
                 current round.
             correct: Replace the record of `round`; `history` has the old and the new one.
