@@ -315,7 +315,7 @@ def test_a_full_disk_is_told_and_what_is_done_stays(tmp_path, table, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(pl.DataFrame, "write_parquet", full)
-        with pytest.raises(StorageError, match=r"cannot write the plan to .*out: No space left"):
+        with pytest.raises(StorageError, match=r"cannot write .*out.*: No space left"):
             plan_folder("armman", arms, tmp_path / "out", **asked)
     assert list((tmp_path / "out" / ".unfinished").glob("chunk-*"))
     assert plan_folder("armman", arms, tmp_path / "out", **asked).people == LARGE

@@ -289,7 +289,7 @@ def make_file_and_folder(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if os.path.isdir(path):  # noqa: PTH112
             raise IsADirectoryError(21, "it is a folder")
-        if not path.exists():
+        with contextlib.suppress(OSError):  # SQLite says why
             make_private_file(path)
     except OSError as error:
         raise StorageError(f"cannot open {path}: {error.strerror or error}.") from None
