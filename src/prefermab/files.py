@@ -9,9 +9,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars as pl
 from filelock import FileLock, Timeout
 
 from prefermab.errors import BusyError, InputError, StorageError
+
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What polars raises for a file that it cannot read; a panic is not even an `Exception`."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:

@@ -7,10 +7,11 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.files import check_file, write_atomically
+from prefermab.files import UNREADABLE, check_file, write_atomically
 from prefermab.programme.sources.address import Address, parse_address
-from prefermab.programme.sources.cleaning import check_cells, check_column_names, clean
+from prefermab.programme.sources.cleaning import check_cells
 from prefermab.programme.sources.databases import read_database
+from prefermab.programme.sources.parquet import read_parquet
 from prefermab.programme.sources.text import UNKNOWN, read_text
 from prefermab.programme.sources.workbooks import read_workbook, row_below_header, write_sheets
 from prefermab.programme.values import mark_formulas
@@ -76,23 +77,16 @@ def read_table(
             raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
     try:
         frame = READERS[kind](address, as_text=as_text)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (*UNREADABLE, MemoryError) as error:
         raise InputError(f"{address.shown}: {_why_unreadable(kind, error)}") from None
     check_cells(frame, _source(address))
     return frame
 
 
-def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    frame = pl.read_parquet(address.path, glob=False)
-    check_column_names(frame.columns, address.shown)
-    frame = clean(frame)
-    return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
-
-
 READERS = {
     "text": read_text,
     "workbook": read_workbook,
-    "parquet": _read_parquet,
+    "parquet": read_parquet,
     "sqlite": read_database,
     "postgresql": read_database,
 }
@@ -218,9 +212,11 @@ def _without_nan(values: Any) -> list[Any]:
     return values.astype(object).where(values.notna(), None).tolist()
 
 
-def _why_unreadable(kind: str, error: Exception) -> str:
+def _why_unreadable(kind: str, error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"it cannot be read: {error.strerror or error}."
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is."
     if kind == "parquet":
         return "it is not a Parquet file that can be read."
     first = " ".join(str(error).split()).partition(". ")[0]

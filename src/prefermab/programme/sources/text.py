@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from prefermab.errors import InputError, InputWarning, brief
-from prefermab.programme.sources.address import LARGEST_UNPACKED, SEPARATORS, Address
+from prefermab.programme.sources.address import SEPARATORS, Address
 from prefermab.programme.sources.cleaning import (
     TEXTS,
     check_column_names,
@@ -22,6 +22,7 @@ from prefermab.programme.sources.cleaning import (
     columns_where,
     plain_numbers,
 )
+from prefermab.programme.sources.limits import LARGE, most_unpacked, too_large
 from prefermab.programme.values import (
     is_number_text,
     number_meaning,
@@ -131,16 +132,14 @@ def _read_bytes(address: Address) -> bytes:
 
 
 def _unpack(path: Path, where: str) -> bytes:
+    most = most_unpacked(path.stat().st_size, LARGE)
     try:
         with gzip.open(path) as file:
-            data = file.read(LARGEST_UNPACKED + 1)
+            data = file.read(most + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{where}: it is not a gzip file that can be read.") from None
-    if len(data) > LARGEST_UNPACKED:
-        raise InputError(
-            f"{where}: it unpacks to more than {LARGEST_UNPACKED >> 20:,} MB; unpack it first, or "
-            "use Parquet."
-        )
+    if len(data) > most:
+        raise too_large(where, most, "unpack it first, or use Parquet")
     return data
 
 
@@ -286,9 +285,11 @@ def _decode_by_guess(data: bytes, where: str) -> str:
             "as #encoding=cp1252, or save the file as UTF-8."
         )
     text = _decode_as(data, page, where)
-    words = re.findall(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*", text[: 1 << 20]) or [""]
+    letters = re.findall(r"[^\W\d_]+", text[: 1 << 20])
+    words = [brief(word) for word in letters if not word.isascii()][:20]
+    longest = max(words, key=len, default="")
     warnings.warn(
-        f"{where}: its text is read as {page}, with words such as '{max(words[:20], key=len)}'; "
+        f"{where}: its text is read as {page}, with words such as '{longest}'; "
         "if they look wrong, name the encoding after the file, such as #encoding=cp1250.",
         InputWarning,
         stacklevel=2,
@@ -308,7 +309,8 @@ def guess_page(data: bytes) -> str | None:
     """
     from charset_normalizer import from_bytes
 
-    sample = b"\n".join(re.findall(rb"[^\n]*[\x80-\xff][^\n]*", data[: 1 << 24]))[:BYTES_SAMPLED]
+    lines = (line for line in data[: 1 << 24].split(b"\n") if not line.isascii())
+    sample = b"\n".join(lines)[:BYTES_SAMPLED]
     found = from_bytes(sample, cp_isolation=list(PAGES), steps=8, chunk_size=2048)
     fitting = [name for match in found for name in (match.encoding, *match.could_be_from_charset)]
     if "cp1252" in fitting and _plausible(sample, "cp1252"):
