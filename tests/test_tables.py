@@ -16,10 +16,11 @@ import pytest
 import xlsxwriter
 
 import prefermab as pm
+from prefermab import limits
 from prefermab.errors import InputWarning
 from prefermab.programme.columns import as_numbers
 from prefermab.programme.planning.printed import write_list
-from prefermab.programme.sources import limits, text, workbooks
+from prefermab.programme.sources import text, workbooks
 from prefermab.programme.sources.text import guess_page
 from prefermab.programme.tables import read_table, write_table
 

@@ -24,7 +24,7 @@ from prefermab.domains.sightings import Sightings
 from prefermab.errors import InputError, brief, list_names, unknown
 from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
-from prefermab.files import check_file
+from prefermab.files import UNREADABLE, check_file
 from prefermab.model import Model
 from prefermab.modelfile import (
     MODEL_FORMAT,
@@ -36,6 +36,7 @@ from prefermab.modelfile import (
     with_arrays,
 )
 from prefermab.networks import Shape
+from prefermab.parquet import check_parquet
 from prefermab.recipes import BY_NAME, Tuned
 from prefermab.recipes.base import make_recipe
 
@@ -308,12 +309,11 @@ def _history(path: Path) -> pl.DataFrame | None:
     check_file(path, path.name, MOST_WEIGHT_BYTES)
     try:
         schema = pl.read_parquet_schema(path)
-        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
         plain = all(kind.is_numeric() or kind == pl.Boolean for kind in schema.values())
-        if not plain or rows * len(schema) > MOST_METRICS:
+        if not plain or check_parquet(path, path.name) * len(schema) > MOST_METRICS:
             raise InputError(f"{path.name} holds something else than the metrics of a training.")
         return pl.read_parquet(path, glob=False)
-    except (pl.exceptions.PolarsError, OSError):
+    except UNREADABLE:
         raise InputError(
             f"{path.name} is damaged: delete it to load the model without its training's metrics."
         ) from None

@@ -8,10 +8,11 @@ import polars as pl
 
 from prefermab.errors import InputError
 from prefermab.files import UNREADABLE, check_file, write_atomically
+from prefermab.limits import most_unpacked, too_large
+from prefermab.parquet import SMALLER, check_parquet
 from prefermab.programme.sources.address import Address, parse_address
-from prefermab.programme.sources.cleaning import check_cells
+from prefermab.programme.sources.cleaning import TEXTS, check_cells, check_column_names, clean
 from prefermab.programme.sources.databases import read_database
-from prefermab.programme.sources.parquet import read_parquet
 from prefermab.programme.sources.text import UNKNOWN, read_text
 from prefermab.programme.sources.workbooks import read_workbook, row_below_header, write_sheets
 from prefermab.programme.values import mark_formulas
@@ -83,10 +84,22 @@ def read_table(
     return frame
 
 
+def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
+    check_parquet(address.path, address.shown)
+    frame = pl.read_parquet(address.path, glob=False)
+    check_column_names(frame.columns, address.shown)
+    # Rows can share a text until they are cleaned: then each has its own.
+    most = most_unpacked(address.path.stat().st_size)
+    if sum(size[0] for size in frame.select(TEXTS.str.len_bytes().sum())) > most:
+        raise too_large(address.shown, most, SMALLER)
+    frame = clean(frame)
+    return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
+
+
 READERS = {
     "text": read_text,
     "workbook": read_workbook,
-    "parquet": read_parquet,
+    "parquet": _read_parquet,
     "sqlite": read_database,
     "postgresql": read_database,
 }

@@ -15,7 +15,7 @@ from typing import IO
 from xml.parsers import expat
 
 from prefermab.errors import InputError
-from prefermab.programme.sources.limits import LARGE, most_unpacked, too_large
+from prefermab.limits import LARGE, most_unpacked, too_large
 
 MOST_SHEET_CELLS = 1 << 25
 """The most cells of a sheet with the empty ones between: 32 columns in all rows of Excel."""

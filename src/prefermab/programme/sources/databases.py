@@ -10,9 +10,9 @@ import polars as pl
 
 from prefermab.errors import InputError, brief, list_names
 from prefermab.files import check_file
+from prefermab.limits import most_unpacked, too_large
 from prefermab.programme.sources.address import Address
 from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
-from prefermab.programme.sources.limits import most_unpacked, too_large
 
 BYTES_OF_CELL, QUOTE = 8, '"'
 LONGEST_VALUE, LONGEST_QUERY, STEPS_BETWEEN_LOOKS = 1 << 24, 120.0, 1_000_000

@@ -14,6 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from prefermab.errors import InputError, InputWarning, brief
+from prefermab.limits import LARGE, most_unpacked, too_large
 from prefermab.programme.sources.address import SEPARATORS, Address
 from prefermab.programme.sources.cleaning import (
     TEXTS,
@@ -22,7 +23,6 @@ from prefermab.programme.sources.cleaning import (
     columns_where,
     plain_numbers,
 )
-from prefermab.programme.sources.limits import LARGE, most_unpacked, too_large
 from prefermab.programme.values import (
     is_number_text,
     number_meaning,

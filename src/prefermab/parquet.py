@@ -1,4 +1,4 @@
-"""Reads Parquet files. What they hold is counted before anything is unpacked.
+"""Counts what a Parquet file holds before anything is unpacked.
 
 A Parquet file is a row of pages, each with a header, and a footer that says where they begin. A
 page of a few bytes can hold billions of cells, and a footer can say less than the pages hold. So
@@ -14,27 +14,13 @@ import polars as pl
 
 from prefermab.errors import InputError, brief
 from prefermab.files import UNREADABLE
-from prefermab.programme.sources.address import Address
-from prefermab.programme.sources.cleaning import TEXTS, check_column_names, clean
-from prefermab.programme.sources.limits import most_unpacked, too_large
+from prefermab.limits import most_unpacked, too_large
 
 MARK = b"PAR1"
 """The first and the last bytes of a file."""
 
 SMALLER = "write fewer rows or columns, or several files"
-
-
-def read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    """Reads a file, with numbers as text if `as_text`."""
-    check_parquet(address.path, address.shown)
-    frame = pl.read_parquet(address.path, glob=False)
-    # Rows can share a text until they are cleaned: then each has its own.
-    texts = sum(frame.select(TEXTS.str.len_bytes().sum()).row(0))
-    most = most_unpacked(address.path.stat().st_size)
-    if texts > most:
-        raise too_large(address.shown, most, SMALLER)
-    frame = clean(frame)
-    return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
+"""What to do about a file that is too large."""
 
 
 def check_parquet(path: Path, where: str) -> int:
@@ -50,7 +36,6 @@ def check_parquet(path: Path, where: str) -> int:
     """
     try:
         schema = pl.read_parquet_schema(path)
-        check_column_names(list(schema), where)
         for name, kind in schema.items():
             if kind.is_nested():
                 raise InputError(
@@ -116,7 +101,7 @@ PAGES_OF_CELLS = {0: 5, 3: 8}
 class Thrift:
     """Reads values in the compact format of Thrift, in which Parquet writes headers and footer.
 
-    >>> from prefermab.programme.sources.parquet import Thrift
+    >>> from prefermab.parquet import Thrift
     >>> Thrift(bytes([0x15, 6, 0x28, 2, 97, 98, 0]), 0).struct()
     {1: 3, 3: b'ab'}
     """

@@ -12,7 +12,7 @@ TIMES_ITS_SIZE = 100
 def most_unpacked(size: int, most: int | None = None) -> int:
     """The bytes to which a file of this size may unpack, at most `most`.
 
-    >>> from prefermab.programme.sources.limits import most_unpacked
+    >>> from prefermab.limits import most_unpacked
     >>> most_unpacked(1000) >> 20, most_unpacked(1 << 30) >> 30
     (256, 100)
     """
