@@ -4,7 +4,9 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +51,26 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         raise InputError(f"cannot write {path}: it is a folder.") from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def panics_unseen() -> Iterator[None]:
+    """Hides what polars prints on standard error when it panics: the caller says it in a sentence.
+
+    Standard error belongs to the whole process, so this does nothing while there are other threads.
+    """
+    if threading.active_count() > 1:
+        yield
+        return
+    sys.stderr.flush()
+    shown, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
+        os.close(nowhere)
 
 
 def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:

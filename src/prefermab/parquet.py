@@ -13,14 +13,33 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, brief
-from prefermab.files import UNREADABLE
+from prefermab.files import UNREADABLE, panics_unseen
 from prefermab.limits import most_unpacked, too_large
 
 MARK = b"PAR1"
 """The first and the last bytes of a file."""
 
+WRONG = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What comes of a header or footer with wrong bytes in it."""
+
 SMALLER = "write fewer rows or columns, or several files"
 """What to do about a file that is too large."""
+
+
+def read_parquet(path: Path, where: str) -> pl.DataFrame:
+    """Reads a file that `check_parquet` accepts.
+
+    >>> import pathlib, tempfile
+    >>> import polars as pl
+    >>> from prefermab.parquet import read_parquet
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.parquet"
+    >>> pl.DataFrame({"id": [7, 8]}).write_parquet(file)
+    >>> read_parquet(file, "people.parquet")["id"].to_list()
+    [7, 8]
+    """
+    check_parquet(path, where)
+    with panics_unseen():
+        return pl.read_parquet(path, glob=False)
 
 
 def check_parquet(path: Path, where: str) -> int:
@@ -35,7 +54,8 @@ def check_parquet(path: Path, where: str) -> int:
         damaged raises an error.
     """
     try:
-        schema = pl.read_parquet_schema(path)
+        with panics_unseen():
+            schema = pl.read_parquet_schema(path)
         for name, kind in schema.items():
             if kind.is_nested():
                 raise InputError(
@@ -47,7 +67,7 @@ def check_parquet(path: Path, where: str) -> int:
             most = most_unpacked(len(data))
     except InputError:
         raise
-    except (*UNREADABLE, ArithmeticError, LookupError, RecursionError, TypeError, ValueError):
+    except (*UNREADABLE, *WRONG):
         raise InputError(f"{where}: it is not a Parquet file that can be read.") from None
     # A cell takes 8 bytes in memory, and that of a text 16 besides the text itself.
     width = sum(16 if kind == pl.String else 8 for kind in schema.values())
@@ -63,11 +83,14 @@ def _count(data: mmap.mmap) -> tuple[int, int]:
         raise ValueError("no Parquet file")
     start = end - int.from_bytes(data[end : end + 4], "little")
     footer = Thrift(data, start).struct()
-    unpacked = sum(
-        _count_column(data, column[3], group[3], start)
-        for group in footer[4]
-        for column in group[1]
-    )
+    # The first structure is the table itself; all others are columns, since none is nested.
+    names = [[column[4]] for column in footer[2][1:]]
+    unpacked = 0
+    for group in footer[4]:
+        columns = [column[3] for column in group[1]]
+        if [column[3] for column in columns] != names:
+            raise ValueError("a column has two names")
+        unpacked += sum(_count_column(data, column, group[3], start) for column in columns)
     if sum(group[3] for group in footer[4]) != footer[3]:
         raise ValueError("the footer has another number of rows than its groups")
     return footer[3], unpacked
@@ -78,6 +101,8 @@ def _count_column(data: mmap.mmap, column: dict[int, Any], rows: int, end: int) 
     pages must fit their checksums where they have some."""
     # The dictionary comes first, if there is one.
     place, cells, unpacked = column.get(11) or column[9], 0, 0
+    if column[5] != rows or not 0 <= column[7] <= end - place:
+        raise ValueError("a column has another number of cells than rows, or lies outside")
     while cells < rows:
         header = Thrift(data, place)
         page = header.struct()

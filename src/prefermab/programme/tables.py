@@ -9,7 +9,7 @@ import polars as pl
 from prefermab.errors import InputError
 from prefermab.files import UNREADABLE, check_file, write_atomically
 from prefermab.limits import most_unpacked, too_large
-from prefermab.parquet import SMALLER, check_parquet
+from prefermab.parquet import SMALLER, read_parquet
 from prefermab.programme.sources.address import Address, parse_address
 from prefermab.programme.sources.cleaning import TEXTS, check_cells, check_column_names, clean
 from prefermab.programme.sources.databases import read_database
@@ -85,8 +85,7 @@ def read_table(
 
 
 def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    check_parquet(address.path, address.shown)
-    frame = pl.read_parquet(address.path, glob=False)
+    frame = read_parquet(address.path, address.shown)
     check_column_names(frame.columns, address.shown)
     # Rows can share a text until they are cleaned: then each has its own.
     most = most_unpacked(address.path.stat().st_size)

@@ -13,7 +13,7 @@ import polars as pl
 from prefermab.amounts import DecimalUnits
 from prefermab.engines import Engine
 from prefermab.errors import InputError
-from prefermab.files import UNREADABLE, check_file, write_atomically
+from prefermab.files import UNREADABLE, check_file, panics_unseen, write_atomically
 from prefermab.model import Model
 from prefermab.parquet import check_parquet
 from prefermab.programme.columns import column, source_columns
@@ -46,7 +46,8 @@ class Chunk:
         """Reads the rows of the chunk, with all columns or some of them."""
         try:
             lazy = pl.scan_parquet(self.file, glob=False).slice(self.first, self.rows)
-            frame = (lazy if columns is None else lazy.select(columns)).collect()
+            with panics_unseen():
+                frame = (lazy if columns is None else lazy.select(columns)).collect()
         except UNREADABLE:
             raise InputError(f"{self.shown}: it is not a Parquet file that can be read.") from None
         if frame.height != self.rows:

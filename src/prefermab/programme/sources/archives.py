@@ -59,7 +59,7 @@ def check_workbook(path: Path, where: str) -> None:
                     pass
                 book.read(part.filename.lower(), unpack_part(file, part))
     except (zipfile.BadZipFile, zlib.error, expat.ExpatError, DamagedError, EOFError,
-            NotImplementedError, RuntimeError, ValueError) as error:  # fmt: skip
+            LookupError, NotImplementedError, RuntimeError, ValueError) as error:  # fmt: skip
         if isinstance(error, InputError):
             raise
         raise InputError(

@@ -77,7 +77,13 @@ def find_separator(text: str, where: str) -> str:
     widths: dict[str, int] = {}
     ragged: dict[str, int] = {}
     for separator in SEPARATORS.values():
-        rows = [row for row in csv.reader(io.StringIO(sample), delimiter=separator) if row]
+        try:
+            rows = [row for row in csv.reader(io.StringIO(sample), delimiter=separator) if row]
+        except csv.Error:
+            raise InputError(
+                f"{where}: a cell in its first rows has a carriage return in it, but no quotes "
+                "around it."
+            ) from None
         # The last row of a long sample may be cut off.
         rows = rows[:-1] if len(rows) > 2 and len(sample) >= 100_000 else rows
         same = len({len(row) for row in rows}) == 1
