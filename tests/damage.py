@@ -27,6 +27,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -77,6 +78,46 @@ def write_protocol(path: Path) -> None:
     """The protocol of a trial, in the folder of `path`."""
     made = randomise(PEOPLE.drop("state"), Design("individual", 4), balance=["age"], seed=3)
     made.write(path.parent)
+
+
+def thrift(fields: dict[int, tuple[int, Any]]) -> bytes:
+    """A structure in the compact format of Thrift, from the kind and value of each field."""
+    last, out = 0, b""
+    for number, (kind, value) in fields.items():
+        out += bytes([(number - last) << 4 | kind]) + thrift_value(kind, value)
+        last = number
+    return out + b"\0"
+
+
+def thrift_value(kind: int, value: Any) -> bytes:
+    """A value: 5 and 6 are numbers, 8 is bytes, 9 a list with the kind of its items, 12 fields."""
+    if kind == 12:
+        return thrift(value)
+    if kind == 9:
+        of, items = value
+        return bytes([len(items) << 4 | of]) + b"".join(thrift_value(of, x) for x in items)
+    number, out = len(value) if kind == 8 else (value << 1) ^ (value >> 63), b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number]) + (value if kind == 8 else b"")
+
+
+def write_checked_parquet(path: Path, rows: int = 40) -> None:
+    """A column `id` as Spark writes it: with a checksum of its page, which polars does not write.
+    The footer says that there are so many rows, of which the page has 40."""
+    page = np.arange(40, dtype="<i8").tobytes()
+    size, checksum = (5, len(page)), zlib.crc32(page)
+    cells = {1: (5, 40), 2: (5, 0), 3: (5, 3), 4: (5, 3)}
+    signed = checksum - (checksum >> 31 << 32)
+    head = thrift({1: (5, 0), 2: size, 3: size, 4: (5, signed), 5: (12, cells)})
+    whole = (6, len(head + page))
+    column = {1: (5, 2), 2: (9, (5, [0])), 3: (9, (8, [b"id"])), 4: (5, 0), 5: (6, rows),
+              6: whole, 7: whole, 9: (6, 4)}  # fmt: skip
+    group = {1: (9, (12, [{2: (6, 4), 3: (12, column)}])), 2: whole, 3: (6, rows)}
+    schema = [{4: (8, b"table"), 5: (5, 1)}, {1: (5, 2), 3: (5, 0), 4: (8, b"id")}]
+    footer = thrift({1: (5, 1), 2: (9, (12, schema)), 3: (6, rows), 4: (9, (12, [group]))})
+    end = len(footer).to_bytes(4, "little") + b"PAR1"
+    path.write_bytes(b"PAR1" + head + page + footer + end)
 
 
 STATE = {"weights": np.arange(60, dtype=np.float32).reshape(6, 10)}
@@ -139,6 +180,7 @@ KINDS: dict[str, Kind] = {
         table_as_text,
     ),
     "parquet": ("people.parquet", lambda path: write_table(PEOPLE, path), table_as_text),
+    "parquet of Spark": ("people.parquet", write_checked_parquet, table_as_text),
     "xlsx": ("people.xlsx", lambda path: write_table(PEOPLE, path), table_as_text),
     "json": ("people.json", lambda path: PEOPLE.write_json(path), table_as_text),
     "sqlite": ("people.db", write_sqlite, table_as_text),
@@ -276,7 +318,7 @@ BOMBS: dict[str, Callable[[Path], object]] = {
         {"id": [1], "list": [np.zeros(1_000_000)]}
     ).write_parquet(path),
     "one text for all.parquet": lambda path: pl.DataFrame(
-        {"id": pl.repeat("a" * 100_000, 100_000, eager=True)}
+        {"id": pl.repeat("a" * 100_000, 3_000, eager=True)}
     ).write_parquet(path),
     "many rows.parquet": lambda path: pl.DataFrame(
         {"id": pl.repeat(7, 34_000_000, dtype=pl.UInt8, eager=True)}
@@ -292,7 +334,9 @@ BOMBS: dict[str, Callable[[Path], object]] = {
     "sizes that lie.xlsx": write_lying_book,
     "many blanks.csv.gz": lambda path: path.write_bytes(gzip.compress(b" " * (1 << 20)) * 257),
     "one long line.csv": lambda path: path.write_bytes(b"id\n\xe9\n" + b"a" * 3_000_000),
-    "no end.db": view(f"{COUNT} SELECT x AS id FROM c LIMIT 10000000000"),
+    "no end.db": view(
+        f"{COUNT} SELECT {', '.join(f'x AS a{column}' for column in range(60))} FROM c"
+    ),
     "long values.db": view(f"{COUNT} SELECT zeroblob(9000000) AS id FROM c LIMIT 1000"),
     "deep.toml": lambda path: path.write_text("who = " + "[" * 100_000),
 }

@@ -84,12 +84,12 @@ def _count(data: mmap.mmap) -> tuple[int, int]:
     start = end - int.from_bytes(data[end : end + 4], "little")
     footer = Thrift(data, start).struct()
     # The first structure is the table itself; all others are columns, since none is nested.
-    names = [[column[4]] for column in footer[2][1:]]
+    named = [([column[4]], column[1]) for column in footer[2][1:]]
     unpacked = 0
     for group in footer[4]:
         columns = [column[3] for column in group[1]]
-        if [column[3] for column in columns] != names:
-            raise ValueError("a column has two names")
+        if [(column[3], column[1]) for column in columns] != named:
+            raise ValueError("a column has two names or types")
         unpacked += sum(_count_column(data, column, group[3], start) for column in columns)
     if sum(group[3] for group in footer[4]) != footer[3]:
         raise ValueError("the footer has another number of rows than its groups")

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError, brief, list_names
-from prefermab.files import check_file
+from prefermab.files import UNREADABLE, check_file
 from prefermab.limits import most_unpacked, too_large
 from prefermab.programme.sources.address import Address
 from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
@@ -67,7 +67,7 @@ def open_read_only(address: Address) -> Iterator[Any]:
     connection, errors = connect(address)
     try:
         yield connection
-    except (*errors, pl.exceptions.PolarsError) as error:
+    except (*errors, *UNREADABLE, UnicodeError) as error:
         why = str(error).strip().partition("\n")[0].rstrip(".")
         raise InputError(
             f"{address.shown}: the database cannot be read: {brief(why, 160)}."
