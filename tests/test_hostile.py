@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 import uuid
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save as pack
 
+import damage
 import prefermab as pm
 from prefermab import modelfile, pages, storage
 from prefermab.cli import dispatch
@@ -25,6 +27,7 @@ from prefermab.errors import visible
 from prefermab.paper.tables import Setting
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.sources import cleaning
+from prefermab.programme.sources.apart import read_apart
 from prefermab.programme.store import queries
 from prefermab.programme.store.reader import MODEL_PLACE
 from prefermab.programme.tables import read_table
@@ -122,7 +125,9 @@ def test_a_file_of_another_kind_or_size_is_refused_before_it_is_read(name, what,
 def test_metrics_that_are_no_metrics_are_refused(metrics, tmp_path):
     shutil.copytree(SHIPPED, tmp_path / "m")
     metrics.write_parquet(tmp_path / "m" / "metrics.parquet")
-    with pytest.raises(pm.InputError, match="something else than the metrics") as error:
+    with pytest.raises(
+        pm.InputError, match=r"something else than the metrics|unpacks to|holds List"
+    ) as error:
         pm.load(tmp_path / "m")
     one_sentence(error)
 
@@ -590,3 +595,73 @@ def test_no_text_of_other_files_is_executed(trap):
         run_or_refuse("pretrain", "armman", "--out", "m", "--resume", "--exact.steps", 2)
         with pytest.raises(pm.InputError, match="unknown domain"):
             Setting(evil, 2, 1).trained_on()
+
+
+# Damage and bombs
+
+FINE = {"the same", "one sentence"}
+
+
+def apart(*given):
+    """What the program `damage` prints; it has 1 GB of memory, and fails where it needs more."""
+    command = [sys.executable, damage.__file__, *map(str, given)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return json.loads(ran.stdout)
+
+
+def test_a_flipped_bit_is_noticed_wherever_there_is_a_checksum():
+    for kind, found in damage.damaged(320, 1, damage.flip).items():
+        assert set(found) <= FINE | ({"different"} if kind in damage.UNSEEN else set()), kind
+
+
+def test_every_reader_answers_in_one_sentence():
+    for kind, found in apart("fuzz", 192, 2).items():
+        assert set(found) <= FINE | {"different"}, kind
+
+
+def test_small_files_that_are_very_large_are_refused(tmp_path):
+    sizes = damage.write_bombs(tmp_path)
+    assert max(sizes.values()) < 4 << 20
+    assert apart("bombs", tmp_path) == dict.fromkeys(sizes, "one sentence")
+
+
+def test_a_parquet_file_whose_footer_lies_is_refused(tmp_path):
+    damage.write_checked_parquet(tmp_path / "a.parquet")
+    assert read_table(tmp_path / "a.parquet")["id"].to_list() == list(range(40))
+    for rows in (1, 39, 41, 10**9):
+        damage.write_checked_parquet(tmp_path / "a.parquet", rows)
+        with pytest.raises(pm.InputError, match="not a Parquet file that can be read"):
+            read_table(tmp_path / "a.parquet")
+
+
+def test_metrics_of_a_training_fit_their_checksum(tmp_path):
+    """Metrics of earlier versions have none, and are read as they are."""
+    path = tmp_path / "m" / "metrics.parquet"
+    path.parent.mkdir()
+    damage.copy_model(path)
+    path.write_bytes(damage.change(path.read_bytes(), 40, b"?"))
+    with pytest.raises(pm.InputError, match=r"metrics\.parquet is damaged: delete it"):
+        pm.load(tmp_path / "m")
+    pl.DataFrame({"loss": [1.0]}).write_parquet(path)
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    del config["metrics_sha256"]
+    config["checksum"] = modelfile.config_checksum(config)
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    assert pm.load(tmp_path / "m").history.equals(pl.DataFrame({"loss": [1.0]}))
+
+
+def test_a_table_is_read_in_a_process_with_limits(tmp_path):
+    file = tmp_path / "people.csv"
+    PEOPLE.write_csv(file)
+    assert read_apart(file, memory=damage.MEMORY, seconds=60).equals(read_table(file))
+    file.write_bytes("id,name\n1,José\n".encode("cp1252"))
+    with pytest.warns(pm.tables.InputWarning, match="its text is read as cp1252"):
+        read_apart(file, memory=damage.MEMORY, seconds=60)
+    with pytest.raises(pm.InputError, match="cannot be read with 64 MB of memory"):
+        read_apart(file, memory=64 << 20, seconds=60)
+    with pytest.raises(pm.InputError, match=r"takes longer than 0.02 seconds"):
+        read_apart(file, memory=damage.MEMORY, seconds=0.02)
+    with pytest.raises(pm.InputError, match="there is no such file") as error:
+        read_apart(tmp_path / "none.csv", memory=damage.MEMORY, seconds=60)
+    one_sentence(error)

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prefermab as pm
+from prefermab import limits
 from prefermab.errors import InputWarning, StorageError
 from prefermab.programme.columns import as_numbers
 from prefermab.programme.planning.printed import write_list
@@ -81,7 +82,8 @@ def test_a_text_file_is_read_as_it_comes(kind, tmp_path):
 def test_a_compressed_file_is_unpacked_up_to_a_limit(tmp_path, monkeypatch):
     (tmp_path / "people.csv.gz").write_bytes(gzip.compress(TEXTS["commas"]))
     assert read_table(tmp_path / "people.csv.gz").equals(PEOPLE)
-    monkeypatch.setattr(text, "LARGEST_UNPACKED", 10)
+    monkeypatch.setattr(limits, "SMALL", 10)
+    monkeypatch.setattr(limits, "TIMES_ITS_SIZE", 0)
     with pytest.raises(pm.InputError, match="unpacks to more than"):
         read_table(tmp_path / "people.csv.gz")
     (tmp_path / "people.csv.gz").write_bytes(b"\x1f\x8bno")
@@ -219,7 +221,8 @@ def test_a_text_in_no_known_encoding_is_refused(tmp_path, monkeypatch):
 
 def test_archives_are_measured_before_they_are_unpacked(tmp_path, monkeypatch):
     write_table(PEOPLE, tmp_path / "a.xlsx")
-    monkeypatch.setattr(workbooks, "LARGEST_UNPACKED", 100)
+    monkeypatch.setattr(limits, "SMALL", 100)
+    monkeypatch.setattr(limits, "TIMES_ITS_SIZE", 0)
     with pytest.raises(pm.InputError, match="it unpacks to"):
         read_table(tmp_path / "a.xlsx")
     with zipfile.ZipFile(tmp_path / "b.xlsx", "w") as archive:

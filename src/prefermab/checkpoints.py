@@ -19,9 +19,9 @@ from safetensors.numpy import save as pack_tensors
 
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
-from prefermab.modelfile import named_arrays, with_arrays
+from prefermab.modelfile import digest_of_model, named_arrays, with_arrays
 
-CHECKPOINT_FORMAT = "2"
+CHECKPOINT_FORMAT = "3"
 
 
 State = TypeVar("State")
@@ -60,6 +60,7 @@ def write_checkpoint(path: Path, training: str, at: Checkpoint) -> None:
     tensors |= {f"rows.{name}": array for name, array in at.rows.items()}
     plain = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     header = {"format": CHECKPOINT_FORMAT, "training": training, "pieces": json.dumps(at.pieces)}
+    header["checksum"] = digest_of_model(header, plain)
     packed = pack_tensors(plain, metadata=header)
     write_atomically(path, lambda draft: draft.write_bytes(packed))
 
@@ -74,6 +75,10 @@ def read_checkpoint(path: Path, training: str, untrained: State) -> Checkpoint[S
             raise InputError(
                 f"{path} belongs to another training (other domain, settings, seeds or version): "
                 "ask for the same again, or delete it to start anew."
+            )
+        if header.pop("checksum", "") != digest_of_model(header, tensors):
+            raise InputError(
+                f"{path} is damaged, its checksum does not match: delete it to start anew."
             )
         groups = {"state": {}, "rows": {}}
         for name, array in tensors.items():

@@ -5,14 +5,20 @@ import errno
 import os
 import re
 import stat
+import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import polars as pl
 from filelock import FileLock, Timeout
 
 from prefermab.errors import BusyError, InputError, StorageError
+
+UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+"""What polars raises for a file that it cannot read; a panic is not even an `Exception`."""
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -68,6 +74,26 @@ def exists(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):
         return False
+
+
+@contextlib.contextmanager
+def panics_unseen() -> Iterator[None]:
+    """Hides what polars prints on standard error when it panics: the caller says it in a sentence.
+
+    Standard error belongs to the whole process, so this does nothing while there are other threads.
+    """
+    if threading.active_count() > 1:
+        yield
+        return
+    sys.stderr.flush()
+    shown, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(shown, 2)
+        os.close(shown)
+        os.close(nowhere)
 
 
 def check_file(path: Path, shown: str | None = None, most: int | None = None) -> None:

@@ -43,17 +43,18 @@ def write_folder(path: Path, stored: Stored) -> None:
     """Writes the folder beside its place, then moves it there; an older model is replaced."""
     tensors = pack_tensors(stored.arrays)
     config = {"format": MODEL_FORMAT, **stored.config, "weights_sha256": digest(tensors)}
-    config["checksum"] = config_checksum(config)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         check_place(path)
         draft = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
         draft.chmod(0o755)
+        if stored.history is not None:
+            stored.history.write_parquet(draft / "metrics.parquet")
+            config["metrics_sha256"] = digest((draft / "metrics.parquet").read_bytes())
+        config["checksum"] = config_checksum(config)
         (draft / "model.safetensors").write_bytes(tensors)
         (draft / "config.json").write_text(json.dumps(config, indent=2) + "\n")
         (draft / "README.md").write_text(stored.card)
-        if stored.history is not None:
-            stored.history.write_parquet(draft / "metrics.parquet")
         old = draft.with_name(draft.name + ".old")
         if path.exists():
             path.rename(old)

@@ -24,7 +24,7 @@ from prefermab.domains.validate import check_kind
 from prefermab.errors import InputError, amount, brief, list_names, unknown
 from prefermab.familiarity import FeatureRanges
 from prefermab.features import FeatureMap
-from prefermab.files import check_file, exists
+from prefermab.files import UNREADABLE, check_file, exists
 from prefermab.model import Model
 from prefermab.modelfile import (
     MODEL_FORMAT,
@@ -36,14 +36,12 @@ from prefermab.modelfile import (
     with_arrays,
 )
 from prefermab.networks import Shape
+from prefermab.parquet import read_parquet
 from prefermab.recipes import BY_NAME, Tuned
 from prefermab.recipes.base import make_recipe
 
 MOST_WEIGHT_BYTES, MOST_TEXT_BYTES = 1 << 28, 1 << 24
 """Sizes in bytes above which a file cannot hold the weights or metrics of a model, or its texts."""
-
-MOST_METRICS = 1 << 24
-"""Cells of the largest table of metrics."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -118,6 +116,7 @@ class ConfigSchema(msgspec.Struct):
     tuned: TunedSchema | None = None
     seen: SeenSchema | None = None
     sightings: SightingsSchema | None = None
+    metrics_sha256: str | None = None
 
 
 def load(name: str | Path, domain: Domain | None = None) -> Model:
@@ -258,7 +257,8 @@ def read_folder(folder: Path) -> Stored:
     except SafetensorError as error:
         raise InputError(f"{folder} does not hold a model that can be read: {error}.") from None
     try:
-        return Stored(config, arrays, card, _history(folder / "metrics.parquet"))
+        history = _history(folder / "metrics.parquet", config.get("metrics_sha256"))
+        return Stored(config, arrays, card, history)
     except InputError as error:
         raise InputError(f"{folder}: {error}") from None
 
@@ -303,21 +303,22 @@ def check_counts(config: dict[str, Any]) -> None:
             )
 
 
-def _history(path: Path) -> pl.DataFrame | None:
+def _history(path: Path, checksum: str | None) -> pl.DataFrame | None:
+    """The metrics of a training; models of version 0.2 and earlier have no checksum of them."""
     if not path.exists():
         return None
     check_file(path, path.name, MOST_WEIGHT_BYTES)
     try:
-        schema = pl.read_parquet_schema(path)
-        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-        plain = all(kind.is_numeric() or kind == pl.Boolean for kind in schema.values())
-        if not plain or rows * len(schema) > MOST_METRICS:
-            raise InputError(f"{path.name} holds something else than the metrics of a training.")
-        return pl.read_parquet(path, glob=False)
-    except (pl.exceptions.PolarsError, OSError):
+        if checksum not in (None, digest(path.read_bytes())):
+            raise OSError("its checksum does not match")
+        found = read_parquet(path, path.name)
+    except UNREADABLE:
         raise InputError(
             f"{path.name} is damaged: delete it to load the model without its training's metrics."
         ) from None
+    if not all(kind.is_numeric() or kind == pl.Boolean for kind in found.dtypes):
+        raise InputError(f"{path.name} holds something else than the metrics of a training.")
+    return found
 
 
 def _read(path: Path, most: int) -> bytes:

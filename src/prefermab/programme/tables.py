@@ -7,9 +7,11 @@ from typing import Any
 import polars as pl
 
 from prefermab.errors import InputError
-from prefermab.files import check_file, write_atomically
+from prefermab.files import UNREADABLE, check_file, write_atomically
+from prefermab.limits import most_unpacked, too_large
+from prefermab.parquet import SMALLER, read_parquet
 from prefermab.programme.sources.address import Address, parse_address
-from prefermab.programme.sources.cleaning import check_cells, check_column_names, clean
+from prefermab.programme.sources.cleaning import TEXTS, check_cells, check_column_names, clean
 from prefermab.programme.sources.databases import read_database
 from prefermab.programme.sources.text import UNKNOWN, read_text
 from prefermab.programme.sources.workbooks import read_workbook, row_below_header, write_sheets
@@ -76,15 +78,19 @@ def read_table(
             raise InputError(f"{address.shown}: the file is empty; expected a header and rows.")
     try:
         frame = READERS[kind](address, as_text=as_text)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (*UNREADABLE, MemoryError) as error:
         raise InputError(f"{address.shown}: {_why_unreadable(kind, error)}") from None
     check_cells(frame, _source(address))
     return frame
 
 
 def _read_parquet(address: Address, *, as_text: bool = False) -> pl.DataFrame:
-    frame = pl.read_parquet(address.path, glob=False)
+    frame = read_parquet(address.path, address.shown)
     check_column_names(frame.columns, address.shown)
+    # Rows can share a text until they are cleaned: then each has its own.
+    most = most_unpacked(address.path.stat().st_size)
+    if sum(size[0] for size in frame.select(TEXTS.str.len_bytes().sum())) > most:
+        raise too_large(address.shown, most, SMALLER)
     frame = clean(frame)
     return frame.with_columns(pl.selectors.numeric().cast(pl.String)) if as_text else frame
 
@@ -230,9 +236,11 @@ def _without_nan(values: Any) -> list[Any]:
     return values.astype(object).where(values.notna(), None).tolist()
 
 
-def _why_unreadable(kind: str, error: Exception) -> str:
+def _why_unreadable(kind: str, error: BaseException) -> str:
     if isinstance(error, OSError):
         return f"it cannot be read: {error.strerror or error}."
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is."
     if kind == "parquet":
         return "it is not a Parquet file that can be read."
     first = " ".join(str(error).split()).partition(". ")[0]

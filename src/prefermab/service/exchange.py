@@ -2,19 +2,19 @@
 
 import contextlib
 import io
-import json
 import tempfile
+import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 from fastapi import Request
 from starlette.responses import Response
 
-from prefermab.errors import InputError, PrefermabError
-from prefermab.programme.tables import Source, read_table, write_table
+from prefermab.errors import BusyError, InputError, PrefermabError
+from prefermab.programme.sources.apart import read_any, read_apart
+from prefermab.programme.tables import Source, write_table
 
 MEDIA_TYPES = {
     "application/json": ".json",
@@ -27,8 +27,15 @@ MEDIA_TYPES = {
 MOST_ROWS_SENT, MOST_CELLS_SENT = 5_000_000, 100_000_000
 """Limits for an uploaded table: even a small Parquet file can hold very many rows."""
 
-MOST_UNPACKED = 1 << 30
-"""Bytes that an uploaded table may take in memory."""
+SMALL_TEXT = 1 << 18
+"""Bytes of CSV or JSON that are read without another process: they cannot unpack to more."""
+
+MOST_MEMORY, MOST_SECONDS = 2 << 30, 60.0
+"""Bytes of memory and seconds in which a process must have read an uploaded table."""
+
+READERS, LONGEST_WAIT = threading.BoundedSemaphore(2), 5.0
+"""Processes that read uploads at the same time, and seconds to wait for one: requests that wait
+keep threads from other requests."""
 
 
 class KindError(PrefermabError):
@@ -106,7 +113,8 @@ async def body_in_file(request: Request) -> AsyncIterator[Path | None]:
 
 
 def read_sent_table(file: Path, name: str) -> tuple[pl.DataFrame, Source]:
-    """Reads an uploaded table.
+    """Reads an uploaded table: a small text here, all else in a process of its own, which can end
+    without harm.
 
     Args:
         file: The file that holds it.
@@ -115,64 +123,29 @@ def read_sent_table(file: Path, name: str) -> tuple[pl.DataFrame, Source]:
     Returns:
         The table, and its name with the number of its first row, for messages.
     """
+    is_small = file.suffix in (".csv", ".json") and file.stat().st_size <= SMALL_TEXT
+    read = read_any if is_small else _read_apart
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            frame = _read_json(file) if file.suffix == ".json" else _read_file(file)
+        with quiet():
+            frame = read(file)
     except InputError as error:
         raise InputError(str(error).replace(str(file), name)) from None
-    if frame.estimated_size() > MOST_UNPACKED:
-        raise InputError(f"{name}: the table has more than {MOST_UNPACKED >> 20:,} MB in memory.")
+    if frame.height > MOST_ROWS_SENT or frame.height * frame.width > MOST_CELLS_SENT:
+        raise InputError(
+            f"{name}: the table has {frame.height:,} rows and {frame.width:,} columns; at most "
+            f"{MOST_ROWS_SENT:,} rows and {MOST_CELLS_SENT:,} cells are read."
+        )
     return frame, Source(name, 2 if file.suffix in (".csv", ".xlsx") else 1)
 
 
-def _read_file(file: Path) -> pl.DataFrame:
-    if file.suffix == ".parquet":
-        _check_parquet(file)
-    return read_table(file)
-
-
-def _check_parquet(file: Path) -> None:
-    """Raises if the file's header states too many rows; no row is unpacked for this."""
+def _read_apart(file: Path) -> pl.DataFrame:
+    """Reads a file in another process, of which only a few run at the same time."""
+    if not READERS.acquire(timeout=LONGEST_WAIT):
+        raise BusyError("other tables are being read: send this one again in a moment.")
     try:
-        scanned = pl.scan_parquet(file, glob=False)
-        width = len(scanned.collect_schema())
-        height = int(scanned.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"{file}: it is not a Parquet file that can be read.") from None
-    if height > MOST_ROWS_SENT or height * width > MOST_CELLS_SENT:
-        raise InputError(
-            f"{file}: the table has {height:,} rows and {width:,} columns; at most "
-            f"{MOST_ROWS_SENT:,} rows and {MOST_CELLS_SENT:,} cells are read."
-        )
-
-
-def _read_json(file: Path) -> pl.DataFrame:
-    try:
-        rows = json.loads(file.read_bytes())
-    except (ValueError, RecursionError):
-        raise InputError(f"{file}: it is not JSON that can be read.") from None
-    return frame_of(rows, str(file))
-
-
-def frame_of(rows: Any, where: str) -> pl.DataFrame:
-    """A table from JSON: a list of objects, one for each row."""
-    plain = (str, int, float, bool, type(None))
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{where}: expected a list of objects, one for each row.")
-    for place, row in enumerate(rows, 1):
-        for name, value in row.items():
-            if not isinstance(value, plain):
-                raise InputError(
-                    f"{where}: row {place}: '{name[:80]}' must be a text, a number, true, false or "
-                    "null."
-                )
-    try:
-        return pl.DataFrame(rows, infer_schema_length=None, strict=True)
-    except (pl.exceptions.PolarsError, TypeError, OverflowError):
-        raise InputError(f"{where}: a column holds values of different kinds.") from None
-    except UnicodeEncodeError:
-        raise InputError(f"{where}: a text has a character that cannot be stored.") from None
+        return read_apart(file, memory=MOST_MEMORY, seconds=MOST_SECONDS)
+    finally:
+        READERS.release()
 
 
 @contextlib.contextmanager

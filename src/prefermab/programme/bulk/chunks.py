@@ -13,8 +13,9 @@ import polars as pl
 from prefermab.amounts import DecimalUnits
 from prefermab.engines import Engine
 from prefermab.errors import InputError
-from prefermab.files import write_atomically
+from prefermab.files import UNREADABLE, check_file, panics_unseen, write_atomically
 from prefermab.model import Model
+from prefermab.parquet import check_parquet
 from prefermab.programme.columns import column
 from prefermab.programme.naming import find_named, match_names
 from prefermab.programme.planning.plan import model_for_rounds_left
@@ -48,8 +49,9 @@ class Chunk:
         """Reads the rows of the chunk, with all columns or some of them."""
         try:
             lazy = pl.scan_parquet(self.file, glob=False).slice(self.first, self.rows)
-            frame = (lazy if columns is None else lazy.select(columns)).collect()
-        except (pl.exceptions.PolarsError, OSError):
+            with panics_unseen():
+                frame = (lazy if columns is None else lazy.select(columns)).collect()
+        except UNREADABLE:
             raise InputError(f"{self.shown}: it is not a Parquet file that can be read.") from None
         if frame.height != self.rows:
             raise InputError(f"{self.shown}: the file has changed while the plan was made.")
@@ -151,11 +153,9 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 def count_rows(file: Path) -> int:
-    """The number of rows of a file, from its footer."""
-    try:
-        return int(pl.scan_parquet(file, glob=False).select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError):
-        raise InputError(f"{file}: it is not a Parquet file that can be read.") from None
+    """The number of rows of a file, whose pages are compared with their checksums."""
+    check_file(file)
+    return check_parquet(file, str(file))
 
 
 def check_files(job: Job, chunks: Sequence[Chunk]) -> None:

@@ -158,7 +158,7 @@ def read_map(given: Any) -> tuple[EventMap, str, Path]:
     check_file(path, most=LARGEST_MAP)
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: it is not a map in TOML: {brief(error, 160)}.") from None
     return _convert(found, str(path)), str(path), path.parent
 

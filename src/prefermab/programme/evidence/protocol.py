@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, StorageError, count
-from prefermab.files import write_atomically
+from prefermab.errors import InputError, StorageError, brief, count
+from prefermab.files import UNREADABLE, write_atomically
 from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
 from prefermab.programme.columns import id_column, named_column
 from prefermab.programme.evidence.balance import (
@@ -216,12 +216,14 @@ def read_protocol(folder: str | Path) -> Protocol:
     try:
         facts = json.loads((place / PROTOCOL).read_text())
         assignment = pl.read_csv(place / ASSIGNMENT)
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise StorageError(f"{place} holds no protocol that can be read: {error}.") from None
+        checksum, assigned = facts.get("checksum"), facts.get("assignment")
+    except (*UNREADABLE, AttributeError, RecursionError, ValueError) as error:
+        why = " ".join(brief(error, 200).split())
+        raise StorageError(f"{place} holds no protocol that can be read: {why}.") from None
     found = Protocol(facts, assignment)
-    if found.checksum != facts.get("checksum"):
+    if found.checksum != checksum:
         raise InputError(f"{place / PROTOCOL} was changed after it was written: checksums differ.")
-    if frame_checksum(assignment) != facts["assignment"]:
+    if frame_checksum(assignment) != assigned:
         raise InputError(f"{place / ASSIGNMENT} is not the assignment that the protocol fixed.")
     return found
 

@@ -20,9 +20,6 @@ URLS = ("sqlite", "postgresql", "postgres")
 ENDINGS_BY_KIND = {"text": TEXT, "workbook": WORKBOOK, "parquet": PARQUET, "sqlite": SQLITE}
 SEPARATORS = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|"}
 
-LARGEST_UNPACKED = 1 << 30
-"""The most bytes to which a compressed file, or the parts of a workbook, may unpack."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Address:

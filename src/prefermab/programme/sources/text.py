@@ -14,7 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from prefermab.errors import InputError, InputWarning, brief, optional
-from prefermab.programme.sources.address import LARGEST_UNPACKED, SEPARATORS, Address
+from prefermab.limits import LARGE, most_unpacked, too_large
+from prefermab.programme.sources.address import SEPARATORS, Address
 from prefermab.programme.sources.cleaning import (
     TEXTS,
     check_column_names,
@@ -76,7 +77,13 @@ def find_separator(text: str, where: str) -> str:
     widths: dict[str, int] = {}
     ragged: dict[str, int] = {}
     for separator in SEPARATORS.values():
-        rows = [row for row in csv.reader(io.StringIO(sample), delimiter=separator) if row]
+        try:
+            rows = [row for row in csv.reader(io.StringIO(sample), delimiter=separator) if row]
+        except csv.Error:
+            raise InputError(
+                f"{where}: a cell in its first rows has a carriage return in it, but no quotes "
+                "around it."
+            ) from None
         # The last row of a long sample may be cut off.
         rows = rows[:-1] if len(rows) > 2 and len(sample) >= 100_000 else rows
         same = len({len(row) for row in rows}) == 1
@@ -131,16 +138,14 @@ def _read_bytes(address: Address) -> bytes:
 
 
 def _unpack(path: Path, where: str) -> bytes:
+    most = most_unpacked(path.stat().st_size, LARGE)
     try:
         with gzip.open(path) as file:
-            data = file.read(LARGEST_UNPACKED + 1)
+            data = file.read(most + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise InputError(f"{where}: it is not a gzip file that can be read.") from None
-    if len(data) > LARGEST_UNPACKED:
-        raise InputError(
-            f"{where}: it unpacks to more than {LARGEST_UNPACKED >> 20:,} MB; unpack it first, or "
-            "use Parquet."
-        )
+    if len(data) > most:
+        raise too_large(where, most, "unpack it first, or use Parquet")
     return data
 
 
@@ -286,9 +291,11 @@ def _decode_by_guess(data: bytes, where: str) -> str:
             "as #encoding=cp1252, or save the file as UTF-8."
         )
     text = _decode_as(data, page, where)
-    words = re.findall(r"[^\W\d_]*[^\W\d_\x00-\x7f][^\W\d_]*", text[: 1 << 20]) or [""]
+    letters = re.findall(r"[^\W\d_]+", text[: 1 << 20])
+    words = [brief(word) for word in letters if not word.isascii()][:20]
+    longest = max(words, key=len, default="")
     warnings.warn(
-        f"{where}: its text is read as {page}, with words such as '{max(words[:20], key=len)}'; "
+        f"{where}: its text is read as {page}, with words such as '{longest}'; "
         "if they look wrong, name the encoding after the file, such as #encoding=cp1250.",
         InputWarning,
         stacklevel=2,
@@ -308,7 +315,8 @@ def guess_page(data: bytes) -> str | None:
     """
     guesser = optional("charset_normalizer", "programme", "a text table that is not UTF-8")
 
-    sample = b"\n".join(re.findall(rb"[^\n]*[\x80-\xff][^\n]*", data[: 1 << 24]))[:BYTES_SAMPLED]
+    lines = (line for line in data[: 1 << 24].split(b"\n") if not line.isascii())
+    sample = b"\n".join(lines)[:BYTES_SAMPLED]
     found = guesser.from_bytes(sample, cp_isolation=list(PAGES), steps=8, chunk_size=2048)
     fitting = [name for match in found for name in (match.encoding, *match.could_be_from_charset)]
     if "cp1252" in fitting and _plausible(sample, "cp1252"):

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from prefermab.errors import InputError, brief, list_names, optional
-from prefermab.programme.sources.address import LARGEST_UNPACKED, Address
+from prefermab.programme.sources.address import Address
+from prefermab.programme.sources.archives import check_workbook
 from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def read_workbook(address: Address, *, as_text: bool = False) -> pl.DataFrame:
     fastexcel = optional("fastexcel", "programme", f"{address.shown}: an Excel workbook")
     # It logs a warning for every empty column.
     logging.getLogger("fastexcel").setLevel(logging.ERROR)
-    _check_archive(address)
+    check_workbook(address.path, address.shown)
     try:
         book = fastexcel.read_excel(str(address.path))
         sheet = _choose_sheet(book, address)
@@ -64,26 +64,6 @@ def row_below_header(address: Address) -> int:
     whole = book.load_sheet(sheet, header_row=None, skip_rows=0, dtypes="string").to_polars()
     filled = whole.select(pl.any_horizontal(pl.all().is_not_null())).to_series()
     return int(filled.arg_max() or 0) + 2
-
-
-def _check_archive(address: Address) -> None:
-    """Raises an error if a file is not a workbook, or unpacks to too much; nothing is unpacked."""
-    try:
-        with zipfile.ZipFile(address.path) as archive:
-            names = set(archive.namelist())
-            size = sum(part.file_size for part in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        raise InputError(
-            f"{address.shown}: it is not an Excel workbook that can be read; save it as .xlsx or "
-            ".csv again."
-        ) from None
-    if "[Content_Types].xml" not in names:
-        raise InputError(f"{address.shown}: it is an archive, but not an Excel workbook.")
-    if size > LARGEST_UNPACKED:
-        raise InputError(
-            f"{address.shown}: it unpacks to {size >> 20:,} MB, and at most "
-            f"{LARGEST_UNPACKED >> 20:,} are read; save it as CSV or Parquet."
-        )
 
 
 def _choose_sheet(book: "ExcelReader", address: Address) -> str:
