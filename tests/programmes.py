@@ -452,7 +452,8 @@ def some_rounds(path: str) -> None:
             programme.record(done, over_budget=True)
             seen = {"id": [now, 9], "state": ["fair", "bad"], "age": [0.5, 1e-300]}
             programme.observe(pl.DataFrame(seen))
-        programme.record(done, round=1, correct=True, yes=True, over_budget=True)
+        corrected = pl.DataFrame({"id": [3], "action": ["visit"], "why": ["ill"]})
+        programme.record(corrected, round=1, correct=True, yes=True, over_budget=True)
         programme.leave([7])
         programme.plan(2)
 

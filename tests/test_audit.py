@@ -5,7 +5,9 @@ import json
 import re
 import sqlite3
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -25,7 +27,7 @@ from test_programme import PEOPLE, frame
 
 
 @contextlib.contextmanager
-def without_guards(place):
+def without_guards(place) -> Iterator[Any]:
     """SQL on a database without the triggers and foreign keys that refuse changes."""
     if "://" not in place:
         with contextlib.closing(sqlite3.connect(place)) as sql, sql:

@@ -32,7 +32,7 @@ KEYS_PER_STATEMENT = 200
 HASH_BYTES = 16
 """Bytes of the hash of a value; shorter ones take less place, and these cannot be guessed."""
 
-Columns = dict[str, list[Any]]
+ByColumn = dict[str, list[Any]]
 
 
 class Changes:
@@ -45,7 +45,7 @@ class Changes:
 
     def clear(self) -> None:
         """Forgets all rows: an entry has them now."""
-        self.written: dict[str, list[Columns]] = defaultdict(list)
+        self.written: dict[str, list[ByColumn]] = defaultdict(list)
         self.keys: dict[str, dict[tuple[Any, ...], None]] = defaultdict(dict)
         self.whole: list[str] | None = None
 
@@ -91,7 +91,7 @@ def note_tables(sql: Connection, scripts: str) -> None:
     sql.info[CHANGES_KEY].whole = [name for name in names if look.has_table(name)]
 
 
-def watch(engine: Engine) -> None:
+def note_statements(engine: Engine) -> None:
     """Notes the rows that statements of SQLAlchemy insert, update or delete."""
     event.listen(engine, "before_execute", _before)
     event.listen(engine, "after_execute", _after)
@@ -101,9 +101,10 @@ def _before(sql: Connection, statement: Any, *_: Any) -> None:
     noted: Changes | None = sql.info.get(CHANGES_KEY)
     if noted is None or not isinstance(statement, Update | Delete):
         return
-    name = statement.table.name
+    table: Any = statement.table
+    name = table.name
     if name in COVERED:
-        rows = select(statement.table, *COVERED[name].key)
+        rows = select(table, *COVERED[name].key)
         where = statement.whereclause
         noted.touch(name, fetch(sql, rows if where is None else rows.where(where)))
 
@@ -202,7 +203,7 @@ def _parts(sql: Connection, noted: Changes, name: str) -> Iterator[dict[str, Any
     yield {"whole": False, "rows": written, "gone": _by_column(known.key, gone)}
 
 
-def _rows_of_keys(sql: Connection, name: str, keys: list[tuple[Any, ...]]) -> Columns:
+def _rows_of_keys(sql: Connection, name: str, keys: list[tuple[Any, ...]]) -> ByColumn:
     """The rows with these keys, given by columns; of many, the whole table is read."""
     table, known = covered_table(name), COVERED[name]
     statement, found = select(table, *known.columns), []
@@ -219,7 +220,7 @@ def _rows_of_keys(sql: Connection, name: str, keys: list[tuple[Any, ...]]) -> Co
     return _by_column(known.columns, found)
 
 
-def read_rows(sql: Connection, name: str, *, but: str = "") -> Generator[Columns]:
+def read_rows(sql: Connection, name: str, *, but: str = "") -> Generator[ByColumn]:
     """The rows of a covered table, with the hashes of hashed columns, in pieces given by columns.
 
     Args:
@@ -258,11 +259,11 @@ def covered_table(name: str) -> Any:
     return sa.table(name, *map(sa.column, COVERED[name].columns))
 
 
-def _by_column(names: list[str], rows: Sequence[tuple[Any, ...]]) -> Columns:
+def _by_column(names: list[str], rows: Sequence[tuple[Any, ...]]) -> ByColumn:
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
-def _hashed(name: str, columns: Columns) -> Columns:
+def _hashed(name: str, columns: ByColumn) -> ByColumn:
     """The columns with hashes in place of values that the log does not store."""
     for one in COVERED[name].hashed.split():
         if one in columns:

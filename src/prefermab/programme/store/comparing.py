@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prefermab.errors import MOST_NAMED, DamageError, brief
-from prefermab.programme.store.changes import Columns, read_parts, read_rows
+from prefermab.programme.store.changes import ByColumn, read_parts, read_rows
 from prefermab.programme.store.covered import COVERED
 from prefermab.programme.store.rows import CHANGES_KEY, TYPES, fetch, select
 from prefermab.programme.store.schema import AUDIT, METADATA, Id
@@ -20,8 +20,8 @@ from prefermab.programme.store.schema import AUDIT, METADATA, Id
 MOST_WAITING_ROWS = 300_000
 """Rows of entries that are collected before they replace earlier ones."""
 
-ENTRY, GONE, HERE, LOGGED = " entry", " gone", " here", " logged"
-"""Columns beside those of a table; their blank keeps them apart."""
+ENTRY, GONE, STORED_HERE, LOGGED = " entry", " gone", " here", " logged"
+"""ByColumn beside those of a table; their blank keeps them apart."""
 
 
 def check_stored(sql: Connection, names: str, *, but: str = "") -> None:
@@ -78,7 +78,7 @@ def check_last_states(
     """
     columns = {"id": list(ids), "round": list(seen), "state": list(states)}
     left = _frame("states", columns, columns).with_columns(joined=pl.Series(joined, dtype=pl.Int64))
-    waiting: Columns = {one: [] for one in (*columns, ENTRY)}
+    waiting: ByColumn = {one: [] for one in (*columns, ENTRY)}
 
     def find() -> pl.DataFrame:
         last = _frame("states", waiting, waiting).sort("round", ENTRY, descending=True)
@@ -143,11 +143,11 @@ def find_differences(sql: Connection, name: str, *, but: str = "") -> tuple[list
     if stored.sort(known.key).equals(logged.drop(ENTRY).sort(known.key)):
         return [], 0
     values = columns[len(known.key) :]
-    both = stored.with_columns(pl.lit(True).alias(HERE)).join(
+    both = stored.with_columns(pl.lit(True).alias(STORED_HERE)).join(
         logged.rename({one: one + LOGGED for one in values}), on=known.key, how="full",
         coalesce=True,
     )  # fmt: skip
-    wrong = pl.col(HERE).is_null() | pl.col(ENTRY).is_null()
+    wrong = pl.col(STORED_HERE).is_null() | pl.col(ENTRY).is_null()
     for one in values:
         wrong |= pl.col(one).ne_missing(pl.col(one + LOGGED))
     rows = both.filter(wrong)
@@ -166,7 +166,7 @@ def _in_words(name: str, row: dict[str, Any], values: list[str], whats: dict[int
     if number is None:
         return f"{which}: this row is not in the log"
     entry = f"row {number:,} of the log ({whats.get(number, 'which is gone')})"
-    if row[HERE] is None:
+    if row[STORED_HERE] is None:
         return f"{which}: this row is gone; {entry} stored it"
     differ = [one for one in values if row[one] != row[one + LOGGED]]
     told = [
@@ -201,7 +201,7 @@ def _logged_rows(sql: Connection, name: str, columns: list[str]) -> pl.DataFrame
 
 def _batches(sql: Connection, name: str, columns: list[str]) -> Iterator[tuple[pl.DataFrame, bool]]:
     """The rows of many entries at once, in their order, and whether earlier rows are void."""
-    waiting: Columns = {one: [] for one in (*columns, ENTRY, GONE)}
+    waiting: ByColumn = {one: [] for one in (*columns, ENTRY, GONE)}
     whole = False
 
     def batch() -> tuple[pl.DataFrame, bool]:
@@ -229,7 +229,7 @@ def _batches(sql: Connection, name: str, columns: list[str]) -> Iterator[tuple[p
         yield batch()
 
 
-def _frame(name: str, rows: Columns, columns: Iterable[str]) -> pl.DataFrame:
+def _frame(name: str, rows: ByColumn, columns: Iterable[str]) -> pl.DataFrame:
     """Rows as a frame; an error names a column with a value of a wrong kind."""
     return pl.DataFrame([_series(name, one, rows[one]) for one in columns])
 

@@ -27,7 +27,7 @@ from sqlalchemy.exc import DBAPIError
 from prefermab.errors import BusyError, DamageError, InputError, StorageError, brief
 from prefermab.programme.store import migrating
 from prefermab.programme.store.audit import note_rest
-from prefermab.programme.store.changes import Changes, watch
+from prefermab.programme.store.changes import Changes, note_statements
 from prefermab.programme.store.connections import (
     LOCK,
     READING,
@@ -57,7 +57,7 @@ class Database:
             make_file_and_folder(path)
         self.engine = engine_for(self.place, wait)
         """SQLAlchemy's engine: it opens a new connection each time, to this programme's tables."""
-        watch(self.engine)
+        note_statements(self.engine)
         self._thread = threading.get_ident()
         with self._translated_errors():
             self._connection = self.engine.connect()
