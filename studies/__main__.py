@@ -25,6 +25,7 @@ from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
+from studies.damage import damage
 from studies.departures_page import departures
 from studies.durability import durability
 from studies.evidence import evidence
@@ -304,6 +305,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "unseen": unseen,
     "unseen-log": unseen_log,
     "durability": durability,
+    "damage": damage,
     "unseen-checks": unseen_checks,
 }
 
