@@ -25,6 +25,7 @@ from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
 from prefermab.storage import load
 from prefermab.training import pretrain_seeds
+from studies.damage import damage
 from studies.departures_page import departures
 from studies.durability import durability
 from studies.evidence import evidence
@@ -306,6 +307,7 @@ STUDIES: dict[str, Callable[[], str]] = {
     "unseen-log": unseen_log,
     "durability": durability,
     "races": races,
+    "damage": damage,
     "unseen-checks": unseen_checks,
 }
 

@@ -62,7 +62,7 @@ state = { value = "answered", labels = { good = "value == 'yes'", bad = "value =
 action = { nothing = "none", labels = { call = "called == 'yes'" } }
 """
 
-UNSEEN = ("csv", "tsv", "parquet", "json", "sqlite", "map", "card", "key")
+UNSEEN = ("csv", "tsv", "parquet", "json", "sqlite", "map", "card")
 """Kinds of file without a checksum of what they hold: a flipped bit in a text is another text."""
 
 
@@ -264,6 +264,8 @@ def write_book(path: Path, rows: str, shared: str = "", blanks: int = 0) -> None
     """A workbook with one sheet, whose rows are given as XML, shared texts, and MB of blanks."""
     parts = {
         "[Content_Types].xml": "<Types/>",
+        "_rels/.rels": f'<Relationships><Relationship Id="r1" Type="{OFFICE}/officeDocument" '
+        'Target="xl/workbook.xml"/></Relationships>',
         "xl/workbook.xml": f'<workbook xmlns="{SHEET}" xmlns:r="{OFFICE}"><sheets>'
         '<sheet name="people" sheetId="1" r:id="r1"/></sheets></workbook>',
         "xl/_rels/workbook.xml.rels": "<Relationships>"

@@ -19,7 +19,7 @@ from prefermab.errors import InputError, InputWarning, PrefermabError
 from prefermab.programme.sources.objects import read_objects
 from prefermab.programme.tables import read_table
 
-WRONG, WARNING = 3, "warning: "
+REFUSED, WARNING = 3, "warning: "
 """The exit status of a process that refused its file, and how its lines with warnings begin."""
 
 
@@ -60,7 +60,7 @@ def read_apart(file: Path, *, memory: int, seconds: float) -> pl.DataFrame:
         except subprocess.TimeoutExpired:
             raise InputError(f"{file}: reading it takes longer than {seconds:g} seconds.") from None
         said = ran.stdout.splitlines()
-        if ran.returncode == WRONG and said:
+        if ran.returncode == REFUSED and said:
             raise InputError(said[-1])
         if ran.returncode:
             raise InputError(
@@ -82,7 +82,7 @@ def main(file: str, out: str, memory: str, seconds: str) -> int:
         frame.rechunk().write_ipc(out)
     except PrefermabError as error:
         print(error)
-        return WRONG
+        return REFUSED
     for one in found:
         if issubclass(one.category, InputWarning):
             print(f"{WARNING}{one.message}")

@@ -122,15 +122,16 @@ class Contents:
         parser.CharacterDataHandler = self._text
         self.row = self.column = self.rows = self.columns = 0
         self.is_shared, self.shares, self.number = False, False, ""
-        self.lists_sheets = name == "xl/_rels/workbook.xml.rels"
-        is_xml = None
+        is_xml, last = None, b""
         for piece in pieces:
             self.unpacked += len(piece)
             self._check(self.unpacked)
-            if is_xml is None:
-                is_xml = name.endswith(XML) or (
-                    piece.lstrip()[:1] == b"<" and not name.endswith(DRAWING)
-                )
+            if name.endswith(DRAWING):
+                if b"sheetData" in last + piece:  # it can be named as a sheet
+                    raise DamagedError
+                last = piece[-10:]
+            elif is_xml is None:
+                is_xml = name.endswith(XML) or piece.lstrip()[:1] == b"<"
             if is_xml:
                 parser.Parse(piece, False)
         if is_xml:
@@ -154,8 +155,6 @@ class Contents:
             if self.cells:
                 raise DamagedError
             self.shared.append(0)
-        elif self.lists_sheets and given.get("Target", "").lower().endswith(DRAWING):
-            raise DamagedError
 
     def _text(self, text: str) -> None:
         if self.shares:
