@@ -218,3 +218,33 @@ def test_shapes_inside_functions_are_checked_each_time():
             outer((np.ones(size), np.ones(4)), 1)
         with pytest.raises(TypeCheckError, match="return value"):
             outer(same, "one")
+
+
+HOOKS = {"check", "between", "collapsed", "samples_per_round", "prepare", "memory"}
+"""Methods of recipes and policies that do nothing unless somebody needs them."""
+
+
+def test_methods_of_recipes_policies_and_networks_are_abstract_or_final():
+    """What two classes share is an object that both hold, and not a method that one replaces."""
+    parts = ("recipes/", "policies/", "networks.py", "pricing.py", "topline.py")
+    texts = [file.read_text() for file in SOURCE.rglob("*.py")
+             if file.relative_to(SOURCE).as_posix().startswith(parts)]  # fmt: skip
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+    def bases(name):
+        for base in classes[name].bases:
+            base = base.value if isinstance(base, ast.Subscript) else base
+            if isinstance(base, ast.Name) and base.id in classes:
+                yield base.id
+                yield from bases(base.id)
+
+    def concrete(name):
+        methods = [one for one in classes[name].body if isinstance(one, ast.FunctionDef)]
+        decorators = {one.name: [ast.unparse(how) for how in one.decorator_list] for one in methods}
+        return {name for name, hows in decorators.items() if "abc.abstractmethod" not in hows}
+
+    own = {"__post_init__", "__check_init__", "__init_subclass__"} | HOOKS
+    replaced = {(name, base, method) for name in classes for base in bases(name)
+                for method in concrete(name) & concrete(base) - own}  # fmt: skip
+    assert not replaced

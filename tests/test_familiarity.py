@@ -142,3 +142,11 @@ def _two_features():
     perception = MODEL.network.perception
     zeros, eye = jnp.zeros(2), jnp.eye(2)
     return dataclasses.replace(perception, mean=zeros, whitening=eye)
+
+
+def test_a_trained_model_knows_the_features_of_its_training_before_it_is_saved():
+    model = pm.pretrain(pm.domains.Synthetic(), "sweep", n_arms=4, budget=1, steps=1, arms=8)
+    assert model.seen is not None
+    assert (
+        model.seen.as_json() == FeatureRanges.of(model.domain, model.network.perception).as_json()
+    )

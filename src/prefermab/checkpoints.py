@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,18 +20,16 @@ from safetensors.numpy import save as pack_tensors
 from prefermab.errors import InputError
 from prefermab.files import write_atomically
 from prefermab.modelfile import digest_of_model, named_arrays, with_arrays
+from prefermab.recipes.base import TrainingState
 
 CHECKPOINT_FORMAT = "3"
 
 
-State = TypeVar("State")
-
-
-class Checkpoint(NamedTuple, Generic[State]):
+class Checkpoint(NamedTuple, Generic[TrainingState]):
     """The progress of a training: pieces done, the recipe's state, and rows of metrics."""
 
     pieces: int
-    state: State
+    state: TrainingState
     rows: dict[str, np.ndarray]
 
 
@@ -65,7 +63,9 @@ def write_checkpoint(path: Path, training: str, at: Checkpoint) -> None:
     write_atomically(path, lambda draft: draft.write_bytes(packed))
 
 
-def read_checkpoint(path: Path, training: str, untrained: State) -> Checkpoint[State]:
+def read_checkpoint(
+    path: Path, training: str, untrained: TrainingState
+) -> Checkpoint[TrainingState]:
     """Reads a checkpoint of this training; `untrained` gives the state's structure."""
     try:
         with safe_open(path, framework="numpy") as file:

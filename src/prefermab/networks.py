@@ -314,7 +314,7 @@ class ActorCritic(Network):
         return jax.vmap(self.value, in_axes=(0, 0, None))(states, features, price)
 
     def _own_outputs(self, layers, states, features, price) -> Float[Array, "arm out"]:
-        one_arm = lambda own, *seen: own(self.perception(*seen, price))  # noqa: E731
+        one_arm = lambda own, state, seen: own(self.perception(state, seen, price))  # noqa: E731
         each = eqx.filter_vmap(one_arm, in_axes=(eqx.if_array(0), 0, 0))
         return each(layers, states, features)
 

@@ -27,7 +27,15 @@ from prefermab.evaluation import Progress
 from prefermab.familiarity import FeatureRanges, draw_features
 from prefermab.model import Model
 from prefermab.networks import Network
-from prefermab.recipes.base import METRICS, MetricRows, Metrics, Net, Recipe, State, make_recipe
+from prefermab.recipes.base import (
+    METRICS,
+    MetricRows,
+    Metrics,
+    Net,
+    Recipe,
+    TrainingState,
+    make_recipe,
+)
 from prefermab.sharding import all_devices
 
 T = TypeVar("T")
@@ -152,7 +160,7 @@ def _recipe_for(recipe: str | Recipe, domain: Domain, settings: dict[str, Any]) 
 
 
 def run(
-    recipe: Recipe[State, Net],
+    recipe: Recipe[TrainingState, Net],
     domain: Domain,
     n_arms: int,
     budget: float,
@@ -161,7 +169,7 @@ def run(
     checkpoint: Path | None,
     resume: bool,
     training: str,
-) -> tuple[State, MetricRows]:
+) -> tuple[TrainingState, MetricRows]:
     """Runs all pieces of a training, or those after its checkpoint; returns the states of all seeds
     and the metrics."""
     words = np.array([seed % 2**32 for seed in seeds], np.uint32)
@@ -189,20 +197,22 @@ def run(
 
 
 @eqx.filter_jit
-def _init(recipe: Recipe[State, Net], domain: Domain, n_arms: int, keys: TrialKeys) -> State:
+def _init(
+    recipe: Recipe[TrainingState, Net], domain: Domain, n_arms: int, keys: TrialKeys
+) -> TrainingState:
     return eqx.filter_vmap(lambda key: recipe.init(domain, n_arms, key))(keys)
 
 
 @eqx.filter_jit
 def _step(
-    recipe: Recipe[State, Net],
+    recipe: Recipe[TrainingState, Net],
     domain: Domain,
     n_arms: int,
     budget: Budget,
     size: int,
-    state: State,
+    state: TrainingState,
     keys: TrialKeys,
-) -> tuple[State, Metrics]:
+) -> tuple[TrainingState, Metrics]:
     """One piece of training for each seed."""
     each = eqx.filter_vmap(recipe.step, in_axes=(None, None, None, None, eqx.if_array(0), 0))
     return each(domain, n_arms, budget, size, state, keys)

@@ -27,7 +27,7 @@ from prefermab.networks import Network, Shape
 from prefermab.policies.learned import Learned
 from prefermab.shaping import OWN
 
-State = TypeVar("State")
+TrainingState = TypeVar("TrainingState")
 """What changes in training: a tree of arrays."""
 
 Net = TypeVar("Net", bound=Network)
@@ -106,7 +106,7 @@ class Tuned:
 
 
 @dataclasses.dataclass(frozen=True)
-class Recipe(abc.ABC, Generic[State, Net]):
+class Recipe(abc.ABC, Generic[TrainingState, Net]):
     """Base of all recipes; `tests/test_recipes.py` has one of sixty lines.
 
     It is generic in the state of training and the network. `check`, `between`, `collapsed` and
@@ -159,25 +159,25 @@ class Recipe(abc.ABC, Generic[State, Net]):
         and checked, and a checkpoint is written."""
 
     @abc.abstractmethod
-    def init(self, domain: Domain, n_arms: int, key: Key) -> State:
+    def init(self, domain: Domain, n_arms: int, key: Key) -> TrainingState:
         """The state before training."""
 
     @abc.abstractmethod
     def step(
-        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: State, key: Key
-    ) -> tuple[State, Metrics]:
+        self, domain: Domain, n_arms: int, budget: Budget, size: int, state: TrainingState, key: Key
+    ) -> tuple[TrainingState, Metrics]:
         """One piece of `size` units: the state after it, and metrics with one row for each row of
         the history. The key is the same in every piece. Randomness depends on it and on the count
         of units in the state, so that a resumed training ends as an uninterrupted one."""
 
-    def between(self, domain: Domain, states: State) -> State:
+    def between(self, domain: Domain, states: TrainingState) -> TrainingState:
         """What happens between two pieces outside of compiled code, for the stacked states of all
         seeds; by default nothing."""
         del domain
         return states
 
     @abc.abstractmethod
-    def trained(self, state: State) -> Net:
+    def trained(self, state: TrainingState) -> Net:
         """The network that was learned."""
 
     def collapsed(self, rows: MetricRows, budget: float) -> int | None:

@@ -26,14 +26,14 @@ LEAST_WEIGHT, LOW_PRICE = 0.1, 0.05
 """With `focus`: the weight of an error far from a decision, and the share of the highest price that
 is added to the price, because at price 0 no decision would count as near."""
 
-Memory = TypeVar("Memory")
+Kept = TypeVar("Kept")
 """What lessons keep from step to step."""
 
-Kept = TypeVar("Kept")
+PassedOn = TypeVar("PassedOn")
 """The memory in a state that a method only passes on."""
 
 
-class RegressionState(eqx.Module, Generic[Memory]):
+class RegressionState(eqx.Module, Generic[Kept]):
     """Everything that changes in training. `slow` is an average of the network over the last steps;
     `memory` is what the lessons keep; `to_end` is the training of a second network, for programmes
     that end."""
@@ -42,8 +42,8 @@ class RegressionState(eqx.Module, Generic[Memory]):
     slow: Worth
     optimiser: PyTree
     step: Int[Array, ""]
-    memory: Memory
-    to_end: "RegressionState[Memory] | None" = None
+    memory: Kept
+    to_end: "RegressionState[Kept] | None" = None
 
 
 class Batch(eqx.Module):
@@ -59,17 +59,17 @@ class Batch(eqx.Module):
     """Rounds left; None: the programme goes on."""
 
 
-class Lessons(abc.ABC, Generic[Memory]):
+class Lessons(abc.ABC, Generic[Kept]):
     """Where the worths that a network learns come from; `slow` values next states."""
 
     @abc.abstractmethod
-    def prepare(self, domain: Domain, slow: Worth, key: Key) -> Memory:
+    def prepare(self, domain: Domain, slow: Worth, key: Key) -> Kept:
         """The memory before the first step."""
 
     @abc.abstractmethod
     def teach(
-        self, domain: Domain, slow: Worth, memory: Memory, step: Int[Array, ""], key: Key
-    ) -> tuple[Memory, Batch]:
+        self, domain: Domain, slow: Worth, memory: Kept, step: Int[Array, ""], key: Key
+    ) -> tuple[Kept, Batch]:
         """The memory after a step, and the batch to learn from."""
 
     @abc.abstractmethod
@@ -77,17 +77,17 @@ class Lessons(abc.ABC, Generic[Memory]):
         """A batch of these arms only."""
 
 
-class Learning(abc.ABC, Generic[Memory]):
+class Learning(abc.ABC, Generic[Kept]):
     """What learns: a `Learner`, or two of them (`last_rounds.LearnerToEnd`)."""
 
     @abc.abstractmethod
-    def init(self, domain: Domain, perception: Perception, key: Key) -> RegressionState[Memory]:
+    def init(self, domain: Domain, perception: Perception, key: Key) -> RegressionState[Kept]:
         """The state before the first step."""
 
     @abc.abstractmethod
     def advance(
-        self, domain: Domain, size: int, state: RegressionState[Memory], key: Key
-    ) -> tuple[RegressionState[Memory], Float[Array, ""]]:
+        self, domain: Domain, size: int, state: RegressionState[Kept], key: Key
+    ) -> tuple[RegressionState[Kept], Float[Array, ""]]:
         """`size` gradient steps, and their mean loss. What is random in a step depends on the key
         and the step's number only."""
 
@@ -102,10 +102,10 @@ class Learning(abc.ABC, Generic[Memory]):
 
 
 @dataclasses.dataclass(frozen=True)
-class Learner(Learning[Memory]):
+class Learner(Learning[Kept]):
     """Fits a network to the batches of its lessons."""
 
-    lessons: Lessons[Memory]
+    lessons: Lessons[Kept]
     steps: int
     width: int
     depth: int
@@ -127,11 +127,11 @@ class Learner(Learning[Memory]):
         layers = mlp(size, out, self.width, self.depth, jax.nn.silu, key)
         return Worth(perception, layers, UsualPrices.blank(self.longest) if self.longest else None)
 
-    def init(self, domain: Domain, perception: Perception, key: Key) -> RegressionState[Memory]:
+    def init(self, domain: Domain, perception: Perception, key: Key) -> RegressionState[Kept]:
         worth = self.untrained(perception, domain.n_actions, jax.random.split(key)[1])
         return self.start(worth, self.lessons.prepare(domain, worth, jax.random.fold_in(key, 1)))
 
-    def start(self, worth: Worth, memory: Kept) -> RegressionState[Kept]:
+    def start(self, worth: Worth, memory: PassedOn) -> RegressionState[PassedOn]:
         """The state before the first step, for this network and memory."""
         state = self.optimiser().init(eqx.filter(worth.layers, eqx.is_array))
         return RegressionState(worth, worth, state, jnp.zeros((), int), memory)
@@ -142,8 +142,8 @@ class Learner(Learning[Memory]):
         return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(schedule))
 
     def advance(
-        self, domain: Domain, size: int, state: RegressionState[Memory], key: Key
-    ) -> tuple[RegressionState[Memory], Float[Array, ""]]:
+        self, domain: Domain, size: int, state: RegressionState[Kept], key: Key
+    ) -> tuple[RegressionState[Kept], Float[Array, ""]]:
         arrays, fixed = eqx.partition(state, eqx.is_array)
 
         def one_step(_, carry):
@@ -161,8 +161,8 @@ class Learner(Learning[Memory]):
         return eqx.combine(arrays, fixed), total / size
 
     def improve(
-        self, state: RegressionState[Kept], batch: Batch
-    ) -> tuple[Float[Array, ""], RegressionState[Kept]]:
+        self, state: RegressionState[PassedOn], batch: Batch
+    ) -> tuple[Float[Array, ""], RegressionState[PassedOn]]:
         """One gradient step on a batch; the slow copy follows. Gives the loss before the step."""
         worth, slow = state.worth, state.slow
         error = eqx.filter_value_and_grad(fit_error)
@@ -185,7 +185,7 @@ class Learner(Learning[Memory]):
 
 @eqx.filter_jit
 def _learn_from(
-    learner: Learner[Memory], tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, key: Key
+    learner: Learner[Kept], tuning: Tuning, domain: Domain, worth: Worth, arms: Arms, key: Key
 ) -> Worth:
     """The network after each epoch of learning from these arms only, stacked."""
     many = jax.tree.map(lambda x: jnp.repeat(x, tuning.rounds, axis=0), arms)

@@ -18,7 +18,7 @@ from prefermab.errors import InputError
 from prefermab.networks import Perception, Shape, Worth
 from prefermab.policies.learned import ByPrice
 from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
-from prefermab.recipes.learner import Learning, Memory, RegressionState
+from prefermab.recipes.learner import Kept, Learning, RegressionState
 from prefermab.rollout import Moves, observe
 
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
@@ -32,7 +32,7 @@ STEPS_IN_A_PIECE, MOST_PIECES = 300, 20
 
 
 @dataclasses.dataclass(frozen=True)
-class Regression(Recipe[RegressionState[Memory], Worth]):
+class Regression(Recipe[RegressionState[Kept], Worth]):
     """A recipe that fits a network to what actions are worth at many prices."""
 
     later: ClassVar[tuple[str, ...]] = ("focus",)
@@ -68,7 +68,7 @@ class Regression(Recipe[RegressionState[Memory], Worth]):
 
     @property
     @abc.abstractmethod
-    def learner(self) -> Learning[Memory]:
+    def learner(self) -> Learning[Kept]:
         """What learns, with these hyperparameters."""
 
     @property
@@ -80,7 +80,7 @@ class Regression(Recipe[RegressionState[Memory], Worth]):
     def pieces(self) -> tuple[int, ...]:
         return piece_sizes(self.steps, max(STEPS_IN_A_PIECE, -(-self.steps // MOST_PIECES)))
 
-    def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState[Memory]:
+    def init(self, domain: Domain, n_arms: int, key: Key) -> RegressionState[Kept]:
         """An untrained network that sees arms of this domain on a common scale."""
         key_probe, _ = jax.random.split(key)
         arms = domain.draw_arms(key_probe, PROBED_ARMS)
@@ -111,16 +111,16 @@ class Regression(Recipe[RegressionState[Memory], Worth]):
         n_arms: int,
         budget: Budget,
         size: int,
-        state: RegressionState[Memory],
+        state: RegressionState[Kept],
         key: Key,
-    ) -> tuple[RegressionState[Memory], Metrics]:
+    ) -> tuple[RegressionState[Kept], Metrics]:
         """`size` gradient steps, and one row of metrics."""
         after, loss = self.learner.advance(domain, size, state, key)
         measured = measure_worth(domain, after.slow, n_arms, budget, key)
         measured = eqx.tree_at(lambda it: it.loss, measured, loss)
         return after, jax.tree.map(lambda value: value[None], measured)
 
-    def trained(self, state: RegressionState[Memory]) -> Worth:
+    def trained(self, state: RegressionState[Kept]) -> Worth:
         """The slow copy: an average over the last steps, and steadier for it."""
         to_end = None if state.to_end is None else state.to_end.slow
         return dataclasses.replace(state.slow, to_end=to_end)
