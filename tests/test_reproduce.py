@@ -220,10 +220,22 @@ def test_a_task_brings_what_it_needs():
     assert runner.task_graph([play, play]) == {train: (), play: (train,)}
 
 
-def test_comments_do_not_void_results():
-    strip = lambda text: runner.ast.dump(runner._WithoutDocstrings().visit(runner.ast.parse(text)))  # noqa: E731
-    assert strip('def f():\n    """One."""\n    return 1') == strip("def f():\n    return 1  # so")
-    assert strip("x = 1") != strip("x = 2")
+def test_results_outlive_comments_imports_and_moves_but_no_other_change(tmp_path):
+    def checksum(**files):
+        package = tmp_path / str(sum(1 for _ in tmp_path.iterdir()))
+        for name, text in files.items():
+            file = package / f"{name.replace('__', '/')}.py"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return runner.source_checksum(package)
+
+    known = checksum(one='import a\n\ndef f():\n    """F."""\n    return a.b', two="x = 1")
+    moved = "from new import a\n\n\ndef f():\n    return a.b  # as before\n"
+    assert checksum(folder__new=moved, folder__other="x = 1") == known
+    assert checksum(both=f"x = 1\n{moved}", front='from both import f\n__all__ = ["f"]') == known
+    assert checksum(one=moved, two="x = 2") != known
+    assert checksum(one=moved.replace("a.b", "a.c"), two="x = 1") != known
+    assert checksum(one=moved, two="x = 1", cli__three="x = 3") == known
 
 
 def test_pages_are_escaped_and_marked():

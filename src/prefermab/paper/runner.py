@@ -41,8 +41,8 @@ PAPER_RECIPES = ("paper", "paper-literal")
 """Recipes that are trained for the number of arms and the settings of a table."""
 
 NO_RESULT_DEPENDS_ON = (
-    "bench", "cli", "engines.py", "gym", "pages.py", "paper", "plots.py", "programme",
-    "service",
+    "__init__.py", "__main__.py", "bench", "cli", "engines.py", "gym", "pages.py", "paper",
+    "plots.py", "programme", "service",
 )  # fmt: skip
 """Files and folders of the package on which no result depends."""
 
@@ -286,17 +286,36 @@ def _name(task: Task) -> str:
 
 @cache
 def _source() -> str:
-    """A checksum of the code on which results depend, without comments and docstrings."""
-    root, digest = Path(prefermab.__file__).parent, hashlib.sha256()
-    for file in sorted(root.rglob("*.py")):
-        if file.relative_to(root).parts[0] not in NO_RESULT_DEPENDS_ON:
-            digest.update(
-                ast.dump(_WithoutDocstrings().visit(ast.parse(file.read_text()))).encode()
-            )
-    return digest.hexdigest()
+    return source_checksum(Path(prefermab.__file__).parent)
 
 
-class _WithoutDocstrings(ast.NodeTransformer):
+def source_checksum(package: Path) -> str:
+    """A checksum of the code on which results depend.
+
+    It is that of all definitions, in whatever file they are: results outlive code that is moved,
+    and comments, docstrings and imports that change.
+    """
+    definitions = []
+    for file in package.rglob("*.py"):
+        path = file.relative_to(package).as_posix()
+        if not any(f"{path}/".startswith(f"{other}/") for other in NO_RESULT_DEPENDS_ON):
+            tree = _DefinitionsOnly().visit(ast.parse(file.read_text()))
+            definitions += [ast.dump(statement) for statement in tree.body]
+    return hashlib.sha256("\n".join(sorted(definitions)).encode()).hexdigest()
+
+
+class _DefinitionsOnly(ast.NodeTransformer):
+    """Leaves out docstrings, imports, and what says where names are."""
+
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_text else node
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        return None if ast.unparse(node.targets[0]) in ("__all__", "__module__") else node
