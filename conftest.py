@@ -155,7 +155,7 @@ hypothesis.settings.load_profile("repeatable")
 
 # Tests in a browser need Chromium. Without it they are left out, and that is said; where
 # PREFERMAB_BROWSER is "needed", as in .ci/run, nothing runs instead.
-BROWSER_TESTS = "tests/test_browser.py"
+BROWSER_TESTS = "tests/service/test_browser.py"
 HAS_BROWSER = bool(shutil.which("chromium") or shutil.which("chromium-browser"))
 collect_ignore = [] if HAS_BROWSER else [BROWSER_TESTS]
 

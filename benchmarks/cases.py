@@ -18,15 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
+from benchmarks.measuring import Case
 from prefermab import domains, oracles, policies
-from prefermab.arms import Observation
-from prefermab.bench.measuring import Case
-from prefermab.evaluation import evaluate
-from prefermab.model import Model
+from prefermab.arms.observation import Observation
+from prefermab.evaluation.compare import evaluate
+from prefermab.models.loading import load
+from prefermab.models.model import Model
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.recipes import Exact, Paper, Sweep
-from prefermab.storage import load
-from prefermab.training import pretrain_seeds
+from prefermab.training.pretraining import pretrain_seeds
 
 EPOCHS, TIMED_STEPS = 8, 300
 """Epochs and steps of the timed trainings; a complete training has more of them."""

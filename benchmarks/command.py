@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from prefermab.cli.options import JsonFlag, Names, option
-from prefermab.errors import InputError, count, number, unknown
+from prefermab.common.errors import InputError, count, number, unknown
 
 if TYPE_CHECKING:
-    from prefermab.bench.measuring import Machine, Measured
+    from benchmarks.measuring import Machine, Measured
 
 CASE_GROUPS = ("start", "train", "evaluate", "act", "plan", "whittle", "bound")
 HEADINGS = ("", "case", "first run", "then", "spread", "a second", "of limit")
@@ -38,10 +38,10 @@ class BenchCommand:
 
     def run(self) -> None:
         """Measures, prints, writes and compares."""
-        from prefermab.bench.cases import cases
-        from prefermab.bench.measuring import Measured, machine, time_case
+        from benchmarks.cases import cases
+        from benchmarks.measuring import Measured, machine, time_case
         from prefermab.cli.terminal import progress
-        from prefermab.files import write_atomically
+        from prefermab.common.files import write_atomically
 
         for group in self.only:
             if group not in CASE_GROUPS:
@@ -125,8 +125,8 @@ def print_measured(found: "list[Measured]", limit: "Machine") -> None:
 
 def markdown_table(path: Path) -> str:
     """The measurements of a file as a table in Markdown, for docs/performance.md."""
-    from prefermab.bench.measuring import Machine, Measured
-    from prefermab.pages import Cell, Grid, Text, blocks_as_markdown
+    from benchmarks.measuring import Machine, Measured
+    from prefermab.common.pages import Cell, Grid, Text, blocks_as_markdown
 
     facts = json.loads(path.read_text())
     found = [Measured(**one) for one in facts["cases"]]

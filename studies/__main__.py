@@ -17,14 +17,20 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
-from prefermab.errors import unknown
-from prefermab.evaluation import evaluate, trial_batches, trial_bounds, trial_keys, trial_rewards
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.pages import table_as_markdown
+from prefermab.common.errors import unknown
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.common.pages import table_as_markdown
+from prefermab.evaluation.compare import (
+    evaluate,
+    trial_batches,
+    trial_bounds,
+    trial_keys,
+    trial_rewards,
+)
+from prefermab.models.loading import load
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
-from prefermab.storage import load
-from prefermab.training import pretrain_seeds
+from prefermab.training.pretraining import pretrain_seeds
 from studies.damage import damage
 from studies.departures_page import departures
 from studies.durability import durability

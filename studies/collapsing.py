@@ -25,8 +25,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import prefermab as pm
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.pages import table_as_markdown
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.common.pages import table_as_markdown
 
 PATIENTS, CALLS, DAYS, TRIALS = 50, 5, 180, 30
 """The example in the README of that repository, with more trials."""

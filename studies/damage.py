@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from prefermab.pages import table_as_markdown
+from prefermab.common.pages import table_as_markdown
 
 TESTS = Path(__file__).parent.parent / "tests"
 TRIALS, SEED = 1500, 2026

@@ -20,17 +20,17 @@ import numpy as np
 
 import prefermab
 from prefermab import domains, policies
+from prefermab.arms.features import FeatureMap
+from prefermab.common.errors import unknown
+from prefermab.common.files import use_compilation_cache, write_atomically
 from prefermab.domains import Domain
-from prefermab.errors import unknown
-from prefermab.evaluation import trial_batches, trial_keys, trial_rewards
-from prefermab.features import FeatureMap
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.model import Model
+from prefermab.evaluation.compare import trial_batches, trial_keys, trial_rewards
+from prefermab.models.model import Model
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import PAPER_EXCEPTIONS
 from prefermab.recipes import Paper
 from prefermab.recipes.base import choices
-from prefermab.training import pretrain_seeds
+from prefermab.training.pretraining import pretrain_seeds
 
 DATA = Path("studies/data/departures")
 RATES = (0.8, 1.0)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from prefermab.pages import table_as_markdown
+from prefermab.common.pages import table_as_markdown
 
 TESTS = Path(__file__).parent.parent / "tests"
 KILLS, OUTAGES, PROCESSES, SECONDS, SEED, FLIPS = 200, 20, 8, 120, 1000, 1500

@@ -17,9 +17,10 @@ import polars as pl
 
 import prefermab as pm
 from prefermab import load
-from prefermab.errors import unknown
-from prefermab.files import write_atomically
-from prefermab.pages import table_as_markdown
+from prefermab.common.errors import unknown
+from prefermab.common.files import write_atomically
+from prefermab.common.intervals import Interval
+from prefermab.common.pages import table_as_markdown
 from prefermab.programme.evidence.balance import balanced_draw
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_trial_effects
 from prefermab.programme.evidence.effects import group_difference
@@ -30,9 +31,8 @@ from prefermab.programme.evidence.power import (
     play_layouts,
     simulate_effects,
 )
-from prefermab.programme.evidence.programmes import Pool, draw_pool
 from prefermab.programme.evidence.protocol import assigned_layout
-from prefermab.programme.intervals import Interval
+from prefermab.programme.evidence.simulated_trials import Pool, draw_pool
 from studies.off_policy import REPEATS, SEED, armman, coverage, learned, lots, off_policy
 
 PAGE = Path("docs/results/evidence.md")

@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab import plots
-from prefermab.files import write_atomically
-from prefermab.pages import Cell, Grid, Picture, Text, blocks_as_markdown
-from prefermab.plots import svg_of
+from prefermab.common import plots
+from prefermab.common.files import write_atomically
+from prefermab.common.pages import Cell, Grid, Picture, Text, blocks_as_markdown
+from prefermab.common.plots import svg_of
+from prefermab.programme.learning.gain import estimate_gain
+from prefermab.programme.learning.scores import GAIN_DRAWS
+from prefermab.programme.learning.verdict import decide, default_rounds, shuffle_actions
 from prefermab.programme.logs.allocation import check_allocation
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import estimate_gain
+from prefermab.programme.logs.log_warnings import log_warnings
 from prefermab.programme.logs.population import (
     Population,
     RandomRule,
@@ -32,10 +35,7 @@ from prefermab.programme.logs.population import (
     learned_rule,
 )
 from prefermab.programme.logs.reading import Log, read_log
-from prefermab.programme.logs.scores import GAIN_DRAWS
 from prefermab.programme.logs.simulated import example_tables
-from prefermab.programme.logs.verdict import decide, default_rounds, shuffle_actions
-from prefermab.programme.logs.warnings import log_warnings
 
 LOGS, WITHOUT_EFFECT, SHUFFLED, FIRST_SEED = 200, 300, 20, 20_000
 """Number of logs: of a scenario, of a scenario without anything to gain (where the interval should

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from prefermab import policies
-from prefermab.evaluation import trial_batches, trial_bounds, trial_keys, trial_rewards
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.pages import table_as_markdown
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.common.pages import table_as_markdown
+from prefermab.evaluation.compare import trial_batches, trial_bounds, trial_keys, trial_rewards
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.paper.tables import Setting
-from prefermab.training import pretrain_seeds
+from prefermab.training.pretraining import pretrain_seeds
 from studies import machine
 
 DATA = Path("studies/data/left")

@@ -28,12 +28,12 @@ import httpx
 import numpy as np
 import polars as pl
 
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.pages import table_as_markdown
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.common.pages import table_as_markdown
+from prefermab.models.loading import load
 from prefermab.programme.store import Programme
-from prefermab.service import accounts
-from prefermab.service.database import APPROVALS, Records
-from prefermab.storage import load
+from prefermab.service.auth import accounts
+from prefermab.service.auth.database import APPROVALS, Records
 
 PAGE = Path("docs/results/service.md")
 PASSWORD = "a password for the study"

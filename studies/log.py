@@ -5,20 +5,21 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from prefermab import domains, plots
+from prefermab import domains
+from prefermab.arms.features import FeatureMap
+from prefermab.common import plots
+from prefermab.common.files import write_atomically
+from prefermab.common.pages import Cell, Grid, Picture, Text, blocks_as_markdown
+from prefermab.common.plots import svg_of
 from prefermab.domains.base import FiniteDomain
-from prefermab.evaluation import evaluate
-from prefermab.features import FeatureMap
-from prefermab.files import write_atomically
-from prefermab.pages import Cell, Grid, Picture, Text, blocks_as_markdown
-from prefermab.plots import svg_of
+from prefermab.evaluation.compare import evaluate
 from prefermab.policies import NoAction
+from prefermab.programme.learning.effects import estimate_effects
 from prefermab.programme.logs.domain import Logged
-from prefermab.programme.logs.effects import estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
 from prefermab.programme.logs.reading import Log, read_log
 from prefermab.programme.logs.simulated import simulate_log
-from prefermab.training import pretrain
+from prefermab.training.pretraining import pretrain
 
 PEOPLE, LOG_SEEDS, EVALUATION_SEED = (100, 300, 1000, 2000, 5000), (0, 1, 2), 1
 SETTINGS = {"synthetic": (21, 7.0), "armman": (25, 7.0)}

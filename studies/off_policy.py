@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 
 from prefermab import load
-from prefermab.pages import table_as_markdown
+from prefermab.common.intervals import Interval
+from prefermab.common.pages import table_as_markdown
 from prefermab.programme.evidence.logged import all_moves, judge_policy, learn_on_half
-from prefermab.programme.evidence.programmes import Pool, draw_pool
+from prefermab.programme.evidence.simulated_trials import Pool, draw_pool
 from prefermab.programme.evidence.weights import method_intervals, row_episodes
-from prefermab.programme.intervals import Interval
 from prefermab.programme.logs.reading import Log, LogTransitions, read_log
 from prefermab.programme.planning.lots import draw_lots
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from prefermab.pages import table_as_markdown
+from prefermab.common.intervals import Interval, from_influence
+from prefermab.common.pages import table_as_markdown
 from prefermab.programme.evidence.results import OffPolicy, off_policy_rows
-from prefermab.programme.intervals import Interval, from_influence
 
 CAMPAIGNS = ("men", "women")
 

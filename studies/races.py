@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from prefermab.pages import table_as_markdown
+from prefermab.common.pages import table_as_markdown
 from studies.load import PASSWORD, SAME, Load, prepare, served
 
 TESTS = Path(__file__).parent.parent / "tests"

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from prefermab import plots
-from prefermab.bench.cases import people_tables
-from prefermab.files import write_atomically
-from prefermab.pages import Cell, Grid, Picture, Text, blocks_as_markdown
-from prefermab.plots import svg_of
+from benchmarks.cases import people_tables
+from prefermab.common import plots
+from prefermab.common.files import write_atomically
+from prefermab.common.pages import Cell, Grid, Picture, Text, blocks_as_markdown
+from prefermab.common.plots import svg_of
 
 STUDY_SIZES = tuple(10**power for power in range(4, 9))
 SHARE = 0.1

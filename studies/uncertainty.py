@@ -15,13 +15,13 @@ import jax.numpy as jnp
 from jax.scipy.stats import norm
 from jaxtyping import Array, Float, Int
 
-from prefermab import plots
-from prefermab.arms import Actions, Arm, Key, Observation, State
-from prefermab.budget import by_price, cost_of, lowest_price, preferred
+from prefermab.arms.budget import by_price, cost_of, lowest_price, preferred
+from prefermab.arms.features import FeatureMap
+from prefermab.arms.observation import Actions, Arm, Key, Observation, State
+from prefermab.common import plots
+from prefermab.common.plots import svg_of
 from prefermab.domains import Domain, Synthetic
 from prefermab.domains.base import FiniteDomain, range_ends
-from prefermab.features import FeatureMap
-from prefermab.plots import svg_of
 from prefermab.policies.base import Memory, Policy
 from prefermab.recipes import Exact
 

@@ -15,15 +15,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from prefermab import policies
-from prefermab.arms import Actions, Key, Observation
+from prefermab.arms.observation import Actions, Key, Observation
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.common.pages import table_as_markdown
 from prefermab.domains import Armman, Domain, Synthetic, Unseen
-from prefermab.evaluation import trial_batches, trial_keys, trial_rewards
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.pages import table_as_markdown
+from prefermab.evaluation.compare import trial_batches, trial_keys, trial_rewards
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.policies.base import Memory, Policy, Problem
 from prefermab.policies.informed import ByTable, Informed
-from prefermab.training import pretrain_seeds
+from prefermab.training.pretraining import pretrain_seeds
 from studies import machine
 
 DATA = Path("studies/data/unseen")

@@ -17,21 +17,21 @@ import numpy as np
 import polars as pl
 
 from prefermab import policies
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.common.pages import table_as_markdown
 from prefermab.domains import Armman, FiniteDomain, Unseen
-from prefermab.evaluation import trial_batches, trial_keys, trial_rewards
-from prefermab.files import use_compilation_cache, write_atomically
-from prefermab.model import Model
-from prefermab.pages import table_as_markdown
+from prefermab.evaluation.compare import trial_batches, trial_keys, trial_rewards
+from prefermab.models.model import Model
 from prefermab.paper.runner import EVALUATION_SEED
 from prefermab.policies.base import Policy
+from prefermab.programme.learning.effects import estimate_effects
+from prefermab.programme.learning.visits import check_visits
 from prefermab.programme.logs.domain import Logged
-from prefermab.programme.logs.effects import estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
+from prefermab.programme.logs.hidden import fit_hidden
 from prefermab.programme.logs.reading import Log, read_log
 from prefermab.programme.logs.simulated import keep_seen, simulate_log
-from prefermab.programme.logs.unseen.hidden import fit_hidden
-from prefermab.programme.logs.unseen.visits import check_visits
-from prefermab.training import pretrain
+from prefermab.training.pretraining import pretrain
 from studies import machine
 from studies.log import covered
 

@@ -33,14 +33,14 @@ import numpy as np
 import polars as pl
 
 import prefermab as pm
-from prefermab.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from prefermab.errors import PrefermabError
-from prefermab.modelfile import named_arrays
+from prefermab.common.errors import PrefermabError
+from prefermab.models.saving import named_arrays
 from prefermab.programme.events.mapping import read_map
 from prefermab.programme.evidence.designs import Design
 from prefermab.programme.evidence.protocol import randomise, read_protocol
-from prefermab.programme.sources.apart import read_any
-from prefermab.programme.tables import write_table
+from prefermab.programme.tables.apart import read_any
+from prefermab.programme.tables.table import write_table
+from prefermab.training.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 
 MEMORY, SECONDS = 1 << 30, 10.0
 """What a process may take to read any file."""

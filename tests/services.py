@@ -8,7 +8,8 @@ import polars as pl
 from starlette.testclient import TestClient
 
 import prefermab as pm
-from prefermab.service import Settings, accounts, create_app
+from prefermab.service import Settings, create_app
+from prefermab.service.auth import accounts
 
 PASSWORD = "long enough for tests"
 SAME = {"sec-fetch-site": "same-origin"}

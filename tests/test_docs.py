@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab import evaluation
 from prefermab.cli import dispatch
+from prefermab.evaluation import compare
 from prefermab.programme.evidence import power
-from prefermab.programme.logs import gain
+from prefermab.programme.learning import gain
 from prefermab.recipes.regression import Regression
 
 ROOT = Path(__file__).parents[1]
@@ -31,12 +31,12 @@ def blocks(page: Path) -> list[str]:
 @pytest.fixture
 def little_work(monkeypatch):
     """What is printed is run as it is, but with few trials, training steps and random orders."""
-    few, whole = 5, evaluation.evaluate
+    few, whole = 5, compare.evaluate
 
     def evaluate(*given, trials=few, **settings):
         return whole(*given, trials=min(trials, few), **settings)
 
-    monkeypatch.setattr(evaluation, "evaluate", evaluate)
+    monkeypatch.setattr(compare, "evaluate", evaluate)
     monkeypatch.setattr(Regression, "pieces", property(lambda self: (min(self.steps, few),)))
     monkeypatch.setattr(gain, "MOST_TRANSITIONS", 0)
     monkeypatch.setattr(gain, "PREDICTION_DRAWS", 2)

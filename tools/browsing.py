@@ -24,9 +24,10 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
-from prefermab.service import Settings, accounts, create_app
-from prefermab.service.demo import make_demo
-from prefermab.service.desk import Desk
+from prefermab.service import Settings, create_app
+from prefermab.service.auth import accounts
+from prefermab.service.work.demo import make_demo
+from prefermab.service.work.desk import Desk
 
 USERS = {"Vera": "viewer", "Ana": "field worker", "Paul": "planner", "Ada": "admin"}
 DESKTOP, PHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}

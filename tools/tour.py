@@ -12,7 +12,7 @@ from typing import Any
 from PIL import Image
 from playwright.sync_api import Page
 
-from prefermab.service.rendering import NAVIGATION
+from prefermab.service.http.rendering import NAVIGATION
 from tools.browsing import PHONE, Visitor, chromium, demo_console, visit
 
 PICTURES = Path(__file__).parent.parent / "docs" / "images" / "tour"

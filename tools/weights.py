@@ -17,16 +17,16 @@ import polars as pl
 import prefermab
 from prefermab import domains, policies
 from prefermab.cli.terminal import progress
-from prefermab.errors import unknown
-from prefermab.evaluation import evaluate
-from prefermab.files import use_compilation_cache
-from prefermab.model import Model
-from prefermab.networks import Worth
+from prefermab.common.errors import unknown
+from prefermab.common.files import use_compilation_cache
+from prefermab.evaluation.compare import evaluate
+from prefermab.models.loading import load
+from prefermab.models.model import Model
+from prefermab.networks.worth import Worth
 from prefermab.paper.tables import PAPER_EXCEPTIONS
 from prefermab.recipes import Exact
 from prefermab.recipes.last_rounds import LearnerToEnd
-from prefermab.storage import load
-from prefermab.training import pretrain
+from prefermab.training.pretraining import pretrain
 
 OPT_IN = (0.8, 0.85, 0.9, 0.95, 1.0)
 TRIALS = {"sis": 200, "continuous-sis": 200, "armman-unseen": 200}

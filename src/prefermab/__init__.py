@@ -11,26 +11,25 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prefermab import budget, domains, opt_in, oracles, policies, recipes
-    from prefermab.arms import Observation
-    from prefermab.errors import InputError, PrefermabError
-    from prefermab.evaluation import evaluate
-    from prefermab.features import FeatureMap
-    from prefermab.finetuning import finetune
-    from prefermab.model import Model
+    from prefermab import budget, domains, opt_in, oracles, policies, recipes, tables
+    from prefermab.arms.features import FeatureMap
+    from prefermab.arms.observation import Observation
+    from prefermab.common.errors import InputError, PrefermabError
+    from prefermab.evaluation.compare import evaluate
+    from prefermab.evaluation.simulation import simulate
+    from prefermab.models.loading import load
+    from prefermab.models.model import Model
     from prefermab.programme import evidence
-    from prefermab.programme import exchange as tables
     from prefermab.programme.bulk.driver import plan_folder
+    from prefermab.programme.learning.learn import LearnResult, learn
     from prefermab.programme.logs.domain import from_log
-    from prefermab.programme.logs.learn import LearnResult, learn
-    from prefermab.programme.logs.warnings import LogWarning
+    from prefermab.programme.logs.log_warnings import LogWarning
     from prefermab.programme.planning.plan import Plan
     from prefermab.programme.planning.rules import Rules
-    from prefermab.programme.simulation import simulate
     from prefermab.programme.store import Programme
-    from prefermab.storage import load
-    from prefermab.topline import ddlpo
-    from prefermab.training import TrainingError, pretrain, pretrain_seeds
+    from prefermab.training.finetuning import finetune
+    from prefermab.training.pretraining import TrainingError, pretrain, pretrain_seeds
+    from prefermab.training.topline import ddlpo
 
 __version__ = "0.2.0"
 
@@ -42,30 +41,30 @@ _MODULES = {
     "oracles": "oracles",
     "policies": "policies",
     "recipes": "recipes",
-    "tables": "programme.exchange",
+    "tables": "tables",
 }
 _NAMES = {
-    "FeatureMap": "features",
-    "InputError": "errors",
-    "LearnResult": "programme.logs.learn",
-    "LogWarning": "programme.logs.warnings",
-    "Model": "model",
-    "Observation": "arms",
+    "FeatureMap": "arms.features",
+    "InputError": "common.errors",
+    "LearnResult": "programme.learning.learn",
+    "LogWarning": "programme.logs.log_warnings",
+    "Model": "models.model",
+    "Observation": "arms.observation",
     "Plan": "programme.planning.plan",
-    "PrefermabError": "errors",
+    "PrefermabError": "common.errors",
     "Programme": "programme.store",
     "Rules": "programme.planning.rules",
-    "TrainingError": "training",
-    "ddlpo": "topline",
-    "evaluate": "evaluation",
-    "finetune": "finetuning",
+    "TrainingError": "training.pretraining",
+    "ddlpo": "training.topline",
+    "evaluate": "evaluation.compare",
+    "finetune": "training.finetuning",
     "from_log": "programme.logs.domain",
-    "learn": "programme.logs.learn",
-    "load": "storage",
+    "learn": "programme.learning.learn",
+    "load": "models.loading",
     "plan_folder": "programme.bulk.driver",
-    "pretrain": "training",
-    "pretrain_seeds": "training",
-    "simulate": "programme.simulation",
+    "pretrain": "training.pretraining",
+    "pretrain_seeds": "training.pretraining",
+    "simulate": "evaluation.simulation",
 }
 
 __all__ = [

@@ -9,9 +9,10 @@
 ['good', 'bad']
 """
 
-from prefermab.errors import InputWarning
+from prefermab.common.errors import InputWarning
 from prefermab.programme.events.convert import Counts, EventLog, from_events
-from prefermab.programme.tables import as_frame, read_table, write_table
+from prefermab.programme.tables.privacy import pseudonyms
+from prefermab.programme.tables.table import as_frame, read_table, write_table
 
 __all__ = [
     "Counts",
@@ -19,6 +20,7 @@ __all__ = [
     "InputWarning",
     "as_frame",
     "from_events",
+    "pseudonyms",
     "read_table",
     "write_table",
 ]

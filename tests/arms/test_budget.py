@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 
 import prefermab as pm
-from prefermab.amounts import DecimalUnits, exact_amounts, fits, read_decimals, remaining
-from prefermab.budget import by_price, cost_of, greedy, lowest_price
-from prefermab.errors import amount
-from prefermab.programme.tables import read_table
+from prefermab.arms.amounts import DecimalUnits, exact_amounts, fits, read_decimals, remaining
+from prefermab.arms.budget import by_price, cost_of, greedy, lowest_price
+from prefermab.common.errors import amount
+from prefermab.programme.tables.table import read_table
 from reference import best_knapsack, exact, greedy_one_by_one
 
 SHAPES = [(1, 2), (6, 2), (5, 3), (7, 4)]

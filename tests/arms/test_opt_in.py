@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import prefermab as pm
-from prefermab.opt_in import Streaming, fixed_share, opted_in_count, redraw
+from prefermab.arms.opt_in import Streaming, fixed_share, opted_in_count, redraw
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,16 @@
 """Measuring speed: what is written, what is compared, what is refused. No test looks at a clock."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from prefermab.bench import cases, measuring
-from prefermab.cli import bench as command
-from prefermab.cli.bench import BenchCommand
-from prefermab.errors import InputError
+from benchmarks import cases, command, measuring
+from benchmarks.command import BenchCommand
+from prefermab.common.errors import InputError
 
 
 @pytest.fixture
@@ -67,9 +69,27 @@ def test_a_file_that_is_no_measurement_is_named(tmp_path):
             BenchCommand(compare=path).run()
 
 
+def test_without_a_checkout_one_sentence_says_where_it_is(tmp_path):
+    import prefermab
+
+    installed = tmp_path / "lib" / "site-packages"
+    installed.mkdir(parents=True)
+    (installed / "prefermab").symlink_to(Path(prefermab.__file__).parent)
+    ran = subprocess.run(
+        [sys.executable, "-m", "prefermab", "bench"],
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 2
+    assert ran.stderr.count("\n") == 1
+    assert "run `make bench` there" in ran.stderr
+
+
 @pytest.mark.parametrize("name", ["cpu", "h200"])
 def test_the_page_says_what_the_committed_figures_say(name):
-    docs = Path(__file__).parent.parent / "docs"
+    docs = Path(__file__).parents[2] / "docs"
     page = (docs / "performance.md").read_text()
     assert command.markdown_table(docs / "performance" / f"{name}.json") in page
 

@@ -18,9 +18,9 @@ import prefermab as pm
 from prefermab import cli
 from prefermab.cli.terminal import progress, progress_bar, shortened
 from prefermab.cli.train import FinetuneCommand, PretrainCommand, check_folder
-from prefermab.files import use_compilation_cache
+from prefermab.common.files import use_compilation_cache
 
-PUMPS = f"{Path(__file__).parent / 'own_domain.py'}:Pumps"
+PUMPS = f"{Path(__file__).parents[1] / 'own_domain.py'}:Pumps"
 """A domain of three actions, without a model."""
 
 NEEDS_JAX = ("pretrain", "finetune")
@@ -66,7 +66,7 @@ def test_the_list_of_commands_is_printed_without_importing_any():
     code = (
         "import sys, prefermab.cli as cli\n"
         "cli.run_command(sys.argv[1:])\n"
-        "heavy = {'jax', 'polars', 'numpy', 'tyro', 'rich', 'prefermab.errors'}\n"
+        "heavy = {'jax', 'polars', 'numpy', 'tyro', 'rich', 'prefermab.common.errors'}\n"
         "assert not heavy & set(sys.modules)\n"
         "assert [m for m in sys.modules if m.startswith('prefermab.')] == ['prefermab.cli']"
     )
@@ -171,7 +171,7 @@ def test_a_full_disk_is_reported_in_one_sentence(arguments, tmp_path):
 def test_a_signal_is_handled_before_anything_heavy_is_imported(number, status):
     code = (
         "import os, signal, sys, prefermab.cli as cli\n"
-        "assert not {'tyro', 'numpy', 'rich', 'prefermab.errors'} & set(sys.modules)\n"
+        "assert not {'tyro', 'numpy', 'rich', 'prefermab.common.errors'} & set(sys.modules)\n"
         f"cli.dispatch = lambda _: os.kill(os.getpid(), signal.{number})\n"
         "cli.main()"
     )
@@ -348,7 +348,7 @@ def test_a_picture_that_cannot_be_written_is_reported(prefermab, tmp_path):
 
 
 def test_an_existing_picture_survives_a_failed_one(tmp_path):
-    from prefermab.files import write_atomically
+    from prefermab.common.files import write_atomically
 
     target = tmp_path / "p.txt"
     target.write_text("before")

@@ -8,9 +8,10 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+import prefermab.errors
 from prefermab import cli
-from prefermab.errors import Busy, BusyError, OutdatedError, StorageError
-from prefermab.files import locked
+from prefermab.common.errors import Busy, BusyError, OutdatedError, StorageError
+from prefermab.common.files import locked
 
 OTHERS = [pm.TrainingError, BusyError, OutdatedError, StorageError]
 
@@ -22,6 +23,13 @@ def test_input_error_is_for_wrong_input_only():
         assert issubclass(kind, pm.PrefermabError)
         assert not issubclass(kind, pm.InputError)
     assert Busy is BusyError
+
+
+def test_errors_are_called_by_the_path_that_users_import():
+    for kind in (pm.InputError, BusyError, StorageError):
+        assert getattr(prefermab.errors, kind.__name__) is kind
+        assert kind.__module__ == "prefermab.errors"
+    assert pm.TrainingError.__module__ == "prefermab"
 
 
 @pytest.mark.parametrize("kind", [pm.InputError, *OTHERS])
@@ -38,7 +46,7 @@ def test_every_error_of_ours_ends_the_command_line_with_one_sentence(kind, monke
 
 HOLD = """
 import pathlib, sys
-from prefermab.files import locked
+from prefermab.common.files import locked
 with locked(pathlib.Path(sys.argv[1]), ""):
     print(flush=True)
     input()
@@ -71,7 +79,7 @@ def test_a_folder_without_locks_is_no_error(tmp_path, monkeypatch, number, outco
     def fail(*_):
         raise OSError(number, "no")
 
-    monkeypatch.setattr("prefermab.files.FileLock.acquire", fail)
+    monkeypatch.setattr("prefermab.common.files.FileLock.acquire", fail)
     with outcome, locked(tmp_path / "lock", "taken."):
         pass
 

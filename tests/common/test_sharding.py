@@ -12,8 +12,8 @@ RUN = """
 import json
 import jax, numpy as np
 import prefermab as pm
-from prefermab import training
-from prefermab.sharding import all_devices
+from prefermab.training import pretraining as training
+from prefermab.common.sharding import all_devices
 
 domain, model, devices = pm.domains.Armman(), pm.load("armman"), jax.devices()
 sweep = pm.recipes.Sweep(steps=5, arms=64, width=16)

@@ -10,7 +10,7 @@ import prefermab as pm
 from prefermab.cli import main
 from prefermab.cli.evaluate import EvaluateCommand, bounded_trials, model_label, policies_for
 
-FILE = Path(__file__).parent / "own_domain.py"
+FILE = Path(__file__).parents[1] / "own_domain.py"
 ONE = """
 from beside import least
 from prefermab.domains import Synthetic
@@ -95,7 +95,8 @@ def test_a_model_of_ones_own_domain_is_trained_tuned_and_evaluated(tmp_path, mon
 
     met = []
     monkeypatch.setattr(
-        "prefermab.finetuning.finetune", lambda model, domain, **_: met.append(domain) or model
+        "prefermab.training.finetuning.finetune",
+        lambda model, domain, **_: met.append(domain) or model,
     )
     there = tmp_path / "tuned"
     assert typed(monkeypatch, "finetune", out, "--out", there, "--domain", own) == 0

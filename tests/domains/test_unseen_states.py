@@ -8,12 +8,12 @@ import pytest
 
 import prefermab as pm
 from prefermab.domains.sightings import Sightings
+from prefermab.evaluation.rollout import Moves
 from prefermab.oracles.dynamic_programming import Sparse, backward_induction, value_iteration
 from prefermab.policies.base import Problem
 from prefermab.programme.bulk.chunks import needed_columns
 from prefermab.programme.planning.roster import place_texts, read_places
 from prefermab.programme.planning.rules.limits import unused_columns
-from prefermab.rollout import Moves
 from studies.collapsing import optimum, tables
 from studies.unseen import LastSeen
 

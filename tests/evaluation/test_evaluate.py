@@ -110,7 +110,7 @@ def test_policies_that_never_act_differ_in_nothing():
 def test_batches_change_nothing(monkeypatch):
     policies = {"none": P.NoAction()}
     whole = pm.evaluate(D.Synthetic(), policies, trials=50)
-    monkeypatch.setattr("prefermab.evaluation.TABLE_BYTES", 4 * 21 * 8 * 7)
+    monkeypatch.setattr("prefermab.evaluation.compare.TABLE_BYTES", 4 * 21 * 8 * 7)
     parts = pm.evaluate(D.Synthetic(), policies, trials=50)
     np.testing.assert_allclose(whole["mean"], parts["mean"], rtol=1e-6)
     np.testing.assert_allclose(whole["bound"], parts["bound"], rtol=1e-4)

@@ -7,9 +7,10 @@ import pytest
 from rich.console import Console
 
 import prefermab as pm
-from prefermab import cli, plots
+from prefermab import cli
 from prefermab.cli.simulate import SimulateCommand, simulation_table, text_chart
-from prefermab.programme.simulation import Tally
+from prefermab.common import plots
+from prefermab.evaluation.simulation import Tally
 
 TURNS = {"turns": pm.policies.RoundRobin()}
 

@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.errors import UnlikeTrainingWarning
-from prefermab.familiarity import FeatureRanges, distance, draw_features
-from prefermab.storage import fingerprint
+from prefermab.common.errors import UnlikeTrainingWarning
+from prefermab.models.familiarity import FeatureRanges, distance, draw_features
+from prefermab.models.loading import fingerprint
 
 MODEL = pm.load("armman")
 DOMAIN = pm.domains.Armman()

@@ -14,8 +14,8 @@ from safetensors.numpy import load as parse
 from safetensors.numpy import save as pack
 
 import prefermab as pm
-from prefermab import modelfile, storage
-from prefermab.modelfile import named_arrays
+from prefermab.models import loading, saving
+from prefermab.models.saving import named_arrays
 
 STATES, FEATURES = [0, 1, 2, 1, 0, 2], np.linspace(-1, 1, 36).reshape(6, 6)
 
@@ -116,8 +116,8 @@ def forge(folder, target, change_tensors=None, change_config=None):
         change_config(config)
     data = pack(tensors)
     (target / "model.safetensors").write_bytes(data)
-    config["weights_sha256"] = modelfile.digest(data)
-    config["checksum"] = modelfile.config_checksum(config)
+    config["weights_sha256"] = saving.digest(data)
+    config["checksum"] = saving.config_checksum(config)
     (target / "config.json").write_text(json.dumps(config))
 
 
@@ -170,12 +170,12 @@ def test_garbage_and_absent_models_are_said_to_be_so(tmp_path):
 
 def test_only_a_folder_with_a_model_hides_one_that_ships(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    shipped = storage.fingerprint(pm.load("armman"))
+    shipped = loading.fingerprint(pm.load("armman"))
     (tmp_path / "armman").mkdir()
     (tmp_path / "armman" / "people.csv").write_text("id")
-    assert storage.fingerprint(pm.load("armman")) == shipped
+    assert loading.fingerprint(pm.load("armman")) == shipped
     shutil.copytree(folder, tmp_path / "armman", dirs_exist_ok=True)
-    assert storage.fingerprint(pm.load("armman")) == storage.fingerprint(pm.load(folder))
+    assert loading.fingerprint(pm.load("armman")) == loading.fingerprint(pm.load(folder))
 
 
 def test_metrics_are_kept_through_load_and_save(folder, tmp_path):
@@ -217,7 +217,7 @@ def test_a_domain_that_does_not_fit_a_model_is_refused(folder, domain, message):
 
 
 def test_models_ship_for_every_domain_and_are_small():
-    shipped = storage.shipped_models()
+    shipped = loading.shipped_models()
     both = {name + kind for name in pm.domains.BY_NAME for kind in ("", "-paper")}
     assert set(shipped) == {*both, "armman-unseen"}
     files = [file for folder in shipped.values() for file in folder.iterdir()]

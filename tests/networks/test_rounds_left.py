@@ -12,10 +12,10 @@ import pytest
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.ending import LEVELS, UsualPrices, encode_rounds_left, worths_to_end
+from prefermab.models.loading import earlier_fingerprint, fingerprint
+from prefermab.networks.ending import LEVELS, UsualPrices, encode_rounds_left, worths_to_end
 from prefermab.oracles import backward_induction
 from prefermab.programme.bulk.driver import plan_folder
-from prefermab.storage import earlier_fingerprint, fingerprint
 
 
 def late(slow: float = 0.0) -> list:

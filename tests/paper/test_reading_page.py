@@ -7,7 +7,7 @@ import pytest
 
 from studies import departures_page, reading
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DATA = {
     "cells": [
         {"recipe": "paper", "of_informed": 0.961, "cell": "a, 30 %", "mean": 4.0, "corrected": 4.1},

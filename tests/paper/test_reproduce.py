@@ -10,9 +10,10 @@ import jax
 import numpy as np
 import pytest
 
-from prefermab import cli, domains, errors, pages, policies
-from prefermab.evaluation import evaluate
-from prefermab.features import FeatureMap
+from prefermab import cli, domains, policies
+from prefermab.arms.features import FeatureMap
+from prefermab.common import errors, pages
+from prefermab.evaluation.compare import evaluate
 from prefermab.paper import (
     cells,
     claims,

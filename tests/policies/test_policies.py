@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import prefermab as pm
-from prefermab.arms import Observation
-from prefermab.opt_in import Streaming
+from prefermab.arms.observation import Observation
+from prefermab.arms.opt_in import Streaming
+from prefermab.evaluation.rollout import draw_world, play
 from prefermab.policies.base import Problem
-from prefermab.rollout import draw_world, play
 
 P = pm.policies
 compiled_play = eqx.filter_jit(play)

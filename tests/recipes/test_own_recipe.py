@@ -13,8 +13,8 @@ import pytest
 from jaxtyping import PyTree
 
 import prefermab as pm
-from prefermab.modelfile import named_arrays
-from prefermab.networks import Perception, Worth, mlp
+from prefermab.models.saving import named_arrays
+from prefermab.networks.worth import Perception, Worth, mlp
 from prefermab.policies.learned import ByPrice
 from prefermab.recipes import METRICS, Metrics, Recipe
 from prefermab.recipes.base import make_recipe

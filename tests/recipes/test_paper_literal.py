@@ -11,10 +11,10 @@ import optax
 import pytest
 
 import prefermab as pm
+from prefermab.models.loading import shipped_models
 from prefermab.recipes import ppo
 from prefermab.recipes.base import choices, hyperparameters_of, make_recipe
-from prefermab.shaping import Samples
-from prefermab.storage import shipped_models
+from prefermab.recipes.shaping import Samples
 from studies import departures, departures_page
 
 

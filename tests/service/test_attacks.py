@@ -17,13 +17,14 @@ import damage
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.database import Database
-from prefermab.service import accounts, several
-from prefermab.service.access import EVERYBODY, OWN_PEOPLE, RULES, Guarded
-from prefermab.service.access import ROLES as RIGHTS
+from prefermab.service import several
 from prefermab.service.app import ROUTE_MODULES
-from prefermab.service.exchange import MEDIA_TYPES, READING
-from prefermab.service.guards import HEADERS
-from prefermab.service.signing import LIMITS, WINDOW
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import EVERYBODY, OWN_PEOPLE, RULES, Guarded
+from prefermab.service.auth.access import ROLES as RIGHTS
+from prefermab.service.auth.signing import LIMITS, WINDOW
+from prefermab.service.http.guards import HEADERS
+from prefermab.service.http.tables import MEDIA_TYPES, READING
 from services import BUDGET, ORIGIN, PASSWORD, ROLES, SAME, Served, fast_passwords, people
 
 CSV = {"content-type": "text/csv"}
@@ -283,7 +284,7 @@ def test_small_files_are_refused_and_others_are_answered_meanwhile(served, tmp_p
 
 
 def test_tables_wait_only_a_moment_for_each_other(served, monkeypatch):
-    monkeypatch.setattr("prefermab.service.exchange.LONGEST_WAIT", 0.01)
+    monkeypatch.setattr("prefermab.service.http.tables.LONGEST_WAIT", 0.01)
     program = served.token("Paul", "plan")
     book = io.BytesIO()
     pl.DataFrame({"id": [1]}).write_parquet(book)

@@ -6,10 +6,10 @@ Left out where Chromium is not installed; see conftest.py.
 import pytest
 
 from prefermab.service import Settings
-from prefermab.service.access import RULES
-from prefermab.service.demo import make_demo
-from prefermab.service.rendering import NAVIGATION
+from prefermab.service.auth.access import RULES
+from prefermab.service.http.rendering import NAVIGATION
 from prefermab.service.several import create_several
+from prefermab.service.work.demo import make_demo
 from services import PASSWORD, fast_passwords
 from tools.browsing import PHONE, USERS, Console, add_users, chromium, demo_console, visit
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.programme.tables import Source, format_number
-from prefermab.service.rendering import line_chart
-from prefermab.service.uploads import find_wrong
-from prefermab.service.worker import work
+from prefermab.programme.tables.table import Source, format_number
+from prefermab.service.http.rendering import line_chart
+from prefermab.service.work.uploads import find_wrong
+from prefermab.service.work.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords
 
 JOIN = (
@@ -141,8 +141,8 @@ def test_a_replay_is_bit_for_bit_or_says_what_differs(served, monkeypatch):
 
 
 def test_a_list_of_many_people_is_made_again_by_a_job(served, monkeypatch):
-    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
-    monkeypatch.setattr("prefermab.service.jobs.start_worker", lambda _: None)
+    monkeypatch.setattr("prefermab.service.work.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.work.jobs.start_worker", lambda _: None)
     vera, desk = served.client("Vera"), served.desk
     place = vera.post("/models", data={"round": "1"}).headers["location"]
     assert "Round 1: waiting; the result appears here." in vera.get(place).text

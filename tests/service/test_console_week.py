@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.service.pages_people import timeline_chart, timeline_of
-from prefermab.service.planning import read_pairs
-from prefermab.service.worker import work
+from prefermab.service.pages.people import timeline_chart, timeline_of
+from prefermab.service.work.plan_requests import read_pairs
+from prefermab.service.work.worker import work
 from services import BUDGET, Served, fast_passwords, people
 
 SCRIPT = "<script>alert(1)</script>"
@@ -373,8 +373,8 @@ def test_beliefs_stand_where_no_state_was_seen(tmp_path):
 
 
 def test_the_list_of_a_large_programme_is_made_by_a_job(served, model, monkeypatch):
-    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
-    monkeypatch.setattr("prefermab.service.jobs.start_worker", lambda _: None)
+    monkeypatch.setattr("prefermab.service.work.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.work.jobs.start_worker", lambda _: None)
     paul = served.client("Paul")
     place = paul.post("/week/plan", data={"budget": str(BUDGET)}).headers["location"]
     assert "is being made" in paul.get(place).text

@@ -18,10 +18,10 @@ from fastapi.params import Form
 from pydantic import BaseModel
 
 import prefermab as pm
-from prefermab.service import accounts
-from prefermab.service.access import EVERYBODY, RULES
-from prefermab.service.access import ROLES as RIGHTS
 from prefermab.service.app import ROUTE_MODULES
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import EVERYBODY, RULES
+from prefermab.service.auth.access import ROLES as RIGHTS
 from services import BUDGET, ROLES, Served, fast_passwords
 
 SEED = 31

@@ -22,10 +22,13 @@ import sqlalchemy
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.programme.store.frames import first_difference
-from prefermab.service import accounts, create_app, exchange, jobs, worker
-from prefermab.service import late as lateness
-from prefermab.service.database import JOBS, SERVICE_METADATA, Records
-from prefermab.service.worker import work
+from prefermab.service import create_app
+from prefermab.service.auth import accounts
+from prefermab.service.auth.database import JOBS, SERVICE_METADATA, Records
+from prefermab.service.http import tables
+from prefermab.service.work import jobs, worker
+from prefermab.service.work import late as lateness
+from prefermab.service.work.worker import work
 from services import BUDGET, PASSWORD, Served, fast_passwords, people
 
 
@@ -275,7 +278,7 @@ def test_lists_that_jobs_make_have_all_changes(fresh, model, monkeypatch):
     served, program = fresh
     monkeypatch.setattr(jobs, "start_worker", id)
     program.post("/api/v1/plans", json={"budget": BUDGET})
-    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.work.desk.MOST_PLANNED_AT_ONCE", 5)
     chosen = as_frame(program.get("/api/v1/plans/current/list?list=chosen"))["id"].to_list()
     paul, seen = served.client("Paul"), {"why": "asked", "round": 1, "attempt": 1}
     for person, kind in ((chosen[0], "off"), (chosen[1], "off"), (chosen[0], "on")):
@@ -499,7 +502,7 @@ def test_a_round_is_closed_and_its_marks_are_settled_together_or_not_at_all(fres
     mark = {"round": 1, "marks": [{"id": one, "action": "none", "why": "ill"}]}
     program.post("/api/v1/marks", json=mark)
     with monkeypatch.context() as broken:
-        broken.setattr("prefermab.service.late.settle_marks", lambda *_: 1 / 0)
+        broken.setattr("prefermab.service.work.late.settle_marks", lambda *_: 1 / 0)
         assert program.post("/api/v1/marks/record?round=1").status_code == 500
     assert served.desk.head().round == 1
     assert as_frame(program.get("/api/v1/marks"))["why"].to_list() == ["ill"]
@@ -509,7 +512,7 @@ def test_a_round_is_closed_and_its_marks_are_settled_together_or_not_at_all(fres
     assert program.post("/api/v1/marks", json=late).json()["late"] == 1
     accept = {"round": 1, "ids": [one], "accept": True, "why": "she says so"}
     with monkeypatch.context() as broken:
-        broken.setattr("prefermab.service.desk.Desk.note", lambda *_: 1 / 0)
+        broken.setattr("prefermab.service.work.desk.Desk.note", lambda *_: 1 / 0)
         assert program.post("/api/v1/marks/late", json=accept).status_code == 500
     assert one not in as_frame(program.get("/api/v1/history/actions"))["id"]
     assert len(program.get("/api/v1/marks/late").json()) == 1
@@ -643,7 +646,7 @@ def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     served, program = fresh
     started = []
     monkeypatch.setattr(jobs, "start_worker", started.append)
-    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.work.desk.MOST_PLANNED_AT_ONCE", 5)
     asked = program.post("/api/v1/plans", json={"budget": BUDGET})
     assert (asked.status_code, asked.headers["location"]) == (202, "/api/v1/jobs/1")
     assert len(started) == 1
@@ -697,7 +700,7 @@ def statuses(program):
 @BOTH
 def test_asked_all_at_once_two_jobs_run_and_the_others_wait_in_order(fresh, monkeypatch):
     served, program = fresh
-    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.work.desk.MOST_PLANNED_AT_ONCE", 5)
     asked = jobs.MOST_UNFINISHED + 3
     with ThreadPoolExecutor(asked) as pool:
         answers = list(
@@ -743,7 +746,7 @@ def test_a_server_that_starts_again_goes_on_with_the_jobs(fresh, model, monkeypa
     served, program = fresh
     started = []
     monkeypatch.setattr(jobs, "start_worker", started.append)
-    monkeypatch.setattr("prefermab.service.desk.MOST_PLANNED_AT_ONCE", 5)
+    monkeypatch.setattr("prefermab.service.work.desk.MOST_PLANNED_AT_ONCE", 5)
     for _ in range(3):
         program.post("/api/v1/what-if", json={"budgets": [1]})
     with served.desk.records.writing() as sql:
@@ -793,7 +796,7 @@ def test_cancelling_kills_the_process_and_leaves_nothing_half_written(fresh, mod
         def report(self, _):
             raise SystemExit
 
-    monkeypatch.setattr("prefermab.programme.logs.learn.learn", Stopped)
+    monkeypatch.setattr("prefermab.programme.learning.learn.learn", Stopped)
     monkeypatch.setattr(jobs, "start_worker", [].append)
     program.post("/api/v1/jobs/learn", json={"rewards": {"motivated": 1}})
     with pytest.raises(SystemExit):
@@ -898,7 +901,7 @@ def test_metrics_count_requests_and_people(planner):
     [("text/csv", ".csv"), ("*/*", ".json"), ("application/json;q=0.1, text/csv", ".csv")],
 )
 def test_tables_are_sent_as_they_are_wanted(accept, kind):
-    assert exchange.preferred_kind(accept) == kind
+    assert tables.preferred_kind(accept) == kind
 
 
 def test_kinds_that_are_not_known_are_refused(planner):

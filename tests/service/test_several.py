@@ -7,11 +7,12 @@ from starlette.testclient import TestClient
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.service import Settings, accounts
-from prefermab.service.access import RULES
-from prefermab.service.settings import name_of
+from prefermab.service import Settings
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import RULES
+from prefermab.service.auth.settings import name_of
+from prefermab.service.auth.signing import LIMITS
 from prefermab.service.several import create_several, router
-from prefermab.service.signing import LIMITS
 from services import BUDGET, ORIGIN, PASSWORD, SAME, Clock, fast_passwords, people
 
 OTHER = "another long password"

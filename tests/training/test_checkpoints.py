@@ -12,7 +12,7 @@ import pytest
 import prefermab as pm
 from prefermab.cli import dispatch
 from prefermab.cli.train import write_events
-from prefermab.modelfile import named_arrays
+from prefermab.models.saving import named_arrays
 
 SWEEP = {"steps": 900, "arms": 16, "width": 8}
 PAPER = {"recipe": "paper", "epochs": 11, "rounds": 10, "freeze": 0}

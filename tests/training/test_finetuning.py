@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import prefermab as pm
-from prefermab.modelfile import named_arrays
-from prefermab.networks import ActorCritic
+from prefermab.models.saving import named_arrays
+from prefermab.networks.worth import ActorCritic
 from prefermab.policies.learned import ByGreedyProba
 
 SMALL = {"epochs": 3, "rounds": 10, "trials": 60}

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import prefermab as pm
-from prefermab.modelfile import named_arrays
-from prefermab.networks import Perception, Worth, mlp
+from prefermab.models.saving import named_arrays
+from prefermab.networks.pricing import PriceNetwork
+from prefermab.networks.worth import Perception, Worth, mlp
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.pricing import PriceNetwork
 from prefermab.recipes import paper
 from prefermab.recipes.learner import Batch, importance
 

@@ -39,7 +39,7 @@ BLOCK, MOST_AT_ONCE = 64, 20_000
 class DecimalUnits:
     """Whole units of 10 to the power of minus `decimals`.
 
-    >>> from prefermab.amounts import DecimalUnits
+    >>> from prefermab.arms.amounts import DecimalUnits
     >>> units = DecimalUnits.of(700.0)
     >>> units.decimals, units.of_costs([0.1, 250]), units.of_budget(700.0)
     (15, array([   100000000000000, 250000000000000000]), 700000000000000000)
@@ -78,7 +78,7 @@ def add_up(units: np.ndarray) -> int:
     """The exact sum of some units, even if it is above 64 bits.
 
     >>> import numpy as np
-    >>> from prefermab.amounts import add_up
+    >>> from prefermab.arms.amounts import add_up
     >>> add_up(np.full(10, 10**18))
     10000000000000000000
     """
@@ -88,7 +88,7 @@ def add_up(units: np.ndarray) -> int:
 def fits(costs: Any, budget: float) -> bool:
     """Whether some costs together are within a budget.
 
-    >>> from prefermab.amounts import fits
+    >>> from prefermab.arms.amounts import fits
     >>> fits([0.1] * 7, 0.7), fits([16_777_216.0, 1.0], 16_777_216.0)
     (True, False)
     """
@@ -98,7 +98,7 @@ def fits(costs: Any, budget: float) -> bool:
 def total(costs: Any) -> float:
     """The sum of some amounts, exact before it becomes a floating-point number.
 
-    >>> from prefermab.amounts import total
+    >>> from prefermab.arms.amounts import total
     >>> total([0.1] * 3), 0.1 + 0.1 + 0.1
     (0.3, 0.30000000000000004)
     """
@@ -108,7 +108,7 @@ def total(costs: Any) -> float:
 def remaining(budget: float, costs: Any) -> float:
     """What some costs leave of a budget.
 
-    >>> from prefermab.amounts import remaining
+    >>> from prefermab.arms.amounts import remaining
     >>> remaining(1.0, [0.1] * 7), 1.0 - 0.7
     (0.3, 0.30000000000000004)
     """
@@ -126,7 +126,7 @@ def read_decimals(amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     that gives the amount. An amount that fits single precision may be read in single precision.
 
     >>> import numpy as np
-    >>> from prefermab.amounts import read_decimals
+    >>> from prefermab.arms.amounts import read_decimals
     >>> digits, places = read_decimals(np.array([7.0, 0.25, np.float32(0.1)]))
     >>> digits.tolist(), places.tolist()
     ([7, 25, 1], [0, 2, 1])
@@ -164,7 +164,7 @@ def _decimal(amount: float) -> Decimal:
 def as_single(budget: float) -> Float[Array, ""]:
     """A budget in single precision, which is never read as more than the budget.
 
-    >>> from prefermab.amounts import as_single
+    >>> from prefermab.arms.amounts import as_single
     >>> float(as_single(16_777_219.0)), round(float(as_single(0.1)), 8)
     (16777218.0, 0.1)
     """
@@ -254,7 +254,7 @@ def exact_amounts(costs: np.ndarray, budget: float, paid: int = 0) -> Amounts:
     budget are spent already.
 
     >>> import numpy as np
-    >>> from prefermab.amounts import exact_amounts
+    >>> from prefermab.arms.amounts import exact_amounts
     >>> exact_amounts(np.array([[0.0, 16_777_217.0]]), 16_777_217.5).costs.high
     Array([[        0, 167772170]], dtype=int32)
     """
@@ -273,7 +273,7 @@ def read_amounts(costs: Float[Array, "arm act"], budget: Float[Array, ""]) -> Am
     budget down, by less than a millionth.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.amounts import read_amounts
+    >>> from prefermab.arms.amounts import read_amounts
     >>> amounts = read_amounts(jnp.array([[0.0, 0.1]]), jnp.array(0.7))
     >>> tenth = amounts.costs[0, 1]
     >>> bool(tenth + tenth + tenth <= amounts.budget), amounts.budget.high

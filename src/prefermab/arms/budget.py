@@ -4,7 +4,8 @@
 one action for each arm, and skips pairs that no longer fit. `by_price` finds the lowest price at
 which the actions that the arms prefer fit the budget, and spends the rest by gain per cost.
 
-Costs are added up in exact decimal numbers (`prefermab.amounts`): no total is above the budget.
+Costs are added up in exact decimal numbers (`prefermab.arms.amounts`): no total is above the
+budget.
 """
 
 from collections.abc import Callable
@@ -13,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from prefermab.amounts import Amounts, Digits, as_single, read_amounts
-from prefermab.arms import Actions, Costs, OptIn
+from prefermab.arms.amounts import Amounts, Digits, as_single, read_amounts
+from prefermab.arms.observation import Actions, Costs, OptIn
 
 Scores = Float[Array, "arm act"]
 

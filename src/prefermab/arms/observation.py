@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from jaxtyping import Key as KeyArray
 
-from prefermab.amounts import Amounts
-from prefermab.errors import InputError
+from prefermab.arms.amounts import Amounts
+from prefermab.common.errors import InputError
 
 Arm = PyTree
 """One arm, as its domain draws it."""
@@ -39,7 +39,7 @@ class Observation(eqx.Module):
     where states are finite and reals where they are continuous.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.arms import Observation
+    >>> from prefermab.arms.observation import Observation
     >>> seen = Observation(state=jnp.array([1, 0]), features=jnp.ones((2, 3)),
     ...                    opt_in=jnp.array([True, False]), costs=jnp.array([[0., 1.], [0., 1.]]),
     ...                    budget=jnp.array(1.0), round=jnp.array(0))

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from prefermab.arms import Key, OptIn, TrialKeys
-from prefermab.errors import InputError, count, number, share
+from prefermab.arms.observation import Key, OptIn, TrialKeys
+from prefermab.common.errors import InputError, count, number, share
 
 
 def opted_in_count(rate: float, n_arms: int) -> int:

@@ -58,7 +58,7 @@ class AuditLogCommand:
         """Writes the log."""
         from prefermab.programme.store.audit import read_audit
         from prefermab.programme.store.database import Database
-        from prefermab.programme.tables import check_table_path, write_table
+        from prefermab.programme.tables.table import check_table_path, write_table
 
         check_table_path(self.out)
         database = Database(self.file, 60.0, begin=False)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from prefermab.domains import Domain
-    from prefermab.model import Model
+    from prefermab.models.model import Model
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,11 +30,12 @@ class DemoCommand:
         """Runs a programme with the model in the package, then compares and draws."""
         from rich.console import Console
 
-        from prefermab import domains, plots, policies
+        from prefermab import domains, policies
         from prefermab.cli.terminal import comparison_table, progress
-        from prefermab.evaluation import evaluate
-        from prefermab.files import use_compilation_cache
-        from prefermab.storage import load
+        from prefermab.common import plots
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.evaluation.compare import evaluate
+        from prefermab.models.loading import load
 
         use_compilation_cache()
         picture = None
@@ -75,10 +76,10 @@ def ten_weeks(model: "Model", domain: "Domain", seed: int) -> "Table":
     import jax.numpy as jnp
     import numpy as np
 
-    from prefermab import opt_in
+    from prefermab.arms import opt_in
+    from prefermab.arms.opt_in import joins
     from prefermab.cli.terminal import plain_table
-    from prefermab.opt_in import joins
-    from prefermab.rollout import draw_world, play
+    from prefermab.evaluation.rollout import draw_world, play
 
     key_people, key_world, key_policy = jax.random.split(jax.random.key(seed), 3)
     process = opt_in.Streaming(stay=0.9, newcomers=2.5)

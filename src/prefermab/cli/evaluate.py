@@ -20,13 +20,13 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.errors import InputError, unknown
+from prefermab.common.errors import InputError, unknown
 
 if TYPE_CHECKING:
     import polars as pl
 
     from prefermab.domains import Domain
-    from prefermab.model import Model
+    from prefermab.models.model import Model
     from prefermab.policies import Policy
 
 MANY_STATES, FEWEST_BOUND_TRIALS = 64, 20
@@ -68,10 +68,10 @@ class EvaluateCommand:
 
     def run(self) -> None:
         """Compares the policies; prints a table or JSON, and draws a figure on request."""
-        from prefermab import plots
         from prefermab.cli.terminal import plural, progress
-        from prefermab.evaluation import evaluate
-        from prefermab.files import use_compilation_cache
+        from prefermab.common import plots
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.evaluation.compare import evaluate
 
         use_compilation_cache()
         if self.plot is not None:
@@ -131,7 +131,7 @@ def model_and_domain(
     The domain is the model's own, or `other` if given; `changes` are settings of the domain.
     """
     from prefermab import domains
-    from prefermab.storage import load, shipped_models
+    from prefermab.models.loading import load, shipped_models
 
     known = {**dict.fromkeys(domains.BY_NAME), **shipped_models()}
     in_a_file = domains.in_a_file(name)
@@ -231,7 +231,7 @@ class ModelsCommand:
         from rich.console import Console
 
         from prefermab.cli.terminal import plain_table
-        from prefermab.storage import load, shipped_models
+        from prefermab.models.loading import load, shipped_models
 
         if self.name is not None:
             model = load(self.name)

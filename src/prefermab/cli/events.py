@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from prefermab.cli.options import Flag, JsonFlag, KeyFile, TableFile, load_key, option
-from prefermab.errors import InputError, visible
+from prefermab.common.errors import InputError, visible
 
 if TYPE_CHECKING:
     from prefermab.programme.events.convert import EventLog
@@ -35,7 +35,7 @@ class EventsCommand:
 
     def run(self) -> None:
         """Converts the events by the map, prints a preview, and writes the log."""
-        from prefermab.programme.tables import check_table_path
+        from prefermab.programme.tables.table import check_table_path
 
         if self.propose:
             self.write_map()
@@ -61,7 +61,7 @@ class EventsCommand:
         made = from_events(self.file, self.map)
         if self.pseudonymise is None:
             return made
-        from prefermab.programme.privacy import pseudonyms
+        from prefermab.programme.tables.privacy import pseudonyms
 
         log = made.log.with_columns(pseudonyms(made.log["id"], load_key(self.pseudonymise)))
         return dataclasses.replace(made, log=log)
@@ -77,16 +77,16 @@ class EventsCommand:
 
     def write(self, made: "EventLog") -> None:
         """Writes the log, if a file was named."""
-        from prefermab.programme.tables import write_table
+        from prefermab.programme.tables.table import write_table
 
         if self.out is not None:
             write_table(made.log, self.out)
 
     def write_map(self) -> None:
         """Writes a first map, unless the file exists."""
-        from prefermab.files import write_atomically
+        from prefermab.common.files import write_atomically
         from prefermab.programme.events.propose import propose_map
-        from prefermab.programme.tables import read_table, source_of
+        from prefermab.programme.tables.table import read_table, source_of
 
         if self.map.exists():
             raise InputError(f"{self.map} exists already: --propose writes a new file only.")

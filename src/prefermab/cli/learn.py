@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from prefermab.cli.options import Amount, JsonFlag, Whole, option, parse_named_numbers
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 
 if TYPE_CHECKING:
-    from prefermab.programme.logs.learn import LearnResult
+    from prefermab.programme.learning.learn import LearnResult
 
 ALL = ("*",)
 """All columns that have no other role."""
@@ -107,8 +107,8 @@ class LearnCommand:
 
     def run(self) -> None:
         """Learns from the log, then writes the model and the report."""
-        from prefermab.files import use_compilation_cache
-        from prefermab.modelfile import check_place
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.models.saving import check_place
 
         use_compilation_cache()
         folder = self.report or self.out / "report"
@@ -135,8 +135,8 @@ class LearnCommand:
     def learn(self) -> "LearnResult":
         """Calls `prefermab.learn` with these options; prints warnings before the training."""
         from prefermab.cli.terminal import progress
-        from prefermab.programme.logs import learn
-        from prefermab.programme.logs.warnings import LogWarning
+        from prefermab.programme.learning import learn
+        from prefermab.programme.logs.log_warnings import LogWarning
 
         with warnings.catch_warnings(), progress() as report:
             warnings.simplefilter("always", LogWarning)

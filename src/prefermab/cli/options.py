@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from prefermab.errors import InputError, check_exact, list_names, visible
+from prefermab.common.errors import InputError, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -230,7 +230,7 @@ def parse_named_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]
 
 def load_key(path: Path | None) -> bytes:
     """The key for pseudonyms; prints a line if a new key was written."""
-    from prefermab.programme.privacy import read_key
+    from prefermab.programme.tables.privacy import read_key
 
     assert path is not None
     key, new = read_key(path)
@@ -255,7 +255,7 @@ def typed_pseudonyms(ids: Sequence[str], key: bytes) -> list[str]:
     """Pseudonyms of ids that were typed."""
     import polars as pl
 
-    from prefermab.programme.privacy import pseudonyms
+    from prefermab.programme.tables.privacy import pseudonyms
 
     return pseudonyms(pl.Series("ids", list(ids), pl.String), key).to_list()
 
@@ -265,8 +265,8 @@ def hide_people(
 ) -> "pl.DataFrame":
     """The table with pseudonyms as ids. Unused columns of free text are left out, except those
     named in `keep`."""
-    from prefermab.programme.columns import column, named_column
-    from prefermab.programme.privacy import identifying_columns, pseudonyms
+    from prefermab.programme.tables.columns import column, named_column
+    from prefermab.programme.tables.privacy import identifying_columns, pseudonyms
 
     kept = {named_column(table, name, where).name for name in keep}
     found = identifying_columns(table)

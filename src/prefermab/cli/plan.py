@@ -27,12 +27,12 @@ from prefermab.cli.options import (
     load_key,
     no_rules,
 )
-from prefermab.errors import InputError, brief, check_exact, list_names, visible
+from prefermab.common.errors import InputError, brief, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from prefermab.model import Model
+    from prefermab.models.model import Model
     from prefermab.programme.planning.rules import Rules
 
 MOST_BUDGETS, MOST_COLUMNS_CHECKED = 1000, 1000
@@ -76,7 +76,7 @@ class PlanCommand:
 
     def run(self) -> None:
         """Writes the list and prints its summary."""
-        from prefermab.files import use_compilation_cache
+        from prefermab.common.files import use_compilation_cache
 
         use_compilation_cache()
         if Path(self.arms).is_dir():
@@ -86,12 +86,12 @@ class PlanCommand:
 
     def plan_table(self) -> None:
         """Plans for one table."""
+        from prefermab.models.loading import load
         from prefermab.programme.planning.plan import plan
         from prefermab.programme.planning.printed import write_list
         from prefermab.programme.planning.rules.limits import unused_columns
-        from prefermab.programme.sources.address import parse_address
-        from prefermab.programme.tables import check_table_path, read_table, source_of
-        from prefermab.storage import load
+        from prefermab.programme.tables.address import parse_address
+        from prefermab.programme.tables.table import check_table_path, read_table, source_of
 
         if (self.engine, self.workers) != ("local", None) or not self.reasons:
             raise InputError(
@@ -131,9 +131,9 @@ class PlanCommand:
         import polars as pl
 
         from prefermab.cli.terminal import progress
+        from prefermab.models.loading import load
         from prefermab.programme.bulk.chunks import parquet_files
         from prefermab.programme.bulk.driver import plan_folder
-        from prefermab.storage import load
 
         rules = self.rules.rules()
         columns = list(pl.read_parquet_schema(parquet_files(Path(self.arms))[0]))
@@ -177,11 +177,11 @@ class WhatIfCommand:
 
     def run(self) -> None:
         """Prints the result of each budget, and draws a figure on request."""
-        from prefermab import plots
-        from prefermab.files import use_compilation_cache
+        from prefermab.common import plots
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.models.loading import load
         from prefermab.programme.planning.plan import what_if
-        from prefermab.programme.tables import read_table, source_of
-        from prefermab.storage import load
+        from prefermab.programme.tables.table import read_table, source_of
 
         use_compilation_cache()
         if self.plot is not None:
@@ -203,7 +203,7 @@ def print_budgets(found: "pl.DataFrame") -> None:
     from rich.console import Console
 
     from prefermab.cli.terminal import plain_table
-    from prefermab.programme.tables import format_number
+    from prefermab.programme.tables.table import format_number
 
     table = plain_table("budget", "spent", "chosen", "price", "expected gain")
     for row in found.iter_rows(named=True):

@@ -35,7 +35,7 @@ from prefermab.cli.status import (
     programme_key,
     read_programme_table,
 )
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 
 Why = Annotated[str | None, option("TEXT", "The reason, for the audit log.")]
 RoundNumber = Annotated[
@@ -59,8 +59,8 @@ class BeginCommand:
 
     def run(self) -> None:
         """Starts or continues a programme, and stores where its model is."""
+        from prefermab.models.loading import load
         from prefermab.programme.store import Programme
-        from prefermab.storage import load
 
         more = {"change_model": self.change_model, "why": self.why}
         with Programme(self.file, load(self.model), **more) as programme:
@@ -87,7 +87,7 @@ class JoinCommand:
 
     def run(self) -> None:
         """Adds the people of a table."""
-        from prefermab.programme.tables import format_people, source_of
+        from prefermab.programme.tables.table import format_people, source_of
 
         with open_programme(self.file) as programme:
             table = read_programme_table(programme, self.people, self.pseudonymise, self.keep_text)
@@ -107,7 +107,7 @@ class LeaveCommand:
 
     def run(self) -> None:
         """Removes people by their ids."""
-        from prefermab.programme.tables import format_people
+        from prefermab.programme.tables.table import format_people
 
         with open_programme(self.file) as programme:
             key = programme_key(programme, self.pseudonymise)
@@ -136,9 +136,9 @@ class ObserveCommand:
 
     def run(self) -> None:
         """Stores states; ignores columns that the programme itself counts."""
-        from prefermab.programme.naming import match_names
         from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
-        from prefermab.programme.tables import format_people, source_of
+        from prefermab.programme.tables.naming import match_names
+        from prefermab.programme.tables.table import format_people, source_of
 
         with open_programme(self.file) as programme:
             table = read_programme_table(programme, self.seen, self.pseudonymise, self.keep_text)
@@ -182,11 +182,11 @@ class PlanRoundCommand:
     def run(self) -> None:
         """Plans the current round, writes the list and prints its summary."""
         from prefermab.cli.plan import list_order, print_list, warn_of_unused
-        from prefermab.files import use_compilation_cache
-        from prefermab.model import Model
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.models.model import Model
         from prefermab.programme.planning.printed import write_list
         from prefermab.programme.planning.roster import SINCE_SEEN
-        from prefermab.programme.tables import check_table_path, format_people
+        from prefermab.programme.tables.table import check_table_path, format_people
 
         check_table_path(self.out)
         use_compilation_cache()
@@ -243,7 +243,7 @@ class RecordCommand:
         """Stores what was done, or corrects what was stored."""
         import polars as pl
 
-        from prefermab.programme.tables import format_number, format_people, source_of
+        from prefermab.programme.tables.table import format_number, format_people, source_of
 
         if self.correct is not None and self.round not in (None, self.correct):
             raise InputError(f"--round {self.round} and --correct {self.correct} differ.")
@@ -286,7 +286,7 @@ class LogCommand:
 
     def run(self) -> None:
         """Writes the log."""
-        from prefermab.programme.tables import check_table_path, write_table
+        from prefermab.programme.tables.table import check_table_path, write_table
 
         check_table_path(self.out)
         with open_programme(self.file) as programme:

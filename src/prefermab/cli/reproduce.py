@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from prefermab.cli.options import Flag, JsonFlag, Names, Whole, option
-from prefermab.errors import InputError, count, unknown
+from prefermab.common.errors import InputError, count, unknown
 
 if TYPE_CHECKING:
     from prefermab.paper.results import Results
@@ -56,9 +56,9 @@ class ReproduceCommand:
             )
         import platformdirs
 
-        from prefermab import plots
-        from prefermab.files import use_compilation_cache
-        from prefermab.pages import write_pages
+        from prefermab.common import plots
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.common.pages import write_pages
         from prefermab.paper import report
         from prefermab.paper.report import findings_as_data
         from prefermab.paper.results import Results
@@ -134,7 +134,7 @@ def chosen_scale(options: ReproduceCommand) -> "Scale":
 
 def check_out(out: Path) -> None:
     """Raises an error, before the work, if the report cannot be written to the folder."""
-    from prefermab.files import write_atomically
+    from prefermab.common.files import write_atomically
 
     if out.is_file():
         raise InputError(f"cannot write the report to {out}: it is a file.")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from prefermab.cli.options import Flag, option
-from prefermab.errors import InputError, brief, missing
+from prefermab.common.errors import InputError, brief, missing
 
 if TYPE_CHECKING:
-    from prefermab.service.settings import Settings
+    from prefermab.service.auth.settings import Settings
 
 ALL_INTERFACES = ("0.0.0.0", "::")
 """Addresses that stand for all network interfaces."""
@@ -61,10 +61,10 @@ class ServeCommand:
         import tempfile
         from pathlib import Path
 
-        from prefermab.files import use_compilation_cache
+        from prefermab.common.files import use_compilation_cache
 
         try:
-            from prefermab.service.demo import make_demo
+            from prefermab.service.work.demo import make_demo
         except ModuleNotFoundError as error:
             raise missing(error, "serve", "serve") from None
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -79,7 +79,7 @@ class ServeCommand:
         try:
             import uvicorn
 
-            from prefermab.service.settings import (
+            from prefermab.service.auth.settings import (
                 VARIABLE,
                 Settings,
                 as_text,
@@ -131,8 +131,8 @@ class ServeCommand:
         """Lines with the one-time links of a programme in which nobody has an account yet."""
         import time
 
-        from prefermab.service.accounts import add_user, first_link
-        from prefermab.service.database import Records
+        from prefermab.service.auth.accounts import add_user, first_link
+        from prefermab.service.auth.database import Records
 
         records, now = Records(settings.place, settings.wait), time.time()
         with records.writing() as sql:

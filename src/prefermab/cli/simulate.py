@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from prefermab.domains import Domain
+    from prefermab.evaluation.simulation import Tally
     from prefermab.policies import Policy
-    from prefermab.programme.simulation import Tally
 
 BARS = "▁▂▃▄▅▆▇█"
 NARROW, WIDE, REST = 8, 26, 70
@@ -67,12 +67,12 @@ class SimulateCommand:
 
     def run(self) -> None:
         """Simulates and updates a table meanwhile; draws a figure on request."""
-        from prefermab import plots
+        from prefermab.arms.opt_in import Streaming
         from prefermab.cli.evaluate import model_and_domain, usual_size, with_known_end
         from prefermab.cli.terminal import plural
-        from prefermab.files import use_compilation_cache
-        from prefermab.opt_in import Streaming
-        from prefermab.programme.simulation import simulate_batches
+        from prefermab.common import plots
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.evaluation.simulation import simulate_batches
 
         use_compilation_cache()
         if self.plot is not None:
@@ -106,7 +106,7 @@ def policies_to_simulate(names: tuple[str, ...], domain: "Domain") -> "dict[str,
     """The named policies, or the default ones."""
     from prefermab import policies
     from prefermab.cli.evaluate import check_policies
-    from prefermab.programme.simulation import usual_policies
+    from prefermab.evaluation.simulation import usual_policies
 
     check_policies(names)
     usual = (*usual_policies(), *(["whittle"] if domain.n_actions == 2 else []))

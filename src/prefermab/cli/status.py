@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from prefermab.cli.options import JsonFlag, hide_people, load_key
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +37,7 @@ class StatusCommand:
         """Prints the past rounds and the current one."""
         import polars as pl
 
-        from prefermab.programme.tables import format_people
+        from prefermab.programme.tables.table import format_people
 
         with open_programme(self.file) as programme:
             rounds, now, roster = planned_rounds(programme), programme.round, programme.roster()
@@ -77,11 +77,11 @@ def read_programme_table(
     a key: then free text is left out, except the columns of `keep_text` (None keeps all)."""
     import polars as pl
 
-    from prefermab.model import Model
-    from prefermab.programme.columns import column
+    from prefermab.models.model import Model
     from prefermab.programme.planning.rules import Rules
     from prefermab.programme.planning.rules.limits import unused_columns
-    from prefermab.programme.tables import read_table, source_of
+    from prefermab.programme.tables.columns import column
+    from prefermab.programme.tables.table import read_table, source_of
 
     table, key = read_table(path), programme_key(programme, keyfile)
     if not table.height:
@@ -99,7 +99,7 @@ def read_programme_table(
 
 def programme_key(programme: "Programme", keyfile: Path | None) -> bytes | None:
     """The key of the programme's pseudonyms; raises an error if it is missing or another one."""
-    from prefermab.programme.privacy import key_mark
+    from prefermab.programme.tables.privacy import key_mark
 
     if keyfile is None and programme.ids is None:
         return None
@@ -142,7 +142,7 @@ def print_past(past: "pl.DataFrame") -> None:
     from rich.console import Console
 
     from prefermab.cli.terminal import plain_table
-    from prefermab.programme.tables import format_number
+    from prefermab.programme.tables.table import format_number
 
     table = plain_table(*(name.replace("_", " ") for name in past.drop("reached").columns))
     for row in past.iter_rows(named=True):
@@ -171,9 +171,9 @@ def old_states(people: "pl.DataFrame") -> dict[str, int]:
 
 def print_skipped(table: "pl.DataFrame", roster: "pl.DataFrame", where: str) -> None:
     """Names the people of a table who do not take part."""
-    from prefermab.errors import list_names
-    from prefermab.programme.columns import column
-    from prefermab.programme.tables import format_people
+    from prefermab.common.errors import list_names
+    from prefermab.programme.tables.columns import column
+    from prefermab.programme.tables.table import format_people
 
     if not table.height:
         return
@@ -190,7 +190,7 @@ def deviations_text(deviations: "pl.DataFrame", passive: str) -> str:
     """How the record differs from the plan, in a sentence."""
     import polars as pl
 
-    from prefermab.errors import list_names
+    from prefermab.common.errors import list_names
 
     omitted, added = pl.col("done") == passive, pl.col("planned") == passive
     counts = {

@@ -11,8 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from prefermab.errors import visible
-from prefermab.evaluation import Progress as Report
+from prefermab.common.errors import visible
+from prefermab.evaluation.compare import Progress as Report
 
 SECONDS_BETWEEN_LINES = 10
 """Time between two lines of progress if standard error is not a terminal."""

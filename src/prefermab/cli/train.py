@@ -22,14 +22,14 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.errors import InputError, count, optional, unknown
+from prefermab.common.errors import InputError, count, optional, unknown
 from prefermab.recipes import BY_NAME, Tuning
 from prefermab.recipes.base import choices
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from prefermab.model import Model
+    from prefermab.models.model import Model
 
 
 RECIPES = dict(BY_NAME)
@@ -123,8 +123,8 @@ class PretrainCommand:
         """Trains and saves; an interrupted training can be resumed."""
         from prefermab import domains
         from prefermab.cli.terminal import progress
-        from prefermab.files import use_compilation_cache
-        from prefermab.training import TrainingError, pretrain_seeds
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.training.pretraining import TrainingError, pretrain_seeds
 
         use_compilation_cache()
         domain = domains.get(self.domain, **parse_settings(self.settings))
@@ -188,8 +188,8 @@ class FinetuneCommand:
 
         from prefermab.cli.evaluate import model_and_domain
         from prefermab.cli.terminal import progress
-        from prefermab.files import use_compilation_cache
-        from prefermab.finetuning import finetune
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.training.finetuning import finetune
 
         use_compilation_cache()
         model, domain = model_and_domain(self.model, parse_settings(self.settings), self.domain)
@@ -232,7 +232,7 @@ def domain_options(options: PretrainCommand) -> str:
 
 def save_model(model: "Model", folder: Path, events: Path | None) -> None:
     """Saves a model with its metrics and a picture of them."""
-    from prefermab import plots
+    from prefermab.common import plots
 
     model.save(folder)
     if model.history is not None:
@@ -245,7 +245,7 @@ def save_model(model: "Model", folder: Path, events: Path | None) -> None:
 
 def check_folder(out: Path, overwrite: bool) -> None:
     """Raises an error, before the work, if a model cannot be written to the folder."""
-    from prefermab.modelfile import check_place
+    from prefermab.models.saving import check_place
 
     if out.is_file():
         raise InputError(f"cannot save to {out}: it is a file.")

@@ -18,13 +18,13 @@ from prefermab.cli.options import (
     option,
     parse_named_numbers,
 )
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 
 if TYPE_CHECKING:
     from prefermab.domains.base import Domain
-    from prefermab.model import Model
+    from prefermab.models.model import Model
     from prefermab.programme.evidence.designs import Design
-    from prefermab.programme.evidence.programmes import TrialProgramme
+    from prefermab.programme.evidence.simulated_trials import TrialProgramme
 
 DesignName = Annotated[
     str,
@@ -84,7 +84,7 @@ class LogOptions:
         import warnings
 
         from prefermab.programme.logs.domain import from_log
-        from prefermab.programme.logs.warnings import LogWarning
+        from prefermab.programme.logs.log_warnings import LogWarning
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LogWarning)
@@ -120,8 +120,8 @@ class TriedOptions:
 
     def programme(self, model: "Model") -> "TrialProgramme":
         """The programme as the package takes it."""
-        from prefermab.programme.evidence.programmes import TrialProgramme
-        from prefermab.programme.tables import read_table
+        from prefermab.programme.evidence.simulated_trials import TrialProgramme
+        from prefermab.programme.tables.table import read_table
 
         rules = self.rules.rules()
         return TrialProgramme(
@@ -161,9 +161,9 @@ class PowerCommand:
     def run(self) -> None:
         """Searches for the size, and prints it."""
         from prefermab.cli.terminal import progress
-        from prefermab.files import use_compilation_cache
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.models.loading import load
         from prefermab.programme.evidence.power import needed
-        from prefermab.storage import load
 
         use_compilation_cache()
         model = load(self.model)
@@ -203,7 +203,7 @@ class RandomiseCommand:
     def run(self) -> None:
         """Draws the assignment and writes the folder."""
         from prefermab.programme.evidence.protocol import PROTOCOL, randomise
-        from prefermab.programme.tables import read_table, source_of, write_table
+        from prefermab.programme.tables.table import read_table, source_of, write_table
 
         if (self.out / PROTOCOL).exists():
             raise InputError(f"{self.out} holds a protocol already: a trial is randomised once.")
@@ -246,11 +246,11 @@ class RehearseCommand:
 
     def run(self) -> None:
         """Simulates the trial once and writes the log."""
-        from prefermab.files import use_compilation_cache
+        from prefermab.common.files import use_compilation_cache
+        from prefermab.models.loading import load
         from prefermab.programme.evidence.protocol import read_protocol
         from prefermab.programme.evidence.trial_logs import rehearse
-        from prefermab.programme.tables import check_table_path, write_table
-        from prefermab.storage import load
+        from prefermab.programme.tables.table import check_table_path, write_table
 
         check_table_path(self.out)
         use_compilation_cache()
@@ -283,10 +283,10 @@ class AnalyseCommand:
         """Analyses the trial and writes the report."""
         import polars as pl
 
+        from prefermab.models.loading import load
         from prefermab.programme.evidence.analysis import analyse
         from prefermab.programme.evidence.protocol import read_protocol
-        from prefermab.programme.tables import read_table, source_of
-        from prefermab.storage import load
+        from prefermab.programme.tables.table import read_table, source_of
 
         protocol = read_protocol(self.folder)
         table = pl.concat([read_table(one) for one in self.log], how="diagonal_relaxed")

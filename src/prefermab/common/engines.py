@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from prefermab.errors import InputError, PrefermabError, count, optional, unknown
+from prefermab.common.errors import InputError, PrefermabError, count, optional, unknown
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ class Engine(abc.ABC):
 class Local(Engine):
     """Calls the function for one item after the other, in this process.
 
-    >>> from prefermab.engines import Local
+    >>> from prefermab.common.engines import Local
     >>> list(Local().map(abs, [-1, 2]))
     [1, 2]
     """
@@ -84,7 +84,7 @@ def engine(name: str, workers: int | None = None) -> Iterator[Engine]:
     `ray` joins the cluster that runs on this machine or that RAY_ADDRESS names. If there is none,
     it starts one on this machine, which ends with the work.
 
-    >>> from prefermab.engines import engine
+    >>> from prefermab.common.engines import engine
     >>> with engine("local") as here:
     ...     list(here.map(len, ["a", "bc"]))
     [1, 2]

@@ -1,4 +1,7 @@
-"""The errors and warnings of this package, and functions that check input and raise them."""
+"""The errors and warnings of this package, and functions that check input and raise them.
+
+Users import the errors from `prefermab.errors`, so that is the module they name.
+"""
 
 import difflib
 import importlib
@@ -28,7 +31,7 @@ SMALLEST_AMOUNT, LARGEST_AMOUNT = 1e-30, 1e30
 def visible(text: str) -> str:
     """A text with its control characters escaped, so that it stays on one line.
 
-    >>> from prefermab.errors import visible
+    >>> from prefermab.common.errors import visible
     >>> visible("Ana\\x1b[2J")
     'Ana\\\\x1b[2J'
     """
@@ -38,7 +41,7 @@ def visible(text: str) -> str:
 def list_names(names: Iterable[str]) -> str:
     """Names separated by commas. A long list ends with the number of the names left out.
 
-    >>> from prefermab.errors import list_names
+    >>> from prefermab.common.errors import list_names
     >>> list_names(["a", "b"]), list_names(map(str, range(1_000_000)))[-16:]
     ('a, b', 'and 999,988 more')
     """
@@ -63,6 +66,8 @@ class PrefermabError(Exception):
     True
     """
 
+    __module__ = "prefermab.errors"
+
     def __str__(self) -> str:
         return visible(super().__str__())
 
@@ -77,9 +82,13 @@ class InputError(PrefermabError, ValueError):
     prefermab.errors.InputError: unknown domain 'arman': did you mean 'armman'?
     """
 
+    __module__ = "prefermab.errors"
+
 
 class InputWarning(UserWarning):
     """Says how an ambiguous table was read; commands print it as one line."""
+
+    __module__ = "prefermab.errors"
 
     def __str__(self) -> str:
         return visible(super().__str__())
@@ -88,9 +97,13 @@ class InputWarning(UserWarning):
 class UnlikeTrainingWarning(InputWarning):
     """A model is used for arms that differ from those it was trained on."""
 
+    __module__ = "prefermab.errors"
+
 
 class BusyError(PrefermabError):
     """Another process has locked the file. Nothing was changed: the caller can try again later."""
+
+    __module__ = "prefermab.errors"
 
 
 Busy = BusyError
@@ -104,6 +117,8 @@ class OutdatedError(PrefermabError):
 
 class StorageError(PrefermabError):
     """A file or disk failed: it is full, damaged or not writable."""
+
+    __module__ = "prefermab.errors"
 
 
 class DamageError(StorageError):
@@ -126,7 +141,7 @@ def optional(package: str, extra: str, what: str) -> Any:
 
     `what` is what needs it.
 
-    >>> from prefermab.errors import optional
+    >>> from prefermab.common.errors import optional
     >>> optional("a_package", "gym", "a game")
     Traceback (most recent call last):
         ...
@@ -188,7 +203,7 @@ def is_amount(value: Any) -> Any:
     """Whether a number, or each of several, is 0 or in the range of amounts.
 
     >>> import numpy as np
-    >>> from prefermab.errors import is_amount
+    >>> from prefermab.common.errors import is_amount
     >>> is_amount(np.array([0.0, 0.1, -1.0, 1e-310, 1e300]))
     array([ True,  True, False, False, False])
     """

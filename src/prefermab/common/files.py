@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 from filelock import FileLock, Timeout
 
-from prefermab.errors import BusyError, InputError, StorageError
+from prefermab.common.errors import BusyError, InputError, StorageError
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read; a panic is not even an `Exception`."""
@@ -28,7 +28,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     one can be read by its owner only, an existing one keeps its mode.
 
     >>> import tempfile, pathlib
-    >>> from prefermab.files import write_atomically
+    >>> from prefermab.common.files import write_atomically
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "new" / "note.txt"
     >>> write_atomically(path, lambda draft: draft.write_text("done"))
     >>> path.read_text()
@@ -129,7 +129,7 @@ def locked(path: Path, busy: str) -> Iterator[None]:
     The operating system releases the lock when the process ends, even if it is killed.
 
     >>> import tempfile, pathlib
-    >>> from prefermab.files import locked
+    >>> from prefermab.common.files import locked
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "lock"
     >>> with locked(path, "taken."), locked(path, "taken."):
     ...     pass

@@ -69,7 +69,7 @@ def from_influence(
         The interval.
 
     >>> import numpy as np
-    >>> from prefermab.programme.intervals import from_influence
+    >>> from prefermab.common.intervals import from_influence
     >>> found = from_influence(2.0, np.array([-1.0, 1.0] * 50))
     >>> round(found.low, 2), round(found.high, 2)
     (1.83, 2.17)
@@ -105,7 +105,7 @@ def by_unit(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """Adds up the influence of rows for each unit, on the scale of `from_influence`.
 
     >>> import numpy as np
-    >>> from prefermab.programme.intervals import by_unit
+    >>> from prefermab.common.intervals import by_unit
     >>> by_unit(np.array([1.0, 2.0, 3.0]), np.array([5, 5, 9])).tolist()
     [2.0, 2.0]
     """
@@ -118,7 +118,7 @@ def effective_size(weights: np.ndarray) -> float:
     """Kish's effective number of units with these weights.
 
     >>> import numpy as np
-    >>> from prefermab.programme.intervals import effective_size
+    >>> from prefermab.common.intervals import effective_size
     >>> effective_size(np.ones(7)), effective_size(np.array([1.0, 0.0]))
     (7.0, 1.0)
     """

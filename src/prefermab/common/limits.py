@@ -1,6 +1,6 @@
 """How much a packed file may hold: a small file can unpack to more than fits into memory."""
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 
 SMALL, LARGE = 1 << 28, 1 << 30
 """What every file may unpack to, and what a text or workbook may at most, in bytes."""
@@ -12,7 +12,7 @@ TIMES_ITS_SIZE = 100
 def most_unpacked(size: int, most: int | None = None) -> int:
     """The bytes to which a file of this size may unpack, at most `most`.
 
-    >>> from prefermab.limits import most_unpacked
+    >>> from prefermab.common.limits import most_unpacked
     >>> most_unpacked(1000) >> 20, most_unpacked(1 << 30) >> 30
     (256, 100)
     """

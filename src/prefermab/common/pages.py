@@ -7,8 +7,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from prefermab.errors import visible
-from prefermab.files import write_atomically
+from prefermab.common.errors import visible
+from prefermab.common.files import write_atomically
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,7 @@ def as_markdown(title: str, blocks: Sequence[Block]) -> str:
 def blocks_as_markdown(blocks: Sequence[Block]) -> str:
     """Blocks as Markdown, without a title.
 
-    >>> from prefermab.pages import Cell, Grid, blocks_as_markdown
+    >>> from prefermab.common.pages import Cell, Grid, blocks_as_markdown
     >>> print(blocks_as_markdown([Grid(["arms", "budget"], [[Cell("25"), Cell("7", "better")]])]))
     | arms | budget |
     |---|---|

@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief
-from prefermab.files import UNREADABLE, panics_unseen
-from prefermab.limits import most_unpacked, too_large
+from prefermab.common.errors import InputError, brief
+from prefermab.common.files import UNREADABLE, panics_unseen
+from prefermab.common.limits import most_unpacked, too_large
 
 MARK = b"PAR1"
 """The first and the last bytes of a file."""
@@ -31,7 +31,7 @@ def read_parquet(path: Path, where: str) -> pl.DataFrame:
 
     >>> import pathlib, tempfile
     >>> import polars as pl
-    >>> from prefermab.parquet import read_parquet
+    >>> from prefermab.common.parquet import read_parquet
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.parquet"
     >>> pl.DataFrame({"id": [7, 8]}).write_parquet(file)
     >>> read_parquet(file, "people.parquet")["id"].to_list()
@@ -126,7 +126,7 @@ PAGES_OF_CELLS = {0: 5, 3: 8}
 class Thrift:
     """Reads values in the compact format of Thrift, in which Parquet writes headers and footer.
 
-    >>> from prefermab.parquet import Thrift
+    >>> from prefermab.common.parquet import Thrift
     >>> Thrift(bytes([0x15, 6, 0x28, 2, 97, 98, 0]), 0).struct()
     {1: 3, 3: b'ab'}
     """

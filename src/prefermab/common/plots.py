@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, optional
-from prefermab.files import write_atomically
+from prefermab.common.errors import InputError, optional
+from prefermab.common.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,7 @@ def comparison(frame: pl.DataFrame, title: str) -> "Figure":
         A matplotlib figure.
 
     >>> import prefermab as pm
-    >>> from prefermab import plots
+    >>> from prefermab.common import plots
     >>> frame = pm.evaluate(pm.domains.Synthetic(), {"none": pm.policies.NoAction()}, trials=50)
     >>> figure = plots.comparison(frame, "Synthetic")
     """
@@ -87,7 +87,7 @@ def curves(history: pl.DataFrame) -> "Figure":
         A matplotlib figure.
 
     >>> import prefermab as pm
-    >>> from prefermab import plots
+    >>> from prefermab.common import plots
     >>> model = pm.pretrain(pm.domains.Synthetic(), steps=20)
     >>> figure = plots.curves(model.history)
     """
@@ -115,7 +115,7 @@ def programme(frame: pl.DataFrame, title: str, budget: float) -> "Figure":
         A matplotlib figure.
 
     >>> import prefermab as pm
-    >>> from prefermab import plots
+    >>> from prefermab.common import plots
     >>> frame = pm.simulate(domain=pm.domains.Armman(), rounds=5, trials=20)
     >>> figure = plots.programme(frame, "Armman", budget=7)
     """
@@ -187,7 +187,7 @@ def budgets(found: pl.DataFrame) -> "Figure":
         A matplotlib figure.
 
     >>> import polars as pl
-    >>> from prefermab import plots
+    >>> from prefermab.common import plots
     >>> found = pl.DataFrame({"budget": [1.0, 2.0], "spent": [1.0, 2.0], "price": [0.5, 0.4],
     ...                       "gain": [0.6, 1.0]})
     >>> figure = plots.budgets(found)
@@ -207,7 +207,7 @@ def budgets(found: pl.DataFrame) -> "Figure":
 def blank(width: float, height: float) -> "Figure":
     """An empty figure, in inches.
 
-    >>> from prefermab import plots
+    >>> from prefermab.common import plots
     >>> panel = plots.blank(4, 3).subplots()
     """
     return _figure_class()(figsize=(width, height), layout="constrained")

@@ -19,7 +19,7 @@ AXIS = "arms"
 def all_devices() -> AbstractContextManager:
     """A context in which arms are spread over all devices, if there are several.
 
-    >>> from prefermab.sharding import all_devices, number_of_devices
+    >>> from prefermab.common.sharding import all_devices, number_of_devices
     >>> with all_devices():
     ...     number_of_devices() == len(jax.devices())
     True

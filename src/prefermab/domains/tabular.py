@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arm, Key, State
+from prefermab.arms.features import FeatureMap
+from prefermab.arms.observation import Arm, Key, State
+from prefermab.common.errors import InputError, reals
 from prefermab.domains.base import FiniteDomain
-from prefermab.errors import InputError, reals
-from prefermab.features import FeatureMap
 
 
 class Tabular(FiniteDomain):

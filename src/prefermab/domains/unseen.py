@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arm, Key, State
+from prefermab.arms.observation import Arm, Key, State
+from prefermab.common.errors import InputError, share
 from prefermab.domains.base import Domain, FiniteDomain, Targets, draw_index, scatter_chances
 from prefermab.domains.sightings import ROUNDS_TOLD_APART, Sightings
-from prefermab.errors import InputError, share
 
 TYPICAL = 512
 """Number of typical arms, always the same, whose mean beliefs encode a state."""
@@ -216,7 +216,7 @@ class Unseen(FiniteDomain):
     def encode(self, state: State) -> Float[Array, "code"]:
         """The mean belief of typical arms, how long ago the last sighting was, and the place
         itself: a network starts from what near places have in common, and learns how each differs
-        (`prefermab.networks.Worth`)."""
+        (`prefermab.networks.worth.Worth`)."""
         tree = self.sightings
         ago = jnp.log1p(jnp.asarray(tree.rounds_since)[state]) / jnp.log1p(tree.rounds)
         place = jax.nn.one_hot(state, self.n_cells)

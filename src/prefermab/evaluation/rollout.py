@@ -5,8 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from prefermab.amounts import Amounts, read_amounts
-from prefermab.arms import (
+from prefermab.arms.amounts import Amounts, read_amounts
+from prefermab.arms.budget import cost_of
+from prefermab.arms.observation import (
     Actions,
     Arms,
     Costs,
@@ -18,10 +19,9 @@ from prefermab.arms import (
     hide_opted_out,
     reward_of_opted_in,
 )
-from prefermab.budget import cost_of
+from prefermab.arms.opt_in import joins
+from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain, draw_index
-from prefermab.errors import InputError
-from prefermab.opt_in import joins
 from prefermab.policies.base import Policy, Problem
 
 

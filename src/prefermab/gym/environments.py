@@ -11,10 +11,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from prefermab import domains
-from prefermab.arms import Arms
+from prefermab.arms.observation import Arms
+from prefermab.arms.opt_in import Streaming
+from prefermab.common.errors import InputError, count
 from prefermab.domains import ContinuousDomain, Domain
-from prefermab.errors import InputError, count
-from prefermab.evaluation import ROUNDS
+from prefermab.evaluation.compare import ROUNDS
 from prefermab.gym.episodes import (
     ObservationArrays,
     Setup,
@@ -23,7 +24,6 @@ from prefermab.gym.episodes import (
     as_seed,
     make_setup,
 )
-from prefermab.opt_in import Streaming
 
 # Gymnasium's checker needs finite bounds; features and costs have no natural ones.
 _LARGEST = float(np.finfo(np.float32).max)

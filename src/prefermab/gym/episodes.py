@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from prefermab import domains
-from prefermab.arms import (
+from prefermab.arms.budget import cost_of, greedy
+from prefermab.arms.observation import (
     Actions,
     Arms,
     Costs,
@@ -28,12 +29,18 @@ from prefermab.arms import (
     number_of_arms,
     reward_of_opted_in,
 )
-from prefermab.budget import cost_of, greedy
+from prefermab.arms.opt_in import (
+    Streaming,
+    fixed_share,
+    holds_place,
+    joins,
+    opt_in_key,
+    opted_in_count,
+)
+from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, amount, count
-from prefermab.opt_in import Streaming, fixed_share, holds_place, joins, opt_in_key, opted_in_count
-from prefermab.rollout import Moves, World, draw_world, observe, start_newcomers
+from prefermab.evaluation.rollout import Moves, World, draw_world, observe, start_newcomers
 
 ObservationArrays = dict[str, np.ndarray]
 """The fields of an `Observation` as NumPy arrays, and which features are `known`."""

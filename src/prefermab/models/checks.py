@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from prefermab.common.errors import InputError, amount, floats, is_amount, reals
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.errors import InputError, amount, floats, is_amount, reals
 
 if TYPE_CHECKING:
-    from prefermab.model import Model
+    from prefermab.models.model import Model
 
 
 def checked_states(model: "Model", states: Any) -> np.ndarray:

@@ -17,10 +17,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from prefermab.arms import Features, Key
+from prefermab.arms.observation import Features, Key
+from prefermab.common.errors import UnlikeTrainingWarning, list_names
 from prefermab.domains.base import Domain
-from prefermab.errors import UnlikeTrainingWarning, list_names
-from prefermab.networks import Perception
+from prefermab.networks.worth import Perception
 
 ARMS_SAMPLED = 1 << 14
 """Arms that are drawn to find the ranges."""
@@ -56,7 +56,7 @@ class JudgedFeatures:
         in combination have an entry of their own.
 
         >>> import numpy as np
-        >>> from prefermab.familiarity import JudgedFeatures
+        >>> from prefermab.models.familiarity import JudgedFeatures
         >>> far = np.array([True, True, False])
         >>> outside = np.array([[True], [False], [False]])
         >>> JudgedFeatures(np.zeros((3, 1)), outside, far).counts(("age",))
@@ -81,7 +81,7 @@ class FeatureRanges:
         """The ranges of arms that a domain draws.
 
         >>> import prefermab as pm
-        >>> from prefermab.familiarity import FeatureRanges
+        >>> from prefermab.models.familiarity import FeatureRanges
         >>> model = pm.load("armman")
         >>> known = FeatureRanges.of(model.domain, model.network.perception)
         >>> bool((known.low < known.high).all())
@@ -180,7 +180,7 @@ def is_whitened(perception: Perception) -> bool:
 def unlike_sentence(counts: dict[str, int], people: int, what: str = "people") -> str:
     """How many are unlike the training, as a sentence without its full stop.
 
-    >>> from prefermab.familiarity import unlike_sentence
+    >>> from prefermab.models.familiarity import unlike_sentence
     >>> unlike_sentence({"age": 1200, "income": 3}, 1201)
     '1,201 people are unlike those that the model was trained on (age of 1,200, income of 3)'
     """

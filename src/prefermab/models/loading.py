@@ -18,15 +18,16 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 
 from prefermab import domains
+from prefermab.arms.features import FeatureMap
+from prefermab.common.errors import InputError, amount, brief, list_names, unknown
+from prefermab.common.files import UNREADABLE, check_file, exists
+from prefermab.common.parquet import read_parquet
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.domains.validate import check_kind
-from prefermab.errors import InputError, amount, brief, list_names, unknown
-from prefermab.familiarity import FeatureRanges
-from prefermab.features import FeatureMap
-from prefermab.files import UNREADABLE, check_file, exists
-from prefermab.model import Model
-from prefermab.modelfile import (
+from prefermab.models.familiarity import FeatureRanges
+from prefermab.models.model import Model
+from prefermab.models.saving import (
     MODEL_FORMAT,
     Stored,
     config_checksum,
@@ -35,8 +36,7 @@ from prefermab.modelfile import (
     named_arrays,
     with_arrays,
 )
-from prefermab.networks import Shape
-from prefermab.parquet import read_parquet
+from prefermab.networks.worth import Shape
 from prefermab.recipes import BY_NAME, Tuned
 from prefermab.recipes.base import make_recipe
 
@@ -183,7 +183,7 @@ def fingerprint(model: Model) -> str:
     The version of the package is not part of it: a model that is loaded by a later one is the same.
 
     >>> import prefermab as pm
-    >>> from prefermab.storage import fingerprint
+    >>> from prefermab.models.loading import fingerprint
     >>> fingerprint(pm.load("armman")) == fingerprint(pm.load("sis"))
     False
     """

@@ -13,24 +13,24 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Int
 
-from prefermab.amounts import exact_amounts
-from prefermab.arms import Actions, Observation, hide_opted_out
+from prefermab.arms.amounts import exact_amounts
+from prefermab.arms.observation import Actions, Observation, hide_opted_out
+from prefermab.common.errors import InputError, amount, count
+from prefermab.common.sharding import all_devices
 from prefermab.domains.base import Domain
 from prefermab.domains.sightings import Sightings
-from prefermab.errors import InputError, amount, count
-from prefermab.familiarity import (
+from prefermab.models.checks import check_fits, checked_costs, checked_features, checked_places
+from prefermab.models.familiarity import (
     FeatureRanges,
     JudgedFeatures,
     draw_features,
     warn_of_arms,
     warn_of_domain,
 )
-from prefermab.model_checks import check_fits, checked_costs, checked_features, checked_places
-from prefermab.modelfile import Stored, default_card, describe_model, named_arrays, write_folder
-from prefermab.networks import Network
+from prefermab.models.saving import Stored, default_card, describe_model, named_arrays, write_folder
+from prefermab.networks.worth import Network
 from prefermab.policies.learned import NO_END, TRIAL, Learned
 from prefermab.recipes.base import Recipe, Tuned
-from prefermab.sharding import all_devices
 
 if TYPE_CHECKING:
     from prefermab.programme.planning.plan import Plan
@@ -109,7 +109,7 @@ class Model:
 
     def judge_cautiously(self, features: np.ndarray) -> JudgedFeatures:
         """Features as the network is to see them: values outside of what it was trained on are
-        moved inside; see `prefermab.familiarity`.
+        moved inside; see `prefermab.models.familiarity`.
 
         Args:
             features: Features (arm, feature), NaN where unknown.

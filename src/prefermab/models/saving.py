@@ -1,4 +1,4 @@
-"""Writes a model to its folder; `storage.py` reads it.
+"""Writes a model to its folder; `loading.py` reads it.
 
 `model.safetensors` holds the arrays, `config.json` everything else with checksums of both, and
 `README.md` the card.
@@ -20,11 +20,11 @@ from safetensors.numpy import save as pack_tensors
 
 import prefermab
 from prefermab import domains
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 from prefermab.recipes.base import hyperparameters_of
 
 if TYPE_CHECKING:
-    from prefermab.model import Model
+    from prefermab.models.model import Model
 
 MODEL_FORMAT = 1
 Tree = TypeVar("Tree")
@@ -119,7 +119,7 @@ def default_card(model: "Model") -> str:
 def named_arrays(tree: Any) -> dict[str, np.ndarray]:
     """The arrays of a tree by their place in it.
 
-    >>> from prefermab.modelfile import named_arrays
+    >>> from prefermab.models.saving import named_arrays
     >>> import jax.numpy as jnp
     >>> list(named_arrays({"a": jnp.ones(2), "b": [jnp.ones(1), "text"]}))
     ['a', 'b.0']

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Key
+from prefermab.arms.observation import Key
 from prefermab.domains.base import ContinuousDomain, Domain
 from prefermab.oracles.dynamic_programming import Sparse, Transitions
 from prefermab.oracles.lagrangian import relax
@@ -122,7 +122,7 @@ def encode_rounds_left(left: Int[Array, ""]) -> Float[Array, "3"]:
     one more round adds less and less, for some arms sooner than for others.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.ending import encode_rounds_left
+    >>> from prefermab.networks.ending import encode_rounds_left
     >>> [[f"{number:.1f}" for number in encode_rounds_left(jnp.array(left))] for left in (1, 2)]
     [['1.0', '1.0', '1.0'], ['0.0', '0.0', '0.6']]
     """

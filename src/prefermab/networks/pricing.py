@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Features, Key, OptIn
-from prefermab.errors import InputError
+from prefermab.arms.observation import Features, Key, OptIn
+from prefermab.common.errors import InputError
 
 OUTPUTS = {"softplus": jax.nn.softplus, "plain": lambda number: number}
 """What turns the output of the last layer into the price: `softplus` is never below 0."""
@@ -123,7 +123,7 @@ def price_slope(
     both discounted to the end of time. λ falls while spending is under budget and rises over it.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.pricing import price_slope
+    >>> from prefermab.networks.pricing import price_slope
     >>> price_slope(jnp.full(1000, 3.0), jnp.array(7.0), 0.9).round(2)     # (7 - 3) / (1 - 0.9)
     Array(40., dtype=float32)
     """

@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Features, Key, OptIn, State, States
+from prefermab.arms.observation import Features, Key, OptIn, State, States
 from prefermab.domains.base import ContinuousDomain, Domain
-from prefermab.ending import UsualPrices, encode_rounds_left
-from prefermab.pricing import PriceKind, Pricing
+from prefermab.networks.ending import UsualPrices, encode_rounds_left
+from prefermab.networks.pricing import PriceKind, Pricing
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ def stretch(level: Float[Array, "..."]) -> Float[Array, "..."]:
     person or five makes a large difference.
 
     >>> import jax.numpy as jnp
-    >>> from prefermab.networks import stretch
+    >>> from prefermab.networks.worth import stretch
     >>> [round(float(x), 2) for x in stretch(jnp.array([0.0, 0.01, 0.1, 1.0]))]
     [0.0, 0.15, 0.52, 1.0]
     """
@@ -143,7 +143,7 @@ def whitening(features: Features) -> tuple[Float[Array, "feat"], Float[Array, "f
     """Mean, and the matrix after which features have unit covariance (unknown ones left out).
 
     >>> import jax, jax.numpy as jnp
-    >>> from prefermab.networks import whitening
+    >>> from prefermab.networks.worth import whitening
     >>> x = jax.random.normal(jax.random.key(0), (1000, 2)) @ jnp.array([[1.0, 0.9], [0.0, 0.1]])
     >>> mean, matrix = whitening(x)
     >>> abs(jnp.cov(((x - mean) @ matrix).T)).round(2)

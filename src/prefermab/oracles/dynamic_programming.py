@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from prefermab.arms import Costs
+from prefermab.arms.observation import Costs
 from prefermab.domains.base import Targets, scatter_chances
 
 

@@ -19,10 +19,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from prefermab.arms import Costs
+from prefermab.arms.observation import Costs
+from prefermab.arms.opt_in import joins
+from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.tabular import check_costs, check_rewards, check_transitions
-from prefermab.errors import InputError, amount, count
-from prefermab.opt_in import joins
 from prefermab.oracles.dynamic_programming import Rewards, Transitions, arms_last, expectation
 
 Prices = Float[Array, "round"]

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prefermab import plots
+from prefermab.common import plots
+from prefermab.common.plots import BLUE, GREY, INK, svg_of
 from prefermab.paper.claims import Gaps, interquartile_mean
-from prefermab.plots import BLUE, GREY, INK, svg_of
-from prefermab.shaping import abstract_states
+from prefermab.recipes.shaping import abstract_states
 
 COLOURS = {
     "paper": "#b0622a",

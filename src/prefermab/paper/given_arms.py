@@ -9,18 +9,18 @@ import numpy as np
 import polars as pl
 
 from prefermab import policies
-from prefermab.arms import Arms
+from prefermab.arms.observation import Arms
 from prefermab.domains import Domain
-from prefermab.evaluation import everyone_in, play_trials
-from prefermab.finetuning import CURVE_SEED, finetune
-from prefermab.model import Model
+from prefermab.evaluation.compare import everyone_in, play_trials
+from prefermab.evaluation.rollout import reward_per_arm
+from prefermab.models.model import Model
 from prefermab.paper.runner import Scale, Store, Task, TaskResult
 from prefermab.paper.tables import Setting
 from prefermab.paper.tasks import Train, policies_named, rewards_in_trials, untrained
 from prefermab.policies import Policy
 from prefermab.recipes import Tuning
-from prefermab.rollout import reward_per_arm
-from prefermab.topline import ddlpo
+from prefermab.training.finetuning import CURVE_SEED, finetune
+from prefermab.training.topline import ddlpo
 
 ARMS_SEED = 1000
 CURVE_TRIALS = 200

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from prefermab.pages import Block, Cell, Grid, Heading, Picture, Text
+from prefermab.common.pages import Block, Cell, Grid, Heading, Picture, Text
 from prefermab.paper import figures, verdicts
 from prefermab.paper.cells import CellComparison, Noise, NoiseFit, lift_of, pair_of, rewards_of
 from prefermab.paper.claims import FAILS, HOLDS, OPEN, Gaps, Trend, gaps_of, paper_recipes

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 import prefermab
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.common.pages import Block, Bullets, Cell, Grid, Heading, Text
 from prefermab.paper import claims, verdicts
 from prefermab.paper.cells import CellComparison, Lift, Noise, NoiseFit, compare_cells, fit_noise
 from prefermab.paper.claims import Trend, interquartile_mean

@@ -28,11 +28,11 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as pack
 
 import prefermab
-from prefermab.checkpoints import training_fingerprint
-from prefermab.errors import InputError
-from prefermab.evaluation import Progress
-from prefermab.files import use_compilation_cache, write_atomically
+from prefermab.common.errors import InputError
+from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.evaluation.compare import Progress
 from prefermab.paper.tables import PAPER_EXCEPTIONS, Setting
+from prefermab.training.checkpoints import training_fingerprint
 
 TaskResult = dict[str, np.ndarray]
 EVALUATION_SEED = 1
@@ -41,8 +41,9 @@ PAPER_RECIPES = ("paper", "paper-literal")
 """Recipes that are trained for the number of arms and the settings of a table."""
 
 NO_RESULT_DEPENDS_ON = (
-    "__init__.py", "__main__.py", "bench", "cli", "engines.py", "gym", "pages.py", "paper",
-    "plots.py", "programme", "service",
+    "__init__.py", "__main__.py", "cli", "common/engines.py", "common/intervals.py",
+    "common/pages.py", "common/plots.py", "evaluation/simulation.py", "gym", "paper", "programme",
+    "service",
 )  # fmt: skip
 """Files and folders of the package on which no result depends."""
 

@@ -10,23 +10,23 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab import domains, policies
-from prefermab.arms import Arm, Arms, Key
+from prefermab.arms.observation import Arm, Arms, Key
+from prefermab.arms.opt_in import opted_in_count
 from prefermab.domains import Domain
-from prefermab.evaluation import (
+from prefermab.evaluation.compare import (
     trial_batches,
     trial_bounds,
     trial_keys,
     trial_rewards,
 )
-from prefermab.model import Model
-from prefermab.opt_in import opted_in_count
+from prefermab.models.loading import load
+from prefermab.models.model import Model
 from prefermab.oracles import value_iteration
 from prefermab.paper.runner import EVALUATION_SEED, PAPER_RECIPES, Scale, Store, Task, TaskResult
 from prefermab.paper.tables import Setting
 from prefermab.policies import Policy
 from prefermab.recipes import Paper
-from prefermab.storage import load
-from prefermab.training import pretrain_seeds
+from prefermab.training.pretraining import pretrain_seeds
 
 POOL_SEED = 2000
 LARGEST_POOL = 567

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from prefermab.amounts import Digits, read_amounts
-from prefermab.arms import Actions, Key, Observation
-from prefermab.budget import greedy
+from prefermab.arms.amounts import Digits, read_amounts
+from prefermab.arms.budget import greedy
+from prefermab.arms.observation import Actions, Key, Observation
 from prefermab.policies.base import Memory, Policy
 
 

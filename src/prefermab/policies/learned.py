@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Actions, Key, Observation, State
-from prefermab.budget import Scores, by_price, clearing_price, greedy
-from prefermab.errors import InputError
-from prefermab.networks import ActorCritic, Worth
+from prefermab.arms.budget import Scores, by_price, clearing_price, greedy
+from prefermab.arms.observation import Actions, Key, Observation, State
+from prefermab.common.errors import InputError
+from prefermab.common.sharding import map_on_devices
+from prefermab.networks.worth import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy, Problem
-from prefermab.sharding import map_on_devices
 
 PROBES = 3
 """Number of prices after 0 at which the network is evaluated, to find the one that fits."""

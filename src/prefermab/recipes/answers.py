@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arms, Features, Key
+from prefermab.arms.observation import Arms, Features, Key
 from prefermab.domains.base import Domain, Targets
-from prefermab.networks import Worth
+from prefermab.networks.worth import Worth
 from prefermab.oracles.dynamic_programming import expectation_of_few
 from prefermab.recipes.learner import Batch, Lessons, hide_features
 

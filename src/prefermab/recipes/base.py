@@ -20,12 +20,12 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Budget, Key
+from prefermab.arms.observation import Arms, Budget, Key
+from prefermab.common.errors import InputError, count, unknown
 from prefermab.domains.base import Domain
-from prefermab.errors import InputError, count, unknown
-from prefermab.networks import Network, Shape
+from prefermab.networks.worth import Network, Shape
 from prefermab.policies.learned import Learned
-from prefermab.shaping import OWN
+from prefermab.recipes.shaping import OWN
 
 TrainingState = TypeVar("TrainingState")
 """What changes in training: a tree of arrays."""
@@ -107,7 +107,7 @@ class Tuned:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe(abc.ABC, Generic[TrainingState, Net]):
-    """Base of all recipes; `tests/test_recipes.py` has one of sixty lines.
+    """Base of all recipes; `tests/recipes/test_own_recipe.py` has one of sixty lines.
 
     It is generic in the state of training and the network. `check`, `between`, `collapsed` and
     `samples_per_round` do nothing special unless a recipe needs them. No other method that has a

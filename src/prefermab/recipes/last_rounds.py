@@ -1,7 +1,7 @@
 """Learning the last rounds of a programme, beside the learning of an ongoing one.
 
 A second network learns what actions are worth with few rounds left, undiscounted, where later
-rounds have their usual prices (`prefermab.ending`).
+rounds have their usual prices (`prefermab.networks.ending`).
 """
 
 import dataclasses
@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Key
+from prefermab.arms.observation import Arms, Key
 from prefermab.domains.base import Domain
-from prefermab.ending import LEVELS, UsualPrices, worths_to_end
-from prefermab.networks import Perception, Worth
+from prefermab.networks.ending import LEVELS, UsualPrices, worths_to_end
+from prefermab.networks.worth import Perception, Worth
 from prefermab.recipes.answers import Answered, Answers, expectations
 from prefermab.recipes.base import Tuning
 from prefermab.recipes.learner import Learner, Learning, RegressionState

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from prefermab.arms import Arms, Features, Key, States, number_of_arms
+from prefermab.arms.observation import Arms, Features, Key, States, number_of_arms
+from prefermab.common.sharding import spread
 from prefermab.domains.base import Domain
-from prefermab.ending import UsualPrices, encode_rounds_left
-from prefermab.networks import Perception, Worth, mlp
+from prefermab.networks.ending import UsualPrices, encode_rounds_left
+from prefermab.networks.worth import Perception, Worth, mlp
 from prefermab.recipes.base import Tuning
-from prefermab.sharding import spread
 
 LEAST_WEIGHT, LOW_PRICE = 0.1, 0.05
 """With `focus`: the weight of an error far from a decision, and the share of the highest price that

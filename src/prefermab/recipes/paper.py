@@ -20,18 +20,18 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from prefermab.arms import Arms, Budget, Key, OptIn, number_of_arms
+from prefermab.arms.observation import Arms, Budget, Key, OptIn, number_of_arms
+from prefermab.arms.opt_in import Redrawn, Streaming
+from prefermab.common.errors import InputError
+from prefermab.common.sharding import spread
 from prefermab.domains.base import Domain
-from prefermab.errors import InputError
-from prefermab.networks import ActorCritic, Perception, Shape
-from prefermab.opt_in import Redrawn, Streaming
+from prefermab.evaluation.rollout import Trajectory
+from prefermab.networks.pricing import DECAYS, PriceKind, Pricing, price_slope
+from prefermab.networks.worth import ActorCritic, Perception, Shape
 from prefermab.policies.learned import ByGreedyProba
-from prefermab.pricing import DECAYS, PriceKind, Pricing, price_slope
 from prefermab.recipes import ppo
 from prefermab.recipes.base import BY_NAME, PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
-from prefermab.rollout import Trajectory
-from prefermab.shaping import Samples, abstraction_of, check_shaping, visited_states
-from prefermab.sharding import spread
+from prefermab.recipes.shaping import Samples, abstraction_of, check_shaping, visited_states
 
 
 class PaperState(eqx.Module):

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from prefermab.arms import Features
-from prefermab.networks import ActorCritic
+from prefermab.arms.observation import Features
+from prefermab.evaluation.rollout import Trajectory
+from prefermab.networks.worth import ActorCritic
 from prefermab.recipes.base import Metrics
-from prefermab.rollout import Trajectory
 
 T = TypeVar("T")
 

@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Budget, Key
+from prefermab.arms.observation import Arms, Budget, Key
+from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain
-from prefermab.errors import InputError
-from prefermab.networks import Perception, Shape, Worth
+from prefermab.evaluation.rollout import Moves, observe
+from prefermab.networks.worth import Perception, Shape, Worth
 from prefermab.policies.learned import ByPrice
 from prefermab.recipes.base import PROBED_ARMS, Metrics, Recipe, Tuning, piece_sizes
 from prefermab.recipes.learner import Kept, Learning, RegressionState
-from prefermab.rollout import Moves, observe
 
 MEASURED_ARMS, MEASURED_ROUNDS = 64, 30
 """Size of the programme on which a network is measured between two pieces of training."""

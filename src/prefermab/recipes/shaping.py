@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from prefermab.common.errors import InputError, unknown
 from prefermab.domains.base import Domain
-from prefermab.errors import InputError, unknown
-from prefermab.rollout import Trajectory
+from prefermab.evaluation.rollout import Trajectory
 
 Abstraction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """A function from the cells (cell,) and the states and rewards of all samples (sample,) to the
@@ -95,7 +95,7 @@ def abstract_states(
     (r̂(s) - r_min) / (r_max - r_min) · (s_max - s_min).
 
     >>> import numpy as np
-    >>> from prefermab.shaping import abstract_states
+    >>> from prefermab.recipes.shaping import abstract_states
     >>> s = np.linspace(0, 1, 101)
     >>> cells = np.array([0.0, 0.25, 0.5, 1.0])
     >>> abstract_states(cells, s, np.minimum(2 * s, 1), "isotonic").round(2)

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from prefermab.arms import Arms, Key
+from prefermab.arms.observation import Arms, Key
 from prefermab.domains.base import Domain
-from prefermab.networks import Worth
+from prefermab.networks.worth import Worth
 from prefermab.recipes.learner import Batch, Learner, Lessons, hide_features, sample_prices
 from prefermab.recipes.regression import Regression
 

@@ -9,39 +9,27 @@ import anyio.to_thread
 from fastapi import FastAPI
 
 import prefermab
-from prefermab.service import (
-    api,
-    api_admin,
-    api_work,
-    machines,
-    pages,
-    pages_import,
-    pages_insight,
-    pages_late,
-    pages_manage,
-    pages_people,
-    pages_record,
-    pages_week,
-)
-from prefermab.service.database import Records
-from prefermab.service.desk import Desk
-from prefermab.service.guards import Guards
-from prefermab.service.problems import HANDLERS
-from prefermab.service.settings import Clock, Settings
+from prefermab.service.api import admin, health, programme, work
+from prefermab.service.auth.database import Records
+from prefermab.service.auth.settings import Clock, Settings
+from prefermab.service.http.guards import Guards
+from prefermab.service.http.problems import HANDLERS
+from prefermab.service.pages import importing, insight, late, manage, people, record, sign_in, week
+from prefermab.service.work.desk import Desk
 
 ROUTE_MODULES = (
-    pages,
-    pages_week,
-    pages_record,
-    pages_late,
-    pages_people,
-    pages_import,
-    pages_insight,
-    pages_manage,
-    machines,
-    api,
-    api_work,
-    api_admin,
+    sign_in,
+    week,
+    record,
+    late,
+    people,
+    importing,
+    insight,
+    manage,
+    health,
+    programme,
+    work,
+    admin,
 )
 """The modules that define routes."""
 
@@ -76,5 +64,5 @@ def create_app(settings: Settings, *, clock: Clock = time.time, model: Any = Non
         app.include_router(part.router)
     app.state.desk = Desk(settings, Records(settings.place, settings.wait), clock, model)
     app.state.identify = app.state.desk.sign_ins.identify
-    app.add_middleware(Guards, settings=settings, count=machines.counter_of(settings))
+    app.add_middleware(Guards, settings=settings, count=health.counter_of(settings))
     return app

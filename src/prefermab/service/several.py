@@ -19,20 +19,22 @@ from starlette.responses import RedirectResponse, Response
 import prefermab
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import AUDIT
-from prefermab.service import accounts, machines, pages
-from prefermab.service.access import Account, Guarded
+from prefermab.service.api import health
 from prefermab.service.app import THREADS, create_app
-from prefermab.service.desk import Desk
-from prefermab.service.guards import Guards
-from prefermab.service.incoming import ShortText
-from prefermab.service.problems import HANDLERS
-from prefermab.service.rendering import page
-from prefermab.service.settings import Clock, Settings, check_programme_names, from_environment
-from prefermab.service.signing import TooManyError, address_of, verify
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import Account, Guarded
+from prefermab.service.auth.incoming import ShortText
+from prefermab.service.auth.settings import Clock, Settings, check_programme_names, from_environment
+from prefermab.service.auth.signing import TooManyError, address_of, verify
+from prefermab.service.http.guards import Guards
+from prefermab.service.http.problems import HANDLERS
+from prefermab.service.http.rendering import page
+from prefermab.service.pages import sign_in
+from prefermab.service.work.desk import Desk
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
-router.add_api_route("/static/{name}", pages.static_file, name="static")
-router.add_api_route("/api/v1/health", machines.live, name="live")
+router.add_api_route("/static/{name}", sign_in.static_file, name="static")
+router.add_api_route("/api/v1/health", health.live, name="live")
 
 
 def create_several(
@@ -173,7 +175,7 @@ def sign_out_everywhere(request: Request) -> Response:
 
 def serve_from_environment() -> FastAPI:
     """The application of a worker process that `prefermab serve` started."""
-    from prefermab.files import use_compilation_cache
+    from prefermab.common.files import use_compilation_cache
 
     use_compilation_cache()
     settings = from_environment()

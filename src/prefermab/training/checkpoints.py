@@ -17,9 +17,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as pack_tensors
 
-from prefermab.errors import InputError
-from prefermab.files import write_atomically
-from prefermab.modelfile import digest_of_model, named_arrays, with_arrays
+from prefermab.common.errors import InputError
+from prefermab.common.files import write_atomically
+from prefermab.models.saving import digest_of_model, named_arrays, with_arrays
 from prefermab.recipes.base import TrainingState
 
 CHECKPOINT_FORMAT = "3"
@@ -36,7 +36,7 @@ class Checkpoint(NamedTuple, Generic[TrainingState]):
 def training_fingerprint(*parts: object) -> str:
     """A checksum of everything that determines a training.
 
-    >>> from prefermab.checkpoints import training_fingerprint
+    >>> from prefermab.training.checkpoints import training_fingerprint
     >>> a, b = training_fingerprint("sweep", 1), training_fingerprint("sweep", 2)
     >>> a == training_fingerprint("sweep", 1), a == b
     (True, False)

@@ -10,17 +10,17 @@ import numpy as np
 import polars as pl
 from jaxtyping import Array, Float
 
-from prefermab.arms import Arms, Budget, number_of_arms
+from prefermab.arms.observation import Arms, Budget, number_of_arms
+from prefermab.common.errors import InputError, amount
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, amount
-from prefermab.evaluation import Progress, Trials, everyone_in, play_trials
-from prefermab.model import Model
-from prefermab.networks import Network
+from prefermab.evaluation.compare import Progress, Trials, everyone_in, play_trials
+from prefermab.evaluation.rollout import reward_per_arm
+from prefermab.models.model import Model
+from prefermab.networks.worth import Network
 from prefermab.policies.base import Policy
 from prefermab.recipes import Tuned, Tuning
 from prefermab.recipes.base import check_settings
-from prefermab.rollout import reward_per_arm
 
 T = TypeVar("T")
 CURVE_SEED, TEST_SEED = 10_001, 20_001
@@ -151,7 +151,7 @@ def at_place(stacked: T, place: int) -> T:
     """One of several networks that are stacked along their first axis.
 
     >>> import equinox as eqx, jax
-    >>> from prefermab.finetuning import at_place
+    >>> from prefermab.training.finetuning import at_place
     >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
     ...     jax.random.split(jax.random.key(0)))
     >>> at_place(both, 1).weight.shape

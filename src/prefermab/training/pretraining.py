@@ -12,21 +12,16 @@ import numpy as np
 import polars as pl
 
 import prefermab
-from prefermab.arms import Budget, TrialKeys
-from prefermab.checkpoints import (
-    Checkpoint,
-    read_checkpoint,
-    training_fingerprint,
-    write_checkpoint,
-)
+from prefermab.arms.observation import Budget, TrialKeys
+from prefermab.common.errors import InputError, PrefermabError, amount, count
+from prefermab.common.sharding import all_devices
 from prefermab.domains.base import Domain
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
-from prefermab.errors import InputError, PrefermabError, amount, count
-from prefermab.evaluation import Progress
-from prefermab.familiarity import FeatureRanges, draw_features
-from prefermab.model import Model
-from prefermab.networks import Network
+from prefermab.evaluation.compare import Progress
+from prefermab.models.familiarity import FeatureRanges, draw_features
+from prefermab.models.model import Model
+from prefermab.networks.worth import Network
 from prefermab.recipes.base import (
     METRICS,
     MetricRows,
@@ -36,7 +31,12 @@ from prefermab.recipes.base import (
     TrainingState,
     make_recipe,
 )
-from prefermab.sharding import all_devices
+from prefermab.training.checkpoints import (
+    Checkpoint,
+    read_checkpoint,
+    training_fingerprint,
+    write_checkpoint,
+)
 
 T = TypeVar("T")
 
@@ -44,6 +44,8 @@ T = TypeVar("T")
 class TrainingError(PrefermabError):
     """Training failed; the message names the seed and the epoch. `sound` has the models of seeds
     that ended well; the other models are not kept."""
+
+    __module__ = "prefermab"  # where users import it from
 
     sound: Sequence[Model] = ()
 
@@ -304,7 +306,7 @@ def unstack(stacked: T, number: int) -> list[T]:
     compile for each shape.
 
     >>> import equinox as eqx, jax
-    >>> from prefermab.training import unstack
+    >>> from prefermab.training.pretraining import unstack
     >>> both = eqx.filter_vmap(lambda key: eqx.nn.Linear(2, 3, key=key))(
     ...     jax.random.split(jax.random.key(0)))
     >>> [one.weight.shape for one in unstack(both, 2)]

@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 import polars as pl
 
-from prefermab.arms import Arms, Key, number_of_arms
+from prefermab.arms.observation import Arms, Key, number_of_arms
+from prefermab.common.errors import amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
-from prefermab.errors import amount, count
-from prefermab.evaluation import Progress, everyone_in
-from prefermab.finetuning import CURVE_SEED, at_place, earned_each
-from prefermab.networks import ActorCritic
+from prefermab.evaluation.compare import Progress, everyone_in
+from prefermab.networks.worth import ActorCritic
 from prefermab.policies.base import Policy
 from prefermab.recipes.base import make_recipe
 from prefermab.recipes.paper import Paper, PaperState
+from prefermab.training.finetuning import CURVE_SEED, at_place, earned_each
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,9 +10,11 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.amounts import DecimalUnits, fits
-from prefermab.engines import Local
-from prefermab.errors import StorageError
+from commands import run, run_apart
+from prefermab.arms.amounts import DecimalUnits, fits
+from prefermab.common.engines import Local
+from prefermab.common.errors import StorageError
+from prefermab.models.loading import fingerprint, shipped_models
 from prefermab.policies import learned
 from prefermab.programme.bulk import driver
 from prefermab.programme.bulk.chunks import _models
@@ -22,8 +24,6 @@ from prefermab.programme.planning.increments import Cut, Increments, ask_one, fi
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import read_roster
 from prefermab.programme.planning.scoring import gains_at
-from prefermab.storage import fingerprint, shipped_models
-from test_plan import run, run_apart
 
 MODEL = pm.load("armman")
 MODEL_FOLDER = shipped_models()["armman"]
@@ -80,7 +80,7 @@ SHARED = pm.Rules(
 
 @pytest.fixture(autouse=True, scope="module")
 def few_together():
-    """As for large tables, with an eighth of the people; test_ray.py has enough."""
+    """As for large tables, with an eighth of the people; test_plan_folder_on_ray.py has enough."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (learned, scoring, driver):
             patch.setattr(module, "CHUNK", TOGETHER)

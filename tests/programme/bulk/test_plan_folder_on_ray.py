@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import ray
 from ray import cloudpickle
+from test_plan_folder import in_parts, people
 
 import prefermab as pm
-from prefermab.engines import Ray
+from prefermab.common.engines import Ray
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.bulk.passes import score_chunk
-from test_folder import in_parts, people
 
 pytestmark = [
     # Ray leaves files and processes to its own shutdown, and warns of its own future.

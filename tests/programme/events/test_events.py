@@ -20,16 +20,16 @@ import prefermab as pm
 from prefermab import cli
 from prefermab.cli.options import hide_ids, hide_people, no_rules
 from prefermab.cli.plan import PlanCommand
-from prefermab.errors import InputWarning
+from prefermab.common.errors import InputWarning
 from prefermab.programme.events.mapping import read_map
 from prefermab.programme.events.propose import propose_map
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.planning.rules.limits import unused_columns
-from prefermab.programme.privacy import pseudonyms, read_key
-from prefermab.programme.sources.workbooks import write_sheets
-from prefermab.programme.tables import read_table
+from prefermab.programme.tables.privacy import pseudonyms, read_key
+from prefermab.programme.tables.table import read_table
+from prefermab.programme.tables.workbooks import write_sheets
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2]
 MAPS, EXPORTS = HERE.parent / "examples" / "maps", HERE / "data" / "exports"
 
 MAP = {

@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+from prefermab.common.intervals import from_influence
 from prefermab.programme.evidence.logged import learn_on_half
 from prefermab.programme.evidence.weights import (
     Episodes,
@@ -14,8 +15,7 @@ from prefermab.programme.evidence.weights import (
     judge_support,
     row_episodes,
 )
-from prefermab.programme.intervals import from_influence
-from prefermab.programme.logs import gain, verdict
+from prefermab.programme.learning import gain, verdict
 from prefermab.programme.logs.reading import read_log
 from prefermab.recipes.regression import Regression
 from studies import evidence as evidence_study

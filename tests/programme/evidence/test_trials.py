@@ -16,13 +16,13 @@ from prefermab.programme.evidence.choosing import Quotas, choose_people, take_st
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_trial_effects
 from prefermab.programme.evidence.effects import TrialArm
 from prefermab.programme.evidence.power import TrialProgramme, needed, simulate_effects
-from prefermab.programme.evidence.programmes import (
+from prefermab.programme.evidence.protocol import randomise, read_protocol
+from prefermab.programme.evidence.simulated_trials import (
     Pool,
     TrialHistories,
     draw_pool,
     play_programme_trials,
 )
-from prefermab.programme.evidence.protocol import randomise, read_protocol
 from prefermab.programme.evidence.trial_logs import model_index, rehearse
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.rules import SharedLimits

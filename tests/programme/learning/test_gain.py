@@ -5,18 +5,30 @@ import dataclasses
 import numpy as np
 import polars as pl
 import pytest
+from test_learn import TINY, read_walked, tiny, two_regions
 
-from prefermab.programme.intervals import Interval
-from prefermab.programme.logs import summary
+from prefermab.common.intervals import Interval
+from prefermab.programme.learning import summary
+from prefermab.programme.learning.effects import _groups, effects_by_group
+from prefermab.programme.learning.gain import Comparison, _corrected, _interval, estimate_gain
+from prefermab.programme.learning.holdout import HeldOut, features_verdict, hold_out
+from prefermab.programme.learning.report_parts import gain_picture
+from prefermab.programme.learning.scores import MeasuredPeople, _weights, compared_rules
+from prefermab.programme.learning.verdict import (
+    Assessment,
+    _doubts,
+    assess,
+    decide,
+    default_rounds,
+    shuffle_actions,
+)
 from prefermab.programme.logs.allocation import (
     Allocation,
     check_allocation,
     hidden_cause_odds,
 )
-from prefermab.programme.logs.effects import _groups, effects_by_group
 from prefermab.programme.logs.fitting import fit_log
-from prefermab.programme.logs.gain import Comparison, _corrected, _interval, estimate_gain
-from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
+from prefermab.programme.logs.log_warnings import LogWarning
 from prefermab.programme.logs.population import (
     PassiveRule,
     Population,
@@ -27,20 +39,8 @@ from prefermab.programme.logs.population import (
     learned_rule,
 )
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.report_parts import gain_picture
-from prefermab.programme.logs.scores import MeasuredPeople, _weights, compared_rules
 from prefermab.programme.logs.shrinkage import dirichlet
-from prefermab.programme.logs.verdict import (
-    Assessment,
-    _doubts,
-    assess,
-    decide,
-    default_rounds,
-    shuffle_actions,
-)
-from prefermab.programme.logs.warnings import LogWarning
 from studies.gain import REWARDS, SCENARIOS, simulate_scenario, walks
-from test_logs import TINY, read_walked, tiny, two_regions
 
 
 def assessment(verdict, gain=None, warnings=(), hidden=2.0):
@@ -348,7 +348,7 @@ def test_rounds_with_few_rows_are_held_out_together():
 
 
 def read_frame(tables, features, rng):
-    from test_logs import walked
+    from test_learn import walked
 
     return walked(tables, features, 10, 0.3, rng)
 

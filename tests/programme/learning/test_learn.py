@@ -13,13 +13,14 @@ from sklearn.linear_model import LogisticRegression
 import prefermab as pm
 from prefermab import cli
 from prefermab.cli import learn as command
-from prefermab.programme.logs import gain
-from prefermab.programme.logs import learn as learning
+from prefermab.programme.learning import gain
+from prefermab.programme.learning import learn as learning
+from prefermab.programme.learning.effects import estimate_effects
+from prefermab.programme.learning.report import unseen_actions
 from prefermab.programme.logs.domain import Logged
-from prefermab.programme.logs.effects import estimate_effects
 from prefermab.programme.logs.fitting import Terms, count_cells, fit_log
+from prefermab.programme.logs.log_warnings import LogWarning
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.report import unseen_actions
 from prefermab.programme.logs.shrinkage import (
     KAPPAS,
     check_size,
@@ -31,7 +32,6 @@ from prefermab.programme.logs.shrinkage import (
     posterior_mode,
     transition_weight,
 )
-from prefermab.programme.logs.warnings import LogWarning
 
 REWARDS = {"bad": 0, "good": 1}
 

@@ -8,19 +8,19 @@ import sys
 import numpy as np
 import polars as pl
 import pytest
+from test_gain import assessment
+from test_learn import REWARDS, TINY, tiny, two_regions, walked
 
 import prefermab as pm
 from prefermab import cli
-from prefermab.programme.logs import learn as learning
+from prefermab.programme.learning import learn as learning
+from prefermab.programme.learning.effects import estimate_effects
+from prefermab.programme.learning.holdout import features_verdict, hold_out
+from prefermab.programme.learning.learn import LearnResult, _card
 from prefermab.programme.logs.domain import Logged
-from prefermab.programme.logs.effects import estimate_effects
 from prefermab.programme.logs.fitting import Terms, count_cells, fit_log
-from prefermab.programme.logs.holdout import features_verdict, hold_out
-from prefermab.programme.logs.learn import LearnResult, _card
+from prefermab.programme.logs.log_warnings import LogWarning, log_warnings
 from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.warnings import LogWarning, log_warnings
-from test_log_gain import assessment
-from test_logs import REWARDS, TINY, tiny, two_regions, walked
 
 # Features that change
 

@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 import prefermab as pm
+from prefermab.programme.logs.log_warnings import log_warnings
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.logs.simulated import simulate_log, write_example
-from prefermab.programme.logs.warnings import log_warnings
-from prefermab.programme.tables import read_table
+from prefermab.programme.tables.table import read_table
 
 REWARDS = {0: 0, 1: 0.5, 2: 1}
 

@@ -13,20 +13,20 @@ from scipy.special import softmax
 
 import prefermab as pm
 from prefermab import cli
+from prefermab.programme.learning.visits import check_visits
 from prefermab.programme.logs.domain import Logged
-from prefermab.programme.logs.reading import read_log
-from prefermab.programme.logs.shrinkage import contrasts
-from prefermab.programme.logs.simulated import example_tables, keep_seen
-from prefermab.programme.logs.unseen.hidden import fit_hidden
-from prefermab.programme.logs.unseen.histories import Histories
-from prefermab.programme.logs.unseen.likelihood import (
+from prefermab.programme.logs.hidden import fit_hidden
+from prefermab.programme.logs.histories import Histories
+from prefermab.programme.logs.likelihood import (
     Batches,
     curvature,
     log_likelihood_and_gradient,
     log_likelihoods,
 )
-from prefermab.programme.logs.unseen.visits import check_visits
-from prefermab.programme.logs.warnings import log_warnings
+from prefermab.programme.logs.log_warnings import log_warnings
+from prefermab.programme.logs.reading import read_log
+from prefermab.programme.logs.shrinkage import contrasts
+from prefermab.programme.logs.simulated import example_tables, keep_seen
 
 REWARDS = {"bad": 0, "good": 1}
 KNOWN = {"passive": "none", "rewards": REWARDS}

@@ -1,12 +1,7 @@
 """This round's list: matching of columns, choice, rules, reasons, files, and bad tables."""
 
 import dataclasses
-import io
 import itertools
-import subprocess
-import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -17,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prefermab as pm
-from prefermab.amounts import fits
-from prefermab.cli import run_command
+from commands import run
+from prefermab.arms.amounts import fits
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.plan import what_if
 from prefermab.programme.planning.rules import SharedLimits
 from prefermab.programme.planning.rules.limits import Limits
 from prefermab.programme.planning.scoring import gains_at
 from prefermab.programme.planning.summary import gain_bound
-from prefermab.programme.tables import read_table, write_table
+from prefermab.programme.tables.table import read_table, write_table
 
 MODEL = pm.load("armman")
 
@@ -488,23 +483,6 @@ def test_files_that_are_not_there_and_folders_are_refused(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(pm.InputError, match="it is a folder"):
         read_table(tmp_path / "folder.csv")
-
-
-def run(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, in this process."""
-    words, told, errors, status = list(map(str, arguments)), io.StringIO(), io.StringIO(), 0
-    with chdir(folder), redirect_stdout(told), redirect_stderr(errors):
-        try:
-            run_command(words)
-        except SystemExit as end:
-            status = int(end.code or 0)
-    return subprocess.CompletedProcess(words, status, told.getvalue(), errors.getvalue())
-
-
-def run_apart(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, in a process of its own."""
-    command = [sys.executable, "-m", "prefermab", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder)
 
 
 def test_the_command_writes_the_same_file_twice(tmp_path):

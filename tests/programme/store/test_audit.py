@@ -12,18 +12,18 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from test_databases import KINDS
+from test_programme import PEOPLE, frame
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.errors import StorageError
+from prefermab.common.errors import StorageError
 from prefermab.programme.store.audit import row_hash
 from prefermab.programme.store.covered import COVERED, NOT_COVERED
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.migrating import APPLICATION
 from programmes import FirstCome
 from services import Served, fast_passwords
-from test_databases import KINDS
-from test_programme import PEOPLE, frame
 
 
 @contextlib.contextmanager
@@ -379,7 +379,7 @@ def old_file(tmp_path):
     """A file of 0.2.0, whose log stored no rows: two rounds, a correction, a user, an approval."""
     file = tmp_path / "calls.db"
     with contextlib.closing(sqlite3.connect(file)) as sql:
-        script = Path(__file__).parent / "data" / "programme-0.2.0.sql"
+        script = Path(__file__).parents[2] / "data" / "programme-0.2.0.sql"
         sql.executescript(script.read_text())
         sql.execute(f"PRAGMA application_id = {APPLICATION}")
         sql.execute("PRAGMA user_version = 5")

@@ -15,10 +15,11 @@ import polars as pl
 import psycopg
 import pytest
 import sqlalchemy as sa
+from test_programme import PEOPLE, frame
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.errors import BusyError, OutdatedError, StorageError
+from prefermab.common.errors import BusyError, OutdatedError, StorageError
 from prefermab.programme.store import migrating, rows
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.connections import parse_place
@@ -27,7 +28,6 @@ from prefermab.programme.store.frames import first_difference
 from prefermab.programme.store.plans import find_plan
 from prefermab.programme.store.schema import METADATA, decode_id, encode_id
 from programmes import FirstCome
-from test_programme import PEOPLE, frame
 
 KINDS = ["sqlite", "postgresql"]
 
@@ -485,7 +485,7 @@ def test_a_place_is_a_path_or_an_address():
 
 
 def run(*arguments) -> dict[str, int]:
-    script = Path(__file__).with_name("programmes.py")
+    script = Path(__file__).parents[2] / "programmes.py"
     ran = subprocess.run(
         [sys.executable, script, *map(str, arguments)],
         capture_output=True, text=True, check=False, env={**os.environ, "POLARS_MAX_THREADS": "1"},

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import prefermab as pm
-from prefermab.errors import BusyError, StorageError
+from prefermab.common.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.store.frames import (
     as_ids,
@@ -383,7 +383,7 @@ def test_the_log_has_features_as_they_were_known_in_each_round(programme):
 
 def test_a_file_of_0_1_0_is_opened_kept_and_goes_on(file):
     sql = sqlite3.connect(file)
-    sql.executescript((Path(__file__).parent / "data" / "programme-0.1.0.sql").read_text())
+    sql.executescript((Path(__file__).parents[2] / "data" / "programme-0.1.0.sql").read_text())
     sql.execute(f"PRAGMA application_id = {APPLICATION}")
     sql.execute("PRAGMA user_version = 1")
     sql.close()

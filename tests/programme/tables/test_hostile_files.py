@@ -19,21 +19,22 @@ from safetensors.numpy import save as pack
 
 import damage
 import prefermab as pm
-from prefermab import modelfile, pages, storage
 from prefermab.cli import dispatch
 from prefermab.cli.plan import print_list, warn_of_unused
 from prefermab.cli.terminal import plain, plain_table
-from prefermab.errors import visible
+from prefermab.common import pages
+from prefermab.common.errors import visible
+from prefermab.models import loading, saving
 from prefermab.paper.tables import Setting
 from prefermab.programme.planning.roster import read_roster
-from prefermab.programme.sources import cleaning
-from prefermab.programme.sources.apart import read_apart
 from prefermab.programme.store import queries
 from prefermab.programme.store.reader import MODEL_PLACE
-from prefermab.programme.tables import read_table
+from prefermab.programme.tables import cleaning
+from prefermab.programme.tables.apart import read_apart
+from prefermab.programme.tables.table import read_table
 
 MODEL = pm.load("armman")
-SHIPPED = storage.shipped_models()["armman"]
+SHIPPED = loading.shipped_models()["armman"]
 
 
 def forged(folder, change):
@@ -41,7 +42,7 @@ def forged(folder, change):
     shutil.copytree(SHIPPED, folder)
     config = json.loads((folder / "config.json").read_text())
     change(config)
-    config["checksum"] = modelfile.config_checksum(config)
+    config["checksum"] = saving.config_checksum(config)
     (folder / "config.json").write_text(json.dumps(config))
     return folder
 
@@ -481,7 +482,7 @@ def run_or_refuse(*words):
 
 @pytest.mark.parametrize("name", ["armman-paper", "armman-unseen"])
 def test_no_text_of_a_models_folder_is_executed(name, trap):
-    shipped = storage.shipped_models()[name]
+    shipped = loading.shipped_models()[name]
     config = json.loads((shipped / "config.json").read_text())
     places = [
         place for place in texts_in(config) if place[-1] not in ("checksum", "weights_sha256")
@@ -495,7 +496,7 @@ def test_no_text_of_a_models_folder_is_executed(name, trap):
     ):
         changed = json.loads(json.dumps(config))
         put(changed, place, evil)
-        changed["checksum"] = modelfile.config_checksum(changed)
+        changed["checksum"] = saving.config_checksum(changed)
         (trap.folder / "model" / "config.json").write_text(json.dumps(changed))
         with contextlib.suppress(pm.InputError):
             pm.load("model")
@@ -648,7 +649,7 @@ def test_metrics_of_a_training_fit_their_checksum(tmp_path):
     pl.DataFrame({"loss": [1.0]}).write_parquet(path)
     config = json.loads((tmp_path / "m" / "config.json").read_text())
     del config["metrics_sha256"]
-    config["checksum"] = modelfile.config_checksum(config)
+    config["checksum"] = saving.config_checksum(config)
     (tmp_path / "m" / "config.json").write_text(json.dumps(config))
     assert pm.load(tmp_path / "m").history.equals(pl.DataFrame({"loss": [1.0]}))
 

@@ -24,14 +24,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import prefermab as pm
-from prefermab import limits
-from prefermab.errors import InputWarning, StorageError
-from prefermab.programme.columns import as_numbers
+from prefermab.common import limits
+from prefermab.common.errors import InputWarning, StorageError
 from prefermab.programme.planning.printed import write_list
-from prefermab.programme.sources import text, workbooks
-from prefermab.programme.sources.text import guess_page
-from prefermab.programme.tables import read_table, write_table
-from prefermab.programme.values import mark_formulas, unmark_formulas
+from prefermab.programme.tables import text, workbooks
+from prefermab.programme.tables.columns import as_numbers
+from prefermab.programme.tables.table import read_table, write_table
+from prefermab.programme.tables.text import guess_page
+from prefermab.programme.tables.values import mark_formulas, unmark_formulas
 
 ROWS = [("007", "José", 70.5), ("012", "Łucja", None)]
 """The same table in all formats."""

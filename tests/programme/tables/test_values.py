@@ -1,6 +1,6 @@
 """Cells as they are written: read where there is one meaning, else refused with the two meanings.
 
-With the files of `test_tables.py` and `test_hostile.py`: more than 60 kinds of messy table.
+With the files of `test_tables.py` and `test_hostile_files.py`: more than 60 kinds of messy table.
 """
 
 import datetime
@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, check_ids
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.logs.rows import read_times
-from prefermab.programme.tables import Source, read_table
-from prefermab.programme.values import is_number_text, parse_dates
+from prefermab.programme.tables.columns import as_flags, as_labels, as_numbers, check_ids
+from prefermab.programme.tables.table import Source, read_table
+from prefermab.programme.tables.values import is_number_text, parse_dates
 
 WHERE = Source("people.csv", 2)
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from prefermab.amounts import DecimalUnits
-from prefermab.engines import Engine
-from prefermab.errors import InputError
-from prefermab.files import UNREADABLE, check_file, panics_unseen, write_atomically
-from prefermab.model import Model
-from prefermab.parquet import check_parquet
-from prefermab.programme.columns import column
-from prefermab.programme.naming import find_named, match_names
+from prefermab.arms.amounts import DecimalUnits
+from prefermab.common.engines import Engine
+from prefermab.common.errors import InputError
+from prefermab.common.files import UNREADABLE, check_file, panics_unseen, write_atomically
+from prefermab.common.parquet import check_parquet
+from prefermab.models.loading import load
+from prefermab.models.model import Model
 from prefermab.programme.planning.plan import model_for_rounds_left
 from prefermab.programme.planning.roster import model_columns
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.limits import check_columns
-from prefermab.programme.sources.address import PARQUET
-from prefermab.programme.sources.cleaning import clean_ids
-from prefermab.programme.tables import Source, row_in
-from prefermab.storage import load
+from prefermab.programme.tables.address import PARQUET
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import column
+from prefermab.programme.tables.naming import find_named, match_names
+from prefermab.programme.tables.table import Source, row_in
 
 MOST_ROWS_PER_CHUNK = 1 << 19
 """The most rows of a chunk."""

@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.engines import Engine, Local, check_engine
-from prefermab.engines import engine as engine_of
-from prefermab.errors import InputError, amount, count
-from prefermab.evaluation import Progress
-from prefermab.files import write_atomically
-from prefermab.model import Model
+from prefermab.common.engines import Engine, Local, check_engine
+from prefermab.common.engines import engine as engine_of
+from prefermab.common.errors import InputError, amount, count
+from prefermab.common.files import write_atomically
+from prefermab.evaluation.compare import Progress
+from prefermab.models.loading import find, fingerprint, load, shipped_models
+from prefermab.models.model import Model
 from prefermab.policies.learned import CHUNK
 from prefermab.programme.bulk import passes
 from prefermab.programme.bulk.chunks import (
@@ -37,8 +38,6 @@ from prefermab.programme.bulk.chunks import (
 )
 from prefermab.programme.bulk.output import Output
 from prefermab.programme.bulk.passes import Report, Totals, choose_together
-from prefermab.programme.columns import rename_known
-from prefermab.programme.naming import find_name
 from prefermab.programme.planning.increments import Cut, find_cut
 from prefermab.programme.planning.plan import (
     Summary,
@@ -50,7 +49,8 @@ from prefermab.programme.planning.roster import model_columns
 from prefermab.programme.planning.rules import OUT, Cooldown, Exclude, Rules
 from prefermab.programme.planning.rules.limits import reasons_out
 from prefermab.programme.planning.scoring import sample_price
-from prefermab.storage import find, fingerprint, load, shipped_models
+from prefermab.programme.tables.columns import rename_known
+from prefermab.programme.tables.naming import find_name
 
 SHARE_OF_TIME = {
     "finding the price": 0.25,

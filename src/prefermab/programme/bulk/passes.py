@@ -15,9 +15,9 @@ from safetensors import safe_open
 from safetensors.numpy import load_file
 from safetensors.numpy import save as pack
 
-from prefermab.amounts import add_up
-from prefermab.errors import InputError
-from prefermab.files import write_atomically
+from prefermab.arms.amounts import add_up
+from prefermab.common.errors import InputError
+from prefermab.common.files import write_atomically
 from prefermab.policies.learned import sample_rows
 from prefermab.programme.bulk.chunks import (
     Chunk,
@@ -29,7 +29,6 @@ from prefermab.programme.bulk.chunks import (
     save_array,
     store_id_hashes,
 )
-from prefermab.programme.columns import column
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.increments import Cut, Increments
 from prefermab.programme.planning.plan import with_given_columns
@@ -51,7 +50,8 @@ from prefermab.programme.planning.scoring import (
     locked_actions,
     positive_gains,
 )
-from prefermab.programme.sources.cleaning import clean_ids
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import column
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import as_labels, check_plain, named_column
+from prefermab.common.errors import InputError
 from prefermab.programme.events.mapping import EventMap, column_or_expression, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (
@@ -22,7 +21,8 @@ from prefermab.programme.events.rounds import (
     read_event_times,
     read_flags,
 )
-from prefermab.programme.sources.cleaning import clean_ids
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import as_labels, check_plain, named_column
 
 MOST_LOG_ROWS = 50_000_000
 """The most rows of a log."""

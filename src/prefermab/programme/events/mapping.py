@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import polars as pl
 
-from prefermab.errors import InputError, brief, list_names
-from prefermab.files import check_file
-from prefermab.programme.columns import named_column
+from prefermab.common.errors import InputError, brief, list_names
+from prefermab.common.files import check_file
+from prefermab.programme.tables.columns import named_column
 
 LARGEST_MAP = 1 << 20
 """The largest size of a map, in bytes."""

@@ -5,8 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, list_names
-from prefermab.programme.columns import as_labels, named_column
+from prefermab.common.errors import InputError, list_names
 from prefermab.programme.events.mapping import (
     EventMap,
     JoinMap,
@@ -15,9 +14,10 @@ from prefermab.programme.events.mapping import (
     evaluate_expression,
 )
 from prefermab.programme.events.rounds import read_flags
-from prefermab.programme.sources.address import parse_address
-from prefermab.programme.sources.cleaning import clean_ids, plain_numbers
-from prefermab.programme.tables import as_frame, first_row, read_table, row_in, source_of
+from prefermab.programme.tables.address import parse_address
+from prefermab.programme.tables.cleaning import clean_ids, plain_numbers
+from prefermab.programme.tables.columns import as_labels, named_column
+from prefermab.programme.tables.table import as_frame, first_row, read_table, row_in, source_of
 
 FIELD_NAME, FIELD_TYPE, FIELD_CHOICES = (
     "Variable / Field Name",

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from prefermab.errors import InputError, list_names, visible
-from prefermab.programme.columns import FALSE, TRUE, as_labels
-from prefermab.programme.values import parse_dates
+from prefermab.common.errors import InputError, list_names, visible
+from prefermab.programme.tables.columns import FALSE, TRUE, as_labels
+from prefermab.programme.tables.values import parse_dates
 
 WHO = re.compile(
     r"person|patient|client|participant|member|mother|user|case|record|licen|(^|[_. ])id$|^id", re.I

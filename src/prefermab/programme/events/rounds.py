@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import EXACT, InputError, brief
-from prefermab.programme.columns import as_flags, as_labels, as_numbers
+from prefermab.common.errors import EXACT, InputError, brief
 from prefermab.programme.events.mapping import EventMap, StateMap, evaluate_expression
-from prefermab.programme.values import parse_dates
+from prefermab.programme.tables.columns import as_flags, as_labels, as_numbers
+from prefermab.programme.tables.values import parse_dates
 
 ROUND_UNITS = {"d": ("days", 1), "w": ("days", 7), "m": ("months", 1), "q": ("months", 3),
          "y": ("months", 12)}  # fmt: skip

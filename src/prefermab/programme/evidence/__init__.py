@@ -7,6 +7,7 @@ Trials: `needed` computes the sample size for a given power, `randomise` assigns
 the analysis in a protocol, `rehearse` simulates a log of the trial, `analyse` estimates the effect.
 """
 
+from prefermab.common.intervals import Interval
 from prefermab.programme.evidence.analysis import TrialResult, analyse
 from prefermab.programme.evidence.designs import Design
 from prefermab.programme.evidence.logged import off_policy
@@ -14,7 +15,6 @@ from prefermab.programme.evidence.power import Needed, TrialProgramme, needed
 from prefermab.programme.evidence.protocol import Protocol, randomise, read_protocol
 from prefermab.programme.evidence.results import OffPolicy, off_policy_rows
 from prefermab.programme.evidence.trial_logs import rehearse
-from prefermab.programme.intervals import Interval
 
 __all__ = [
     "Design",

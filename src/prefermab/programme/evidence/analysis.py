@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 from scipy.stats import binomtest, fisher_exact
 
-from prefermab.errors import InputError
-from prefermab.model import Model
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.common.errors import InputError
+from prefermab.common.intervals import Interval
+from prefermab.common.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.models.model import Model
 from prefermab.programme.evidence.designs import (
     BY_CLUSTER,
     BY_PERSON,
@@ -23,8 +24,7 @@ from prefermab.programme.evidence.effects import FOLLOWED, TrialArm, follows_ind
 from prefermab.programme.evidence.protocol import CONTROL, MODEL, Protocol
 from prefermab.programme.evidence.results import Finding
 from prefermab.programme.evidence.trial_logs import arrange_by_person, read_outcomes
-from prefermab.programme.intervals import Interval
-from prefermab.programme.tables import as_frame, format_people
+from prefermab.programme.tables.table import as_frame, format_people
 
 SUSPICIOUS = 0.001
 """p-value of the sample ratio below which the assignment was probably not followed."""

@@ -11,7 +11,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.model import Model
+from prefermab.models.model import Model
 from prefermab.programme.planning.scoring import gains_at
 
 PRICES_TRIED = 32

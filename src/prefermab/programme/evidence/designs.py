@@ -15,10 +15,10 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.errors import InputError, unknown
+from prefermab.common.errors import InputError, unknown
+from prefermab.common.intervals import LEVEL, Interval, from_influence
 from prefermab.programme.evidence import effects
 from prefermab.programme.evidence.effects import TrialArm
-from prefermab.programme.intervals import LEVEL, Interval, from_influence
 
 DESIGNS = ("individual", "stratified", "cluster", "switchback", "stepped wedge")
 BY_CLUSTER, BY_PERSON = ("cluster", "stepped wedge"), ("individual", "stratified")

@@ -28,7 +28,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.programme.intervals import LEVEL, Interval, from_influence
+from prefermab.common.intervals import LEVEL, Interval, from_influence
 
 NEAR = 0.5
 """People on each side of a cut who count as at the margin, as a share of the people above it."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.errors import InputError, amount, count
-from prefermab.model import Model
+from prefermab.common.errors import InputError, amount, count
+from prefermab.models.model import Model
 from prefermab.programme.evidence.results import OffPolicy, estimates_table, overlap_table
 from prefermab.programme.evidence.weights import Episodes, judge_support, logged_value
 from prefermab.programme.logs.allocation import balance_table, hidden_cause_odds

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from prefermab.errors import InputError, count, number, share
-from prefermab.model import Model
+from prefermab.common.errors import InputError, count, number, share
+from prefermab.common.intervals import Interval
+from prefermab.models.model import Model
 from prefermab.programme.evidence.designs import (
     BY_CLUSTER,
     BY_PERSON,
@@ -18,14 +19,13 @@ from prefermab.programme.evidence.designs import (
     estimate_trial_effects,
 )
 from prefermab.programme.evidence.effects import FOLLOWED, TrialArm, follows_index
-from prefermab.programme.evidence.programmes import (
+from prefermab.programme.evidence.simulated_trials import (
     Pool,
     TrialHistories,
     TrialProgramme,
     draw_pool,
     play_programme_trials,
 )
-from prefermab.programme.intervals import Interval
 
 LAST_TRIALS, FIRST_TRIALS = 1000, 300
 """Simulated trials in the last turns of the search, and in the first two."""

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, StorageError, brief, count
-from prefermab.files import UNREADABLE, write_atomically
-from prefermab.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
-from prefermab.programme.columns import id_column, named_column
+from prefermab.common.errors import InputError, StorageError, brief, count
+from prefermab.common.files import UNREADABLE, write_atomically
+from prefermab.common.intervals import LEVEL
+from prefermab.common.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
 from prefermab.programme.evidence.balance import (
     ASSIGNMENTS_DRAWN,
     ASSIGNMENTS_KEPT,
@@ -30,8 +30,8 @@ from prefermab.programme.evidence.balance import (
     find_units,
 )
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design, Layout, draw_layout
-from prefermab.programme.intervals import LEVEL
-from prefermab.programme.tables import as_frame, format_people, write_table
+from prefermab.programme.tables.columns import id_column, named_column
+from prefermab.programme.tables.table import as_frame, format_people, write_table
 
 PROTOCOL, ASSIGNMENT = "protocol.json", "assignment.csv"
 

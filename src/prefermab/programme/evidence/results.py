@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.pages import Block, Cell, Grid, Heading, Text, write_pages
+from prefermab.common.errors import InputError
+from prefermab.common.intervals import STANDARD_ERRORS, Interval
+from prefermab.common.pages import Block, Cell, Grid, Heading, Text, write_pages
 from prefermab.programme.evidence.weights import (
     Episodes,
     Support,
@@ -20,7 +21,6 @@ from prefermab.programme.evidence.weights import (
     method_intervals,
     row_episodes,
 )
-from prefermab.programme.intervals import STANDARD_ERRORS, Interval
 
 NOTABLE_DIFFERENCE = 0.25
 """Standardised mean difference above which the first lines name a column."""

@@ -14,9 +14,9 @@ import numpy as np
 import polars as pl
 from scipy.spatial import KDTree
 
+from prefermab.common.errors import InputError, count, number, share, unknown
 from prefermab.domains.base import FiniteDomain
-from prefermab.errors import InputError, count, number, share, unknown
-from prefermab.model import Model
+from prefermab.models.model import Model
 from prefermab.programme.evidence.choosing import ActionSteps, Quotas, choose_people
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design
 from prefermab.programme.evidence.effects import TrialArm
@@ -24,7 +24,7 @@ from prefermab.programme.planning.roster import Roster, read_roster
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.limits import apply_rules
 from prefermab.programme.planning.scoring import gains_at, highest_prices
-from prefermab.programme.tables import as_frame
+from prefermab.programme.tables.table import as_frame
 
 POOL = 2000
 """Number of people that simulated trials draw from."""

@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.model import Model
-from prefermab.programme.columns import (
+from prefermab.common.errors import InputError
+from prefermab.models.model import Model
+from prefermab.programme.evidence.designs import Layout
+from prefermab.programme.evidence.effects import TrialArm
+from prefermab.programme.evidence.power import play_layouts
+from prefermab.programme.evidence.protocol import Protocol
+from prefermab.programme.evidence.simulated_trials import TrialProgramme, draw_pool
+from prefermab.programme.planning.roster import read_roster
+from prefermab.programme.planning.scoring import gains_at, highest_prices
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import (
     as_amounts,
     as_flags,
     as_labels,
@@ -18,15 +26,7 @@ from prefermab.programme.columns import (
     column,
     optional_column,
 )
-from prefermab.programme.evidence.designs import Layout
-from prefermab.programme.evidence.effects import TrialArm
-from prefermab.programme.evidence.power import play_layouts
-from prefermab.programme.evidence.programmes import TrialProgramme, draw_pool
-from prefermab.programme.evidence.protocol import Protocol
-from prefermab.programme.naming import OPT_IN, match_names, refuse_similar_names
-from prefermab.programme.planning.roster import read_roster
-from prefermab.programme.planning.scoring import gains_at, highest_prices
-from prefermab.programme.sources.cleaning import clean_ids
+from prefermab.programme.tables.naming import OPT_IN, match_names, refuse_similar_names
 
 READ_COLUMNS = ("id", "time", "state", "action", "index", "available", "cost")
 """The columns of a trial's log that its analysis reads."""

@@ -21,8 +21,8 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.errors import InputError
-from prefermab.programme.intervals import (
+from prefermab.common.errors import InputError
+from prefermab.common.intervals import (
     Interval,
     by_unit,
     effective_size,

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from scipy.sparse import csr_array
 
-from prefermab.programme.intervals import TAILS
+from prefermab.common.intervals import TAILS
 from prefermab.programme.logs.features import Column
 from prefermab.programme.logs.fitting import Fit, transition_tables
 from prefermab.programme.logs.reading import Log
@@ -39,7 +39,7 @@ class Effects:
 def estimate_effects(log: Log, fit: Fit) -> Effects:
     """Estimates transition probabilities, effects of actions, and effects by group.
 
-    >>> from prefermab.programme.logs.effects import estimate_effects
+    >>> from prefermab.programme.learning.effects import estimate_effects
     >>> from prefermab.programme.logs.fitting import fit_log
     >>> from prefermab.programme.logs.reading import read_log
     >>> from prefermab.programme.logs.simulated import example_tables

@@ -52,18 +52,18 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from threadpoolctl import threadpool_limits
 
-from prefermab.programme.intervals import LEVEL, Interval
-from prefermab.programme.logs.allocation import hidden_cause_odds
-from prefermab.programme.logs.fitting import Fit, fit_log, transition_tables
-from prefermab.programme.logs.population import Population, Units, evaluate_rule
-from prefermab.programme.logs.reading import Log, LogTransitions
-from prefermab.programme.logs.scores import (
+from prefermab.common.intervals import LEVEL, Interval
+from prefermab.programme.learning.scores import (
     GAIN_DRAWS,
     MeasuredPeople,
     compared_rules,
     join_parts,
     measure_part,
 )
+from prefermab.programme.logs.allocation import hidden_cause_odds
+from prefermab.programme.logs.fitting import Fit, fit_log, transition_tables
+from prefermab.programme.logs.population import Population, Units, evaluate_rule
+from prefermab.programme.logs.reading import Log, LogTransitions
 
 PARTS_OF_PEOPLE, FIRST_PARTS = 10, 5
 """Number of parts of the people, and how many of them are used for learning only."""

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from scipy.special import softmax
 
-from prefermab.programme.intervals import STANDARD_ERRORS
+from prefermab.common.intervals import STANDARD_ERRORS
 from prefermab.programme.logs.fitting import Fit, fit_log
 from prefermab.programme.logs.reading import Log, LogTransitions
 from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY
@@ -189,7 +189,7 @@ def _calibration(chances: np.ndarray, after: LogTransitions) -> pl.DataFrame:
 def wilson_interval(hits: int, n: int) -> tuple[float, float]:
     """The 95 % score interval for a share (Wilson 1927).
 
-    >>> from prefermab.programme.logs.holdout import wilson_interval
+    >>> from prefermab.programme.learning.holdout import wilson_interval
     >>> [round(end, 3) for end in wilson_interval(5, 10)]
     [0.237, 0.763]
     """

@@ -10,28 +10,32 @@ from typing import Any
 
 import numpy as np
 
+from prefermab.common.errors import InputError, amount, count
+from prefermab.common.intervals import Interval
+from prefermab.common.pages import write_pages
 from prefermab.domains import Domain, Unseen
-from prefermab.errors import InputError, amount, count
-from prefermab.evaluation import Progress
-from prefermab.model import Model
-from prefermab.pages import write_pages
+from prefermab.evaluation.compare import Progress
+from prefermab.models.model import Model
 from prefermab.programme.evidence.logged import judge_learned_rule
 from prefermab.programme.evidence.results import OffPolicy
-from prefermab.programme.intervals import Interval
+from prefermab.programme.learning.effects import Effects, estimate_effects
+from prefermab.programme.learning.holdout import HeldOut, features_verdict, hold_out
+from prefermab.programme.learning.report import report_blocks
+from prefermab.programme.learning.summary import first_page
+from prefermab.programme.learning.unseen_report import (
+    assess_unseen,
+    first_page_unseen,
+    report_unseen,
+)
+from prefermab.programme.learning.verdict import Assessment, Verdict, assess, default_rounds
+from prefermab.programme.learning.visits import Visits, check_visits
 from prefermab.programme.logs.domain import Logged
-from prefermab.programme.logs.effects import Effects, estimate_effects
 from prefermab.programme.logs.fitting import Fit, fit_log
-from prefermab.programme.logs.holdout import HeldOut, features_verdict, hold_out
+from prefermab.programme.logs.hidden import fit_hidden
+from prefermab.programme.logs.histories import Histories
+from prefermab.programme.logs.log_warnings import LogWarning, log_warnings
 from prefermab.programme.logs.reading import Log, read_log
-from prefermab.programme.logs.report import report_blocks
-from prefermab.programme.logs.summary import first_page
-from prefermab.programme.logs.unseen.hidden import fit_hidden
-from prefermab.programme.logs.unseen.histories import Histories
-from prefermab.programme.logs.unseen.page import assess_unseen, first_page_unseen, report_unseen
-from prefermab.programme.logs.unseen.visits import Visits, check_visits
-from prefermab.programme.logs.verdict import Assessment, Verdict, assess, default_rounds
-from prefermab.programme.logs.warnings import LogWarning, log_warnings
-from prefermab.training import pretrain
+from prefermab.training.pretraining import pretrain
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

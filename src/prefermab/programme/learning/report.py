@@ -5,14 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.pages import Block, Bullets, Grid, Heading, Text
+from prefermab.common.pages import Block, Bullets, Grid, Heading, Text
 from prefermab.programme.evidence.results import NOTABLE_DIFFERENCE, OffPolicy
-from prefermab.programme.logs.allocation import Allocation
-from prefermab.programme.logs.effects import Effects
-from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.holdout import HeldOut, features_verdict
-from prefermab.programme.logs.reading import Found, Log
-from prefermab.programme.logs.report_parts import (
+from prefermab.programme.learning.effects import Effects
+from prefermab.programme.learning.holdout import HeldOut, features_verdict
+from prefermab.programme.learning.report_parts import (
     MARKOV,
     MOST_ROWS_SHOWN,
     calibration_picture,
@@ -21,9 +18,12 @@ from prefermab.programme.logs.report_parts import (
     gain_picture,
     text_cells,
 )
-from prefermab.programme.logs.verdict import Assessment
-from prefermab.programme.logs.warnings import FEWEST_SEEN
-from prefermab.programme.tables import format_people
+from prefermab.programme.learning.verdict import Assessment
+from prefermab.programme.logs.allocation import Allocation
+from prefermab.programme.logs.fitting import Fit
+from prefermab.programme.logs.log_warnings import FEWEST_SEEN
+from prefermab.programme.logs.reading import Found, Log
+from prefermab.programme.tables.table import format_people
 
 BALANCE = {"": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
            "difference": "{difference:+.2f}"}  # fmt: skip

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from prefermab import plots
-from prefermab.pages import Block, Cell, Grid, Picture, Text
-from prefermab.plots import svg_of
-from prefermab.programme.logs.effects import Effects
-from prefermab.programme.logs.verdict import Assessment
+from prefermab.common import plots
+from prefermab.common.pages import Block, Cell, Grid, Picture, Text
+from prefermab.common.plots import svg_of
+from prefermab.programme.learning.effects import Effects
+from prefermab.programme.learning.verdict import Assessment
 
 MOST_ROWS_SHOWN = 40
 """Most rows of a table in the report; all rows are in the data file beside it."""

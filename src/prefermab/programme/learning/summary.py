@@ -6,11 +6,11 @@ import math
 
 import polars as pl
 
+from prefermab.programme.learning.gain import Comparison
+from prefermab.programme.learning.verdict import Assessment
 from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.gain import Comparison
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.logs.verdict import Assessment
-from prefermab.programme.tables import format_number, format_people
+from prefermab.programme.tables.table import format_number, format_people
 
 MOST_GROUPS = 3
 """Most groups that the first page names."""

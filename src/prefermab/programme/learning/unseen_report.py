@@ -6,17 +6,22 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.pages import Block, Bullets, Grid, Heading, Text
-from prefermab.programme.logs.effects import Effects
+from prefermab.common.pages import Block, Bullets, Grid, Heading, Text
+from prefermab.programme.learning.effects import Effects
+from prefermab.programme.learning.report import group_table
+from prefermab.programme.learning.report_parts import (
+    MARKOV,
+    estimate_tables,
+    frame_grid,
+    text_cells,
+)
+from prefermab.programme.learning.summary import about_scores, could_be_wrong
+from prefermab.programme.learning.verdict import Assessment
+from prefermab.programme.learning.visits import PREDICTORS, Visits
 from prefermab.programme.logs.fitting import Fit
+from prefermab.programme.logs.log_warnings import LogWarning, log_warnings
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.logs.report import group_table
-from prefermab.programme.logs.report_parts import MARKOV, estimate_tables, frame_grid, text_cells
-from prefermab.programme.logs.summary import about_scores, could_be_wrong
-from prefermab.programme.logs.unseen.visits import PREDICTORS, Visits
-from prefermab.programme.logs.verdict import Assessment
-from prefermab.programme.logs.warnings import LogWarning, log_warnings
-from prefermab.programme.tables import format_people
+from prefermab.programme.tables.table import format_people
 
 
 def assess_unseen(log: Log, visits: Visits) -> Assessment:

@@ -7,13 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from prefermab.programme.intervals import Interval
+from prefermab.common.intervals import Interval
+from prefermab.programme.learning.gain import Comparison, estimate_gain
 from prefermab.programme.logs.allocation import Allocation, check_allocation
 from prefermab.programme.logs.fitting import Fit
-from prefermab.programme.logs.gain import Comparison, estimate_gain
+from prefermab.programme.logs.log_warnings import FEWEST_SEEN, LogWarning, log_warnings
 from prefermab.programme.logs.reading import Log, LogTransitions
-from prefermab.programme.logs.warnings import FEWEST_SEEN, LogWarning, log_warnings
-from prefermab.programme.tables import format_people
+from prefermab.programme.tables.table import format_people
 from prefermab.recipes import Exact
 
 Verdict = Literal["shown", "not shown", "cannot tell"]
@@ -82,8 +82,8 @@ def decide(gain: Interval, warnings: list[LogWarning]) -> Verdict:
     """`cannot tell` if any warning spoils the log; otherwise `shown` if the whole 90 % interval is
     above 0, else `not shown`.
 
-    >>> from prefermab.programme.intervals import Interval
-    >>> from prefermab.programme.logs.verdict import decide
+    >>> from prefermab.common.intervals import Interval
+    >>> from prefermab.programme.learning.verdict import decide
     >>> decide(Interval(0.4, 0.1, 0.7, 0.18), [])
     'shown'
     """

@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 
 from prefermab.programme.logs.fitting import Fit
+from prefermab.programme.logs.hidden import fit_hidden
+from prefermab.programme.logs.histories import Histories
+from prefermab.programme.logs.likelihood import predict
+from prefermab.programme.logs.log_warnings import FEWEST_SEEN, SURE, LogWarning
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.logs.unseen.hidden import fit_hidden
-from prefermab.programme.logs.unseen.histories import Histories
-from prefermab.programme.logs.unseen.likelihood import predict
-from prefermab.programme.logs.warnings import FEWEST_SEEN, SURE, LogWarning
 
 HELD_OUT_PEOPLE, HELD_OUT_DRAWS = 0.2, 16
 """Share of the people who are held out, and posterior draws of the fit to the others."""
@@ -58,8 +58,8 @@ def check_visits(log: Log, fit: Fit, seed: int = 0) -> Visits:
 
     >>> from prefermab.programme.logs.reading import read_log
     >>> from prefermab.programme.logs.simulated import example_tables, keep_seen
-    >>> from prefermab.programme.logs.unseen.hidden import fit_hidden
-    >>> from prefermab.programme.logs.unseen.visits import check_visits
+    >>> from prefermab.programme.logs.hidden import fit_hidden
+    >>> from prefermab.programme.learning.visits import check_visits
     >>> frame = keep_seen(example_tables(people=60, weeks=10)[1], "none")
     >>> log = read_log(frame, time="week", passive="none", seen=None,
     ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})

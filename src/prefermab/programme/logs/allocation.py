@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 
 from prefermab.programme.logs.fitting import Fit
+from prefermab.programme.logs.log_warnings import LogWarning
 from prefermab.programme.logs.population import estimate_propensity
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.logs.warnings import LogWarning
 
 CHANCE = 2.24
 """Standard errors above which a trace counts as found (a two-sided test at a level of 2.5 %)."""

@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from prefermab.arms import Arm, Key, State
+from prefermab.arms.features import FeatureMap
+from prefermab.arms.observation import Arm, Key, State
+from prefermab.common.errors import count, share
 from prefermab.domains.base import FiniteDomain
-from prefermab.errors import count, share
-from prefermab.features import FeatureMap
 from prefermab.programme.logs.fitting import Fit, Terms, fit_log, transition_tables
+from prefermab.programme.logs.log_warnings import log_warnings
 from prefermab.programme.logs.reading import Log, read_log
 from prefermab.programme.logs.shrinkage import LEAST_PROBABILITY, dirichlet
-from prefermab.programme.logs.warnings import log_warnings
 
 ARM_DRAWS = 64
 """Number of posterior draws from which arms are made."""

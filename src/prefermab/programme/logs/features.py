@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import as_labels, as_measures, as_numbers, level_feature
+from prefermab.common.errors import InputError
 from prefermab.programme.logs.labels import distinct_labels
-from prefermab.programme.privacy import MOST_CATEGORIES
-from prefermab.programme.tables import first_row, row_in
-from prefermab.programme.values import OPEN_ENDED, is_number_text
+from prefermab.programme.tables.columns import as_labels, as_measures, as_numbers, level_feature
+from prefermab.programme.tables.privacy import MOST_CATEGORIES
+from prefermab.programme.tables.table import first_row, row_in
+from prefermab.programme.tables.values import OPEN_ENDED, is_number_text
 
 PERSON, PLACE = "\0person", "\0place"
 """Names that no column of a log has."""

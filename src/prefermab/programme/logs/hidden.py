@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
-from prefermab.errors import InputError, count
+from prefermab.common.errors import InputError, count
 from prefermab.programme.logs.fitting import (
     POSTERIOR_DRAWS,
     Fit,
@@ -29,6 +29,13 @@ from prefermab.programme.logs.fitting import (
     by_action,
     draw_models,
     transition_tables,
+)
+from prefermab.programme.logs.histories import Histories
+from prefermab.programme.logs.likelihood import (
+    Batches,
+    curvature,
+    log_likelihood_and_gradient,
+    log_likelihoods_by_table,
 )
 from prefermab.programme.logs.reading import Log
 from prefermab.programme.logs.shrinkage import (
@@ -42,13 +49,6 @@ from prefermab.programme.logs.shrinkage import (
     contrasts,
     dirichlet,
     scale_index,
-)
-from prefermab.programme.logs.unseen.histories import Histories
-from prefermab.programme.logs.unseen.likelihood import (
-    Batches,
-    curvature,
-    log_likelihood_and_gradient,
-    log_likelihoods_by_table,
 )
 
 MOST_COEFFICIENTS = 1500
@@ -113,7 +113,7 @@ def fit_hidden(
 
     >>> from prefermab.programme.logs.reading import read_log
     >>> from prefermab.programme.logs.simulated import example_tables, keep_seen
-    >>> from prefermab.programme.logs.unseen.hidden import fit_hidden
+    >>> from prefermab.programme.logs.hidden import fit_hidden
     >>> frame = keep_seen(example_tables(people=60, weeks=10)[1], "none")
     >>> log = read_log(frame, time="week", passive="none", seen=None,
     ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})

@@ -12,9 +12,9 @@ import dataclasses
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, unknown
+from prefermab.common.errors import InputError, unknown
 from prefermab.programme.logs.labels import Labels
-from prefermab.programme.tables import row_in
+from prefermab.programme.tables.table import row_in
 
 WAYS_SEEN_IN_LOG = ("acted", "always", "some")
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError, amount, unknown
-from prefermab.programme.columns import as_labels
-from prefermab.programme.tables import row_in
+from prefermab.common.errors import InputError, amount, unknown
+from prefermab.programme.tables.columns import as_labels
+from prefermab.programme.tables.table import row_in
 
 FAILED = re.compile(
     r"\b(no (answer|reply|response|contact|show)|not (reached|answered|home)|(not|n t) answer|"

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from prefermab.programme.logs.histories import Histories
 from prefermab.programme.logs.shrinkage import contrasts
-from prefermab.programme.logs.unseen.histories import Histories
 
 PROBABILITIES_AT_ONCE = 1 << 22
 """Most probabilities that are in memory at once."""
@@ -74,8 +74,8 @@ def log_likelihoods(batches: Batches, at: np.ndarray) -> np.ndarray:
     """(history,): the log-likelihood of each history, given coefficients.
 
     >>> import numpy as np
-    >>> from prefermab.programme.logs.unseen.histories import Histories
-    >>> from prefermab.programme.logs.unseen.likelihood import Batches, log_likelihoods
+    >>> from prefermab.programme.logs.histories import Histories
+    >>> from prefermab.programme.logs.likelihood import Batches, log_likelihoods
     >>> one = Histories("some", 0.5, "", np.array([0]), np.array([True]),
     ...     np.array([[0, -1, 1]]), np.array([[0, 0, 0]]), np.array([[0, 0, 0]]),
     ...     np.array([3]))
@@ -200,8 +200,8 @@ def predict(histories: Histories, chances: np.ndarray, starts: np.ndarray) -> np
     probabilities `chances` (profile, state, action, next state) and those of the first state.
 
     >>> import numpy as np
-    >>> from prefermab.programme.logs.unseen.histories import Histories
-    >>> from prefermab.programme.logs.unseen.likelihood import predict
+    >>> from prefermab.programme.logs.histories import Histories
+    >>> from prefermab.programme.logs.likelihood import predict
     >>> one = Histories("some", 0.5, "", np.array([0]), np.array([True]),
     ...     np.array([[0, -1, 1]]), np.array([[1, 0, 0]]), np.array([[0, 0, 0]]),
     ...     np.array([3]))

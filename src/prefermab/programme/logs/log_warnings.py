@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from prefermab.programme.logs.reading import Log
-from prefermab.programme.tables import UNKNOWN, format_people
+from prefermab.programme.tables.table import UNKNOWN, format_people
 
 FEWEST_SEEN = 30
 """People, or transitions under an action, below which effects are mostly assumed."""
@@ -27,7 +27,7 @@ class LogWarning(UserWarning):
     `code` names it for programs and stays the same. `sentence` says what was found, with figures,
     and what to do. `spoils` is true where no gain can be measured on such a log.
 
-    >>> from prefermab.programme.logs.warnings import LogWarning
+    >>> from prefermab.programme.logs.log_warnings import LogWarning
     >>> str(LogWarning("few_people", "the log has 3 people only."))
     'the log has 3 people only.'
     """
@@ -45,7 +45,7 @@ def log_warnings(log: Log) -> list[LogWarning]:
 
     >>> from prefermab.programme.logs.simulated import example_tables
     >>> from prefermab.programme.logs.reading import read_log
-    >>> from prefermab.programme.logs.warnings import log_warnings
+    >>> from prefermab.programme.logs.log_warnings import log_warnings
     >>> frame = example_tables(people=20, weeks=26)[1]
     >>> log = read_log(frame, time="week", passive="none",
     ...     rewards={"engaged": 1, "drifting": 0.5, "silent": 0})

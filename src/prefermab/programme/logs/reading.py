@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 from prefermab.programme.logs.diagnostics import Diagnostics, diagnose
 from prefermab.programme.logs.features import Column, cast_columns, feature_columns, find_profiles
+from prefermab.programme.logs.histories import Histories, find_histories
 from prefermab.programme.logs.labels import Labels, distinct_labels, read_labels
 from prefermab.programme.logs.rows import Rows, features_frame, role_columns, sort_rows
-from prefermab.programme.logs.unseen.histories import Histories, find_histories
-from prefermab.programme.tables import as_frame, read_table, row_in, source_of
+from prefermab.programme.tables.table import as_frame, read_table, row_in, source_of
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import EXACT, InputError, brief
-from prefermab.programme.columns import (
+from prefermab.common.errors import EXACT, InputError, brief
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import (
     as_flags,
     as_labels,
     as_numbers,
@@ -16,10 +17,9 @@ from prefermab.programme.columns import (
     column,
     named_column,
 )
-from prefermab.programme.naming import match_names, refuse_similar_names
-from prefermab.programme.sources.cleaning import clean_ids
-from prefermab.programme.tables import first_row, row_in
-from prefermab.programme.values import parse_dates
+from prefermab.programme.tables.naming import match_names, refuse_similar_names
+from prefermab.programme.tables.table import first_row, row_in
+from prefermab.programme.tables.values import parse_dates
 
 FLAGS = ("available", "reached")
 """Optional columns of true and false; columns with these names are used if no other is given."""

@@ -10,8 +10,8 @@ import functools
 
 import numpy as np
 
-from prefermab.amounts import DecimalUnits, add_up
-from prefermab.errors import InputError
+from prefermab.arms.amounts import DecimalUnits, add_up
+from prefermab.common.errors import InputError
 from prefermab.programme.planning.rules import SharedLimits
 from prefermab.programme.planning.rules.limits import Limits
 

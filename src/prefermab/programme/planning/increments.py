@@ -8,7 +8,7 @@ within the cell where the budget ends. So the answers stay small however many pe
 everyone's action is the same however people are divided into chunks.
 
 Rates are rounded to 32 bits, of which the upper 16 name the grid cell. Costs are whole units
-(`prefermab.amounts.DecimalUnits`), so that sums are exact.
+(`prefermab.arms.amounts.DecimalUnits`), so that sums are exact.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.amounts import UNAFFORDABLE, DecimalUnits
+from prefermab.arms.amounts import UNAFFORDABLE, DecimalUnits
 
 FILLING = 1000
 """How many increments after the first that does not fit are tried, to spend what is left."""
@@ -71,7 +71,7 @@ class Increments:
         """The increments of those who are `open` to be chosen: the concave hull of gain over cost.
 
         >>> import numpy as np
-        >>> from prefermab.amounts import DecimalUnits
+        >>> from prefermab.arms.amounts import DecimalUnits
         >>> from prefermab.programme.planning.increments import Increments
         >>> gains, costs = np.array([[0.0, 3.0, 5.0, 1.0]]), np.array([[0.0, 1.0, 2.0, 3.0]])
         >>> found = Increments.of(gains, costs, np.array([True]), DecimalUnits(0))
@@ -155,7 +155,7 @@ def find_cut(ask: Ask, room: int, waiting: int) -> Cut:
     """Finds where a budget of `room` units ends.
 
     >>> import numpy as np
-    >>> from prefermab.amounts import DecimalUnits
+    >>> from prefermab.arms.amounts import DecimalUnits
     >>> from prefermab.programme.planning.increments import Increments, ask_one, find_cut
     >>> gains, costs = np.array([[0.0, 2.0], [0.0, 4.0], [0.0, 3.0]]), np.tile([0.0, 1.0], (3, 1))
     >>> found = Increments.of(gains, costs, np.ones(3, bool), DecimalUnits(0))

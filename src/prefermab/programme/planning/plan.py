@@ -13,11 +13,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.amounts import DecimalUnits, add_up, remaining, total
-from prefermab.errors import InputError, amount, count
-from prefermab.model import Model
-from prefermab.programme.columns import column
-from prefermab.programme.naming import name_key
+from prefermab.arms.amounts import DecimalUnits, add_up, remaining, total
+from prefermab.common.errors import InputError, amount, count
+from prefermab.models.model import Model
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut
 from prefermab.programme.planning.lots import DealtLots, check_lots, draw_lots, find_cells
@@ -42,7 +40,9 @@ from prefermab.programme.planning.scoring import (
     settle,
 )
 from prefermab.programme.planning.summary import Summary, gain_bound, unusual_share
-from prefermab.programme.tables import as_frame
+from prefermab.programme.tables.columns import column
+from prefermab.programme.tables.naming import name_key
+from prefermab.programme.tables.table import as_frame
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from prefermab.files import write_atomically
-from prefermab.programme.sources.workbooks import write_book
-from prefermab.programme.tables import check_plain_columns, write_table
+from prefermab.common.files import write_atomically
+from prefermab.programme.tables.table import check_plain_columns, write_table
+from prefermab.programme.tables.workbooks import write_book
 
 if TYPE_CHECKING:
     from xlsxwriter.workbook import Workbook

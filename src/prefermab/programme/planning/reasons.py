@@ -3,11 +3,11 @@
 import numpy as np
 import polars as pl
 
-from prefermab.model import Model
-from prefermab.programme.columns import named_column, source_columns
+from prefermab.models.model import Model
 from prefermab.programme.planning.roster import Roster, place_texts
 from prefermab.programme.planning.rules.limits import reasons_out
 from prefermab.programme.planning.scoring import gains_at
+from prefermab.programme.tables.columns import named_column, source_columns
 
 WORTH_SAYING = 0.1
 """A second cause is named if its effect is at least this share of the first one's."""

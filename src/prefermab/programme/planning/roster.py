@@ -10,10 +10,10 @@ from collections import defaultdict
 import numpy as np
 import polars as pl
 
+from prefermab.common.errors import InputError
 from prefermab.domains.sightings import Sightings
-from prefermab.errors import InputError
-from prefermab.model import Model
-from prefermab.programme.columns import (
+from prefermab.models.model import Model
+from prefermab.programme.tables.columns import (
     as_amounts,
     as_counts,
     as_flags,
@@ -28,11 +28,11 @@ from prefermab.programme.columns import (
     source_columns,
     state_numbers,
 )
-from prefermab.programme.naming import ACTION_SEEN as ACTION_SEEN
-from prefermab.programme.naming import OPT_IN
-from prefermab.programme.naming import SINCE_ACTION as SINCE_ACTION
-from prefermab.programme.naming import SINCE_SEEN as SINCE_SEEN
-from prefermab.programme.tables import first_row, row_in
+from prefermab.programme.tables.naming import ACTION_SEEN as ACTION_SEEN
+from prefermab.programme.tables.naming import OPT_IN
+from prefermab.programme.tables.naming import SINCE_ACTION as SINCE_ACTION
+from prefermab.programme.tables.naming import SINCE_SEEN as SINCE_SEEN
+from prefermab.programme.tables.table import first_row, row_in
 
 LEAST_LIKELY_CHANGE = 0.05
 """A reason does not mention a change of state that is less likely than this."""

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from prefermab.amounts import DecimalUnits, exact_amounts
-from prefermab.arms import Observation, hide_opted_out
-from prefermab.model import Model
+from prefermab.arms.amounts import DecimalUnits, exact_amounts
+from prefermab.arms.observation import Observation, hide_opted_out
+from prefermab.models.model import Model
 from prefermab.policies.learned import CHUNK, JudgedRound, Learned, sample_rows
 from prefermab.programme.planning.roster import Roster
 from prefermab.programme.planning.rules import ANY

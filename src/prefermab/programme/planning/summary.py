@@ -11,11 +11,11 @@ import numpy as np
 from scipy.optimize import OptimizeResult, linprog, minimize_scalar
 from scipy.sparse import csr_array, vstack
 
-from prefermab.errors import list_names
-from prefermab.familiarity import unlike_sentence
-from prefermab.model import Model
+from prefermab.common.errors import list_names
+from prefermab.models.familiarity import unlike_sentence
+from prefermab.models.model import Model
 from prefermab.programme.planning.rules.limits import Limits
-from prefermab.programme.tables import format_number, format_people
+from prefermab.programme.tables.table import format_number, format_people
 
 LARGEST_LINEAR_PROGRAMME = 20_000
 """The most pairs of person and action for which a linear programme is solved."""

@@ -19,8 +19,15 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from prefermab.errors import BusyError, InputError, PrefermabError, StorageError, brief, optional
-from prefermab.files import make_private_file
+from prefermab.common.errors import (
+    BusyError,
+    InputError,
+    PrefermabError,
+    StorageError,
+    brief,
+    optional,
+)
+from prefermab.common.files import make_private_file
 
 SCHEMES = ("postgresql+psycopg", "postgresql", "postgres")
 EXAMPLE = "postgresql://anna@db.example.org/health#calls"

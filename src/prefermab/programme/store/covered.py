@@ -58,7 +58,7 @@ COVERED = {
     ),
     "actions": Covered("id round", "attempt action cost reached"),
     "deviations": Covered("round id", "planned done allowed why"),
-    # the service, by `service/database.py`
+    # the service, by `service/auth/database.py`
     "users": _service("name", "role active made", "password"),
     "links": _service("secret", "name role ends"),
     "tokens": _service("number", "label name scopes made ends", "secret"),

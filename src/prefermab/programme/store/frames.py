@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import (
+from prefermab.common.errors import InputError
+from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
+from prefermab.programme.store.models import Planner
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import (
     as_amounts,
     as_counts,
     as_flags,
@@ -25,11 +28,8 @@ from prefermab.programme.columns import (
     rename_known,
     source_columns,
 )
-from prefermab.programme.naming import OPT_IN, is_opt_out, refuse_similar_names
-from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
-from prefermab.programme.sources.cleaning import clean_ids
-from prefermab.programme.store.models import Planner
-from prefermab.programme.tables import as_frame, first_row, row_in
+from prefermab.programme.tables.naming import OPT_IN, is_opt_out, refuse_similar_names
+from prefermab.programme.tables.table import as_frame, first_row, row_in
 
 TYPES_BY_KIND = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
 BEFORE = "last_action_before"

@@ -10,7 +10,6 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.programme.columns import source_columns
 from prefermab.programme.store.comparing import check_stored
 from prefermab.programme.store.frames import from_json
 from prefermab.programme.store.models import Planner
@@ -20,6 +19,7 @@ from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.store.rows import fetch, select
 from prefermab.programme.store.schema import ACTIONS, DEVIATIONS, PEOPLE, SEEN_STATES, STAYS
 from prefermab.programme.store.schema import PLANS as PLANS_TABLE
+from prefermab.programme.tables.columns import source_columns
 
 PLAN_COLUMNS = {
     "round": pl.Int64,

@@ -6,11 +6,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from prefermab.errors import InputError, brief
-from prefermab.files import exists
-from prefermab.model import Model
-from prefermab.programme.columns import HasStates
-from prefermab.storage import earlier_fingerprint, fingerprint, load, shipped_models
+from prefermab.common.errors import InputError, brief
+from prefermab.common.files import exists
+from prefermab.models.loading import earlier_fingerprint, fingerprint, load, shipped_models
+from prefermab.models.model import Model
+from prefermab.programme.tables.columns import HasStates
 
 PACKAGES = ("prefermab", "jax", "jaxlib", "numpy", "polars")
 

@@ -7,8 +7,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, OutdatedError, count
-from prefermab.programme.naming import find_name
+from prefermab.common.errors import InputError, OutdatedError, count
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording, request
 from prefermab.programme.store.audit import check_why
@@ -21,7 +20,8 @@ from prefermab.programme.store.frames import (
 from prefermab.programme.store.plans import Planned, put_plan, store_frames, valid_request
 from prefermab.programme.store.reader import OpenProgramme
 from prefermab.programme.store.request import PlanRequest
-from prefermab.programme.tables import as_frame
+from prefermab.programme.tables.naming import find_name
+from prefermab.programme.tables.table import as_frame
 
 
 class Programme(OpenProgramme):

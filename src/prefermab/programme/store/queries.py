@@ -10,9 +10,7 @@ import sqlalchemy as sa
 from polars.datatypes import DataTypeClass
 from sqlalchemy import Connection
 
-from prefermab.errors import DamageError, InputError, brief, list_names
-from prefermab.programme.columns import is_continuous, source_columns
-from prefermab.programme.naming import find_name
+from prefermab.common.errors import DamageError, InputError, brief, list_names
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.comparing import check_last_states, check_stored
 from prefermab.programme.store.frames import (
@@ -33,7 +31,9 @@ from prefermab.programme.store.schema import (
     STAYS,
     Id,
 )
-from prefermab.programme.tables import row_in
+from prefermab.programme.tables.columns import is_continuous, source_columns
+from prefermab.programme.tables.naming import find_name
+from prefermab.programme.tables.table import row_in
 
 MEMBERS = sa.text("""
 SELECT p.id AS id,

@@ -7,17 +7,8 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.amounts import fits, total
-from prefermab.errors import InputError, InputWarning, list_names, unknown
-from prefermab.programme.columns import (
-    as_flags,
-    as_labels,
-    check_plain,
-    column,
-    optional_column,
-    state_numbers,
-)
-from prefermab.programme.naming import find_name, refuse_similar_names
+from prefermab.arms.amounts import fits, total
+from prefermab.common.errors import InputError, InputWarning, list_names, unknown
 from prefermab.programme.store import queries
 from prefermab.programme.store.comparing import check_stored
 from prefermab.programme.store.frames import read_ids
@@ -26,7 +17,16 @@ from prefermab.programme.store.plans import Planned, close_round, get_plan
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.store.rows import fetch, put_rows, select, timestamp
 from prefermab.programme.store.schema import ACTIONS, DEVIATIONS
-from prefermab.programme.tables import as_frame, first_row, format_people, row_in
+from prefermab.programme.tables.columns import (
+    as_flags,
+    as_labels,
+    check_plain,
+    column,
+    optional_column,
+    state_numbers,
+)
+from prefermab.programme.tables.naming import find_name, refuse_similar_names
+from prefermab.programme.tables.table import as_frame, first_row, format_people, row_in
 
 REACHED, WHY = "reached", "why"
 NOT_REACHED = (

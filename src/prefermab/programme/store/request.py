@@ -10,10 +10,8 @@ import numpy as np
 import polars as pl
 from sqlalchemy import Connection
 
-from prefermab.errors import InputError, amount, count, unknown
-from prefermab.model import Model
-from prefermab.programme.columns import as_flags, optional_column
-from prefermab.programme.naming import OPT_IN
+from prefermab.common.errors import InputError, amount, count, unknown
+from prefermab.models.model import Model
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
 from prefermab.programme.planning.rules import IN, People, Rules
 from prefermab.programme.planning.rules.limits import apply_rules, check_columns, standing_of
@@ -21,6 +19,8 @@ from prefermab.programme.store import queries
 from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_earlier_model, software_versions
 from prefermab.programme.store.plans import Planned, count_attempts, get_plan
+from prefermab.programme.tables.columns import as_flags, optional_column
+from prefermab.programme.tables.naming import OPT_IN
 
 PLAIN = ("budget", "rules", "waiting")
 """The arguments of every plan; others are those of the model's `plan`."""

@@ -1,1 +1,1 @@
-"""Reads tables from text files, Excel workbooks, Parquet files and databases."""
+"""Tables from files, databases and frames: rows, columns and cells; pseudonyms."""

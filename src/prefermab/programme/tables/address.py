@@ -9,8 +9,8 @@ import dataclasses
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prefermab.errors import InputError
-from prefermab.files import exists
+from prefermab.common.errors import InputError
+from prefermab.common.files import exists
 
 TEXT = (".csv", ".tsv", ".txt")
 WORKBOOK = (".xlsx", ".xlsm")
@@ -78,7 +78,7 @@ class Address:
 def parse_address(table: str | Path, **settings: str | None) -> Address:
     """Parses an address as a user writes it; `settings` that are not None replace those in it.
 
-    >>> from prefermab.programme.sources.address import parse_address
+    >>> from prefermab.programme.tables.address import parse_address
     >>> parse_address("visits.xlsx#May").part, parse_address("a.csv#encoding=cp1250").encoding
     ('May', 'cp1250')
     """

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.errors import InputError, InputWarning, PrefermabError
-from prefermab.programme.sources.objects import read_objects
-from prefermab.programme.tables import read_table
+from prefermab.common.errors import InputError, InputWarning, PrefermabError
+from prefermab.programme.tables.objects import read_objects
+from prefermab.programme.tables.table import read_table
 
 REFUSED, WARNING = 3, "warning: "
 """The exit status of a process that refused its file, and how its lines with warnings begin."""
@@ -40,7 +40,7 @@ def read_apart(file: Path, *, memory: int, seconds: float) -> pl.DataFrame:
         The table.
 
     >>> import pathlib, tempfile
-    >>> from prefermab.programme.sources.apart import read_apart
+    >>> from prefermab.programme.tables.apart import read_apart
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
     >>> _ = file.write_text("id,state\\n7,good\\n")
     >>> read_apart(file, memory=1 << 30, seconds=10)["state"].to_list()
@@ -49,7 +49,7 @@ def read_apart(file: Path, *, memory: int, seconds: float) -> pl.DataFrame:
     with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
         out = Path(folder) / "table.arrow"
         given = (str(file), str(out), str(memory), str(seconds))
-        command = [sys.executable, "-P", "-m", "prefermab.programme.sources.apart", *given]
+        command = [sys.executable, "-P", "-m", "prefermab.programme.tables.apart", *given]
         # Each thread of polars takes memory of its own.
         environment = {**os.environ, "POLARS_MAX_THREADS": "2", "PYTHONIOENCODING": "utf-8"}
         try:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 from xml.parsers import expat
 
-from prefermab.errors import InputError
-from prefermab.limits import LARGE, most_unpacked, too_large
+from prefermab.common.errors import InputError
+from prefermab.common.limits import LARGE, most_unpacked, too_large
 
 MOST_SHEET_CELLS = 1 << 25
 """The most cells of a sheet with the empty ones between: 32 columns in all rows of Excel."""
@@ -209,7 +209,7 @@ CELL = re.compile("([A-Za-z]{1,3})([0-9]{1,7})")
 def column_number(letters: str) -> int:
     """The number of a column by its letters.
 
-    >>> from prefermab.programme.sources.archives import column_number
+    >>> from prefermab.programme.tables.archives import column_number
     >>> column_number("A"), column_number("AB")
     (1, 28)
     """

@@ -7,8 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief
-from prefermab.programme.values import PLAIN_NUMBER
+from prefermab.common.errors import InputError, brief
+from prefermab.programme.tables.values import PLAIN_NUMBER
 
 LONGEST_CELL = 1 << 17
 """The most characters in a cell; longer cells come from a quotation mark that is never closed."""
@@ -37,7 +37,7 @@ def clean(frame: pl.DataFrame) -> pl.DataFrame:
     makes empty texts null.
 
     >>> import polars as pl
-    >>> from prefermab.programme.sources.cleaning import clean
+    >>> from prefermab.programme.tables.cleaning import clean
     >>> clean(pl.DataFrame({" id ": ["Jose\\u0301 ", "  "]})).to_dict(as_series=False)
     {'id': ['José', None]}
     """
@@ -60,7 +60,7 @@ def clean_ids(ids: pl.Series) -> pl.Series:
     """Ids by the rule of `clean`, so that a person is the same one in a file and in a frame.
 
     >>> import polars as pl
-    >>> from prefermab.programme.sources.cleaning import clean_ids
+    >>> from prefermab.programme.tables.cleaning import clean_ids
     >>> clean_ids(pl.Series(["a ", "Jose\\u0301"])).to_list()
     ['a', 'José']
     """

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from prefermab.errors import (
+from prefermab.common.errors import (
     EXACT,
     MOST_NAMED,
     SMALLEST_AMOUNT,
@@ -14,10 +14,10 @@ from prefermab.errors import (
     brief,
     list_names,
 )
-from prefermab.programme.naming import find_name, find_named, match_names
-from prefermab.programme.sources.cleaning import clean_ids
-from prefermab.programme.tables import first_row, row_in
-from prefermab.programme.values import is_number_text, parse_numbers
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.naming import find_name, find_named, match_names
+from prefermab.programme.tables.table import first_row, row_in
+from prefermab.programme.tables.values import is_number_text, parse_numbers
 
 TRUE = (
     "true", "yes", "y", "1", "1.0", "t", "x", "✓",
@@ -79,7 +79,7 @@ def rename_known(frame: pl.DataFrame, known: Iterable[str], where: str) -> pl.Da
     """The table with known columns spelled as in `known`; an error if two are the same one.
 
     >>> import polars as pl
-    >>> from prefermab.programme.columns import rename_known
+    >>> from prefermab.programme.tables.columns import rename_known
     >>> rename_known(pl.DataFrame({"ID": [1], "Opt-in": [True]}), ["id", "opt_in"], "join").columns
     ['id', 'opt_in']
     """
@@ -177,7 +177,7 @@ def as_labels(values: pl.Series) -> pl.Series:
     """Text without outer blanks, null where a cell is empty; the number 3.0 is the label 3.
 
     >>> import polars as pl
-    >>> from prefermab.programme.columns import as_labels
+    >>> from prefermab.programme.tables.columns import as_labels
     >>> as_labels(pl.Series([3.0, None])).to_list()
     ['3', None]
     """
@@ -209,7 +209,7 @@ def as_flags(values: pl.Series, where: str, *, unknown: bool) -> pl.Series:
 def level_feature(column: str, level: str) -> str:
     """The feature of one level of a category: 1 where the column holds this level, else 0.
 
-    >>> from prefermab.programme.columns import level_feature
+    >>> from prefermab.programme.tables.columns import level_feature
     >>> level_feature("region", "north")
     'region=north'
     """
@@ -220,7 +220,7 @@ def source_columns(feature_names: Sequence[str]) -> dict[str, tuple[str, ...] | 
     """The columns that features are read from, each with the levels of its category, or None if it
     holds numbers.
 
-    >>> from prefermab.programme.columns import source_columns
+    >>> from prefermab.programme.tables.columns import source_columns
     >>> source_columns(["age", "region=north", "region=south"])
     {'age': None, 'region': ('north', 'south')}
     """

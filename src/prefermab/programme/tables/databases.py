@@ -8,11 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief, list_names, optional
-from prefermab.files import UNREADABLE, check_file
-from prefermab.limits import most_unpacked, too_large
-from prefermab.programme.sources.address import Address
-from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
+from prefermab.common.errors import InputError, brief, list_names, optional
+from prefermab.common.files import UNREADABLE, check_file
+from prefermab.common.limits import most_unpacked, too_large
+from prefermab.programme.tables.address import Address
+from prefermab.programme.tables.cleaning import check_column_names, clean, plain_numbers
 
 QUOTE = '"'
 BYTES_OF_CELL = 32

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from prefermab.errors import InputError, brief
+from prefermab.common.errors import InputError, brief
 
 NOT_READ = re.compile("[\u0300-\u036f\u200b-\u200f\u2060\ufeff]")
 """Accents, which NFKD writes as characters of their own, and characters without width."""
@@ -43,7 +43,7 @@ FILLERS = ("of", "per", "for", "the")
 def name_key(name: str) -> str:
     """What matters of a column's name: columns with the same key have the same name.
 
-    >>> from prefermab.programme.naming import name_key
+    >>> from prefermab.programme.tables.naming import name_key
     >>> {name_key(one) for one in ("opt_in", "OPT_IN ", "Opt-In", "optin", "Öpt In")}
     {'optin'}
     >>> name_key("feature_1_1"), name_key("feature_11")
@@ -67,7 +67,7 @@ def match_names(columns: Iterable[str], known: Iterable[str], where: str) -> dic
         The name in the table of each known column that it has. Two columns that are the same known
         one raise an error.
 
-    >>> from prefermab.programme.naming import match_names
+    >>> from prefermab.programme.tables.naming import match_names
     >>> match_names(["ID", "Opt-in", "Town"], ["id", "state", "opt_in"], "people.csv")
     {'id': 'ID', 'opt_in': 'Opt-in'}
     """
@@ -92,7 +92,7 @@ def match_names(columns: Iterable[str], known: Iterable[str], where: str) -> dic
 def find_name(columns: Iterable[str], name: str, where: str = "the table") -> str | None:
     """A known column as it is spelled in a table; None if it is missing.
 
-    >>> from prefermab.programme.naming import find_name
+    >>> from prefermab.programme.tables.naming import find_name
     >>> find_name(["ID", "Worker"], "worker"), find_name(["ID"], "worker")
     ('Worker', None)
     """
@@ -107,7 +107,7 @@ def find_named(columns: Sequence[str], name: str, where: str = "the table") -> s
 def first_named(columns: Sequence[str], known: Sequence[str]) -> str | None:
     """The first of these columns that a table has, as it is spelled there.
 
-    >>> from prefermab.programme.naming import first_named
+    >>> from prefermab.programme.tables.naming import first_named
     >>> first_named(["id", "Full-Name"], ["name", "full_name"])
     'Full-Name'
     """
@@ -127,7 +127,7 @@ def refuse_similar_names(
         other: What to do with a column that is something else, for the message.
         used: Columns that are read for other purposes, or may be ignored.
 
-    >>> from prefermab.programme.naming import refuse_similar_names
+    >>> from prefermab.programme.tables.naming import refuse_similar_names
     >>> refuse_similar_names(["option", "optician"], ["opt_in"], "a.csv", "drop it")
     >>> refuse_similar_names(["opt_inn"], ["opt_in"], "a.csv", "drop it")
     Traceback (most recent call last):
@@ -156,7 +156,7 @@ def refuse_similar_names(
 def is_opt_out(name: str) -> bool:
     """Whether a column is called opt_out in any spelling: the contrary of the column `opt_in`.
 
-    >>> from prefermab.programme.naming import is_opt_out
+    >>> from prefermab.programme.tables.naming import is_opt_out
     >>> [is_opt_out(name) for name in ("optout", "Opted-Out", "OptOut", "opt_out_date")]
     [True, True, True, False]
     """

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.files import UNREADABLE
-from prefermab.programme.sources.cleaning import check_column_names
+from prefermab.common.errors import InputError
+from prefermab.common.files import UNREADABLE
+from prefermab.programme.tables.cleaning import check_column_names
 
 FEW_CELLS, CELLS_FOR_A_VALUE = 1_000_000, 20
 """A table may have this many cells, or this many for each value in it: if every row has keys of its
@@ -19,7 +19,7 @@ def read_objects(path: Path) -> pl.DataFrame:
     """Reads a file; a row without one of the keys has no value there.
 
     >>> import pathlib, tempfile
-    >>> from prefermab.programme.sources.objects import read_objects
+    >>> from prefermab.programme.tables.objects import read_objects
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.json"
     >>> _ = file.write_text('[{"id": 7, "state": "good"}, {"id": 8}]')
     >>> read_objects(file)["state"].to_list()

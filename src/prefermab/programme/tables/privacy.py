@@ -8,11 +8,11 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.files import check_file
-from prefermab.programme.columns import as_labels
-from prefermab.programme.naming import name_key
-from prefermab.programme.sources.cleaning import clean_ids
+from prefermab.common.errors import InputError
+from prefermab.common.files import check_file
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import as_labels
+from prefermab.programme.tables.naming import name_key
 
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 """The fewest and the most bytes of a key file."""
@@ -61,10 +61,17 @@ def read_key(path: Path) -> tuple[bytes, bool]:
 def pseudonyms(ids: pl.Series, key: bytes) -> pl.Series:
     """A keyed hash (HMAC-SHA256) of each id; the number 7 and the text 7 are the same person.
 
+    Args:
+        ids: A column of ids.
+        key: The content of the key file.
+
+    Returns:
+        A column of texts of 20 hexadecimal digits; null where an id is null.
+
     >>> import polars as pl
-    >>> from prefermab.programme.privacy import pseudonyms
-    >>> one, other = pseudonyms(pl.Series([7, 8]), b"k" * 32)
-    >>> one == pseudonyms(pl.Series(["7"]), b"k" * 32)[0], one == other, len(one)
+    >>> import prefermab as pm
+    >>> one, other = pm.tables.pseudonyms(pl.Series([7, 8]), b"k" * 32)
+    >>> one == pm.tables.pseudonyms(pl.Series(["7"]), b"k" * 32)[0], one == other, len(one)
     (True, False, 20)
     """
     labels = as_labels(clean_ids(ids))
@@ -88,7 +95,7 @@ def identifying_columns(frame: pl.DataFrame) -> list[str]:
     Categories that many rows share, such as a region, are not among them.
 
     >>> import polars as pl
-    >>> from prefermab.programme.privacy import identifying_columns
+    >>> from prefermab.programme.tables.privacy import identifying_columns
     >>> people = pl.DataFrame({"id": ["a", "b"], "name": ["Ana", "Bea"], "region": ["n", "n"]})
     >>> identifying_columns(people)
     ['name']

@@ -6,16 +6,16 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.files import UNREADABLE, check_file, write_atomically
-from prefermab.limits import most_unpacked, too_large
-from prefermab.parquet import SMALLER, read_parquet
-from prefermab.programme.sources.address import Address, parse_address
-from prefermab.programme.sources.cleaning import TEXTS, check_cells, check_column_names, clean
-from prefermab.programme.sources.databases import read_database
-from prefermab.programme.sources.text import UNKNOWN, read_text
-from prefermab.programme.sources.workbooks import read_workbook, row_below_header, write_sheets
-from prefermab.programme.values import mark_formulas
+from prefermab.common.errors import InputError
+from prefermab.common.files import UNREADABLE, check_file, write_atomically
+from prefermab.common.limits import most_unpacked, too_large
+from prefermab.common.parquet import SMALLER, read_parquet
+from prefermab.programme.tables.address import Address, parse_address
+from prefermab.programme.tables.cleaning import TEXTS, check_cells, check_column_names, clean
+from prefermab.programme.tables.databases import read_database
+from prefermab.programme.tables.text import UNKNOWN, read_text
+from prefermab.programme.tables.values import mark_formulas
+from prefermab.programme.tables.workbooks import read_workbook, row_below_header, write_sheets
 
 __all__ = [
     "UNKNOWN",
@@ -62,7 +62,7 @@ def read_table(
         The table; unknown values, such as empty cells or NA in a text file, are null.
 
     >>> import pathlib, tempfile
-    >>> from prefermab.programme.tables import read_table
+    >>> from prefermab.programme.tables.table import read_table
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
     >>> _ = file.write_text("id;state;weight\\n7;good;70,5\\n8;bad;\\n")
     >>> read_table(file)["weight"].to_list()
@@ -151,7 +151,7 @@ def as_frame(frame: Any, name: str = "frame") -> pl.DataFrame:
         The same table as a polars frame.
 
     >>> import polars as pl
-    >>> from prefermab.programme.tables import as_frame
+    >>> from prefermab.programme.tables.table import as_frame
     >>> as_frame(pl.DataFrame({"id": [1]})).columns
     ['id']
     """
@@ -168,7 +168,7 @@ def as_frame(frame: Any, name: str = "frame") -> pl.DataFrame:
 class Source(str):
     """The name of a table in messages, with the number of its first row.
 
-    >>> from prefermab.programme.tables import Source, row_in
+    >>> from prefermab.programme.tables.table import Source, row_in
     >>> row_in(Source("people.csv", 2), 0), row_in("the table", 0)
     ('row 2', 'row 1')
     """
@@ -212,7 +212,7 @@ def first_row(where: pl.Series) -> int:
 def format_number(number: float | None) -> str:
     """A number with no more digits than a reader needs.
 
-    >>> from prefermab.programme.tables import format_number
+    >>> from prefermab.programme.tables.table import format_number
     >>> format_number(1e6), format_number(12.5), format_number(0.12345)
     ('1,000,000', '12.5', '0.1235')
     """
@@ -224,7 +224,7 @@ def format_number(number: float | None) -> str:
 def format_people(number: int) -> str:
     """A number of people in words.
 
-    >>> from prefermab.programme.tables import format_people
+    >>> from prefermab.programme.tables.table import format_people
     >>> format_people(1), format_people(1200)
     ('1 person', '1,200 people')
     """

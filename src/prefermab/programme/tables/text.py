@@ -13,17 +13,17 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.errors import InputError, InputWarning, brief, optional
-from prefermab.limits import LARGE, most_unpacked, too_large
-from prefermab.programme.sources.address import SEPARATORS, Address
-from prefermab.programme.sources.cleaning import (
+from prefermab.common.errors import InputError, InputWarning, brief, optional
+from prefermab.common.limits import LARGE, most_unpacked, too_large
+from prefermab.programme.tables.address import SEPARATORS, Address
+from prefermab.programme.tables.cleaning import (
     TEXTS,
     check_column_names,
     clean,
     columns_where,
     plain_numbers,
 )
-from prefermab.programme.values import (
+from prefermab.programme.tables.values import (
     is_number_text,
     number_meaning,
     parse_numbers,
@@ -69,7 +69,7 @@ def read_text(address: Address, *, as_text: bool = False) -> pl.DataFrame:
 def find_separator(text: str, where: str) -> str:
     """Detects the separator: the one that divides the first rows into the most columns.
 
-    >>> from prefermab.programme.sources.text import find_separator
+    >>> from prefermab.programme.tables.text import find_separator
     >>> find_separator("id;weight\\n1;70,5\\n", "people.csv")
     ';'
     """
@@ -223,7 +223,7 @@ BYTES_SAMPLED = 1 << 16
 def decode(data: bytes, encoding: str | None, where: str) -> str:
     """Decodes the bytes of a text; an `InputWarning` names a code page that had to be guessed.
 
-    >>> from prefermab.programme.sources.text import decode
+    >>> from prefermab.programme.tables.text import decode
     >>> decode("id,name\\n1,José".encode("utf-16"), None, "people.csv")
     'id,name\\n1,José'
     """
@@ -309,7 +309,7 @@ def guess_page(data: bytes) -> str | None:
     Short texts fit several code pages; that of Western Europe is preferred if it fits and gives
     plausible words.
 
-    >>> from prefermab.programme.sources.text import guess_page
+    >>> from prefermab.programme.tables.text import guess_page
     >>> guess_page("déjà vu".encode("cp1252")), guess_page("Łódź, Kraków".encode("cp1250"))
     ('cp1252', 'cp1250')
     """

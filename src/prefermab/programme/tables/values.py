@@ -16,7 +16,7 @@ import re
 
 import polars as pl
 
-from prefermab.errors import EXACT, InputError, brief, check_exact
+from prefermab.common.errors import EXACT, InputError, brief, check_exact
 
 THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
 """Marks that can only separate thousands."""
@@ -56,7 +56,7 @@ def is_number_text(values: pl.Series) -> bool:
     """Whether every known cell of a column of text is written as a number.
 
     >>> import polars as pl
-    >>> from prefermab.programme.values import is_number_text
+    >>> from prefermab.programme.tables.values import is_number_text
     >>> [is_number_text(pl.Series([text])) for text in ("1 234,5", "45 %", "31.01.2026", "3+")]
     [True, True, False, False]
     """
@@ -77,7 +77,7 @@ def number_meaning(values: pl.Series) -> str:
     thousands" or "dot or thousands" (the column does not show which), or "both" (a contradiction).
 
     >>> import polars as pl
-    >>> from prefermab.programme.values import number_meaning
+    >>> from prefermab.programme.tables.values import number_meaning
     >>> number_meaning(pl.Series(["1,234", "12,5"])), number_meaning(pl.Series(["1,234"]))
     ('comma', 'comma or thousands')
     """
@@ -113,7 +113,7 @@ def parse_numbers(
         Floating-point numbers, null where a cell is empty.
 
     >>> import polars as pl
-    >>> from prefermab.programme.values import parse_numbers
+    >>> from prefermab.programme.tables.values import parse_numbers
     >>> parse_numbers(pl.Series("share", ["1 234,5", None, "0,25"]), "people.csv").to_list()
     [1234.5, None, 0.25]
     """
@@ -209,7 +209,7 @@ def parse_dates(
         Dates and times without a time zone, null where a cell is empty.
 
     >>> import polars as pl
-    >>> from prefermab.programme.values import parse_dates
+    >>> from prefermab.programme.tables.values import parse_dates
     >>> days = pl.Series("day", ["31/01/2026", "03/04/2026"])
     >>> parse_dates(days, "visits.csv").dt.month().to_list()
     [1, 4]
@@ -302,7 +302,7 @@ def mark_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """The table with an apostrophe before every text and column name that looks like a formula.
 
     >>> import polars as pl
-    >>> from prefermab.programme.values import mark_formulas, unmark_formulas
+    >>> from prefermab.programme.tables.values import mark_formulas, unmark_formulas
     >>> frame = pl.DataFrame({"name": ["=1+1", "-5", "'@x", "Ana", "Ana;=1+1"]})
     >>> mark_formulas(frame)["name"].to_list()
     ["'=1+1", '-5', "''@x", 'Ana', "Ana;'=1+1"]

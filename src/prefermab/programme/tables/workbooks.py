@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from prefermab.errors import InputError, brief, list_names, optional
-from prefermab.programme.sources.address import Address
-from prefermab.programme.sources.archives import check_workbook
-from prefermab.programme.sources.cleaning import check_column_names, clean, plain_numbers
+from prefermab.common.errors import InputError, brief, list_names, optional
+from prefermab.programme.tables.address import Address
+from prefermab.programme.tables.archives import check_workbook
+from prefermab.programme.tables.cleaning import check_column_names, clean, plain_numbers
 
 if TYPE_CHECKING:
     from fastexcel import ExcelReader

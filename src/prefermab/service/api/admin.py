@@ -6,11 +6,11 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.responses import Response
 
-from prefermab.service import accounts
-from prefermab.service.access import Account, Guarded, RefusedError, account_of
-from prefermab.service.api import TABLE_RESPONSE, JsonBody
-from prefermab.service.desk import desk_of
-from prefermab.service.exchange import send_table
+from prefermab.service.api.programme import TABLE_RESPONSE, JsonBody
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import Account, Guarded, RefusedError, account_of
+from prefermab.service.http.tables import send_table
+from prefermab.service.work.desk import desk_of
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["users"])
 

@@ -10,12 +10,12 @@ from prometheus_client import multiprocess
 from prometheus_client.core import GaugeMetricFamily, Metric
 from starlette.responses import Response
 
-from prefermab.service.access import Guarded
-from prefermab.service.database import JOBS, SESSIONS
-from prefermab.service.desk import Desk, desk_of
-from prefermab.service.guards import Count
-from prefermab.service.jobs import JOB_KINDS
-from prefermab.service.settings import Settings
+from prefermab.service.auth.access import Guarded
+from prefermab.service.auth.database import JOBS, SESSIONS
+from prefermab.service.auth.settings import Settings
+from prefermab.service.http.guards import Count
+from prefermab.service.work.desk import Desk, desk_of
+from prefermab.service.work.jobs import JOB_KINDS
 
 PROMETHEUS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable with the folder in which worker processes add up their counts."""

@@ -12,14 +12,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import InputError, StorageError
-from prefermab.programme.columns import column
+from prefermab.common.errors import InputError, StorageError
 from prefermab.programme.store import Programme
 from prefermab.programme.store.queries import current_round
-from prefermab.service.access import Guarded, account_of
-from prefermab.service.approval import RoundLists
-from prefermab.service.desk import as_id, desk_of
-from prefermab.service.exchange import MEDIA_TYPES, body_in_file, quiet, read_sent_table, send_table
+from prefermab.programme.tables.columns import column
+from prefermab.service.auth.access import Guarded, account_of
+from prefermab.service.http.tables import (
+    MEDIA_TYPES,
+    body_in_file,
+    quiet,
+    read_sent_table,
+    send_table,
+)
+from prefermab.service.work.approval import RoundLists
+from prefermab.service.work.desk import as_id, desk_of
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["programme"])
 

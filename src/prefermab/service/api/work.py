@@ -8,18 +8,18 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, TypeAdapter, WithJsonSchema
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
-from prefermab.service import late as lateness
-from prefermab.service import marks as marking
-from prefermab.service.access import Guarded, account_of
-from prefermab.service.api import TABLE_RESPONSE, JsonBody
-from prefermab.service.approval import approve
-from prefermab.service.changes import change_for, change_list
-from prefermab.service.desk import Desk, as_id, desk_of
-from prefermab.service.exchange import quiet, send_table
-from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
+from prefermab.service.api.programme import TABLE_RESPONSE, JsonBody
+from prefermab.service.auth.access import Guarded, account_of
+from prefermab.service.http.tables import quiet, send_table
+from prefermab.service.work import late as lateness
+from prefermab.service.work import marks as marking
+from prefermab.service.work.approval import approve
+from prefermab.service.work.changes import change_for, change_list
+from prefermab.service.work.desk import Desk, as_id, desk_of
+from prefermab.service.work.plan_requests import compare_budgets, facts_of, make_plan, rules_of
 
 router = APIRouter(prefix="/api/v1", route_class=Guarded, tags=["plans"])
 

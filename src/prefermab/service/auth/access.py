@@ -9,8 +9,8 @@ from fastapi.params import Form
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from prefermab.errors import PrefermabError
-from prefermab.service.incoming import BODY, MOST_BYTES_OUTSIDE, check_address, check_body
+from prefermab.common.errors import PrefermabError
+from prefermab.service.auth.incoming import BODY, MOST_BYTES_OUTSIDE, check_address, check_body
 
 RIGHTS = ("read", "record", "plan", "admin")
 """Rights that a token can have: see everything; record what was done; plan and change the roster;

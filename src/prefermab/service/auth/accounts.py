@@ -11,10 +11,10 @@ import argon2
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import InputError, list_names, unknown
-from prefermab.service.access import OWN_PEOPLE, RIGHTS, ROLES, Account
-from prefermab.service.database import LINKS, SESSIONS, TOKENS, USERS
-from prefermab.service.incoming import OpenError
+from prefermab.common.errors import InputError, list_names, unknown
+from prefermab.service.auth.access import OWN_PEOPLE, RIGHTS, ROLES, Account
+from prefermab.service.auth.database import LINKS, SESSIONS, TOKENS, USERS
+from prefermab.service.auth.incoming import OpenError
 
 HASHER = argon2.PasswordHasher()
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 10, 200
@@ -65,7 +65,7 @@ def check_name(name: str) -> str:
 def looks_of(name: str) -> str:
     """What a name looks like: names that are easily taken for each other have the same.
 
-    >>> from prefermab.service.accounts import looks_of
+    >>> from prefermab.service.auth.accounts import looks_of
     >>> looks_of("\u0410n\u0430") == looks_of("ana")  # with Cyrillic letters
     True
     """

@@ -83,7 +83,7 @@ UPLOADS = _table(
 """Uploaded tables that wait for confirmation."""
 
 
-SERVICE_SCRIPTS = Path(__file__).parent / "migrations"
+SERVICE_SCRIPTS = Path(__file__).parents[1] / "migrations"
 SERVICE_VERSION_TABLE, NEWEST_SERVICE_VERSION = "service_version", "s010"
 
 

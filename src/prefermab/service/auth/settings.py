@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 from prefermab.programme.store.connections import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"
@@ -82,7 +82,7 @@ def as_text(*settings: Settings) -> str:
     """The settings of one or several programmes as text, for other processes.
 
     >>> from prefermab.service import Settings
-    >>> from prefermab.service.settings import as_text, from_text
+    >>> from prefermab.service.auth.settings import as_text, from_text
     >>> from_text(as_text(Settings("calls.db", hosts=("calls.example",))))[0].hosts
     ('calls.example',)
     """
@@ -110,7 +110,7 @@ def from_environment() -> list[Settings]:
 def name_of(place: str) -> str:
     """The name of a programme on a server with several: from its file, or its name in the database.
 
-    >>> from prefermab.service.settings import name_of
+    >>> from prefermab.service.auth.settings import name_of
     >>> name_of("data/first calls.db"), name_of("postgresql://anna@localhost/health#visits")
     ('first-calls', 'visits')
     """

@@ -12,11 +12,11 @@ import argon2
 import sqlalchemy as sa
 from fastapi import Request, Response
 
-from prefermab.errors import PrefermabError
-from prefermab.service import accounts
-from prefermab.service.access import ROLES, Account
-from prefermab.service.database import ATTEMPTS, KNOWN_ADDRESSES, SESSIONS, USERS, Records
-from prefermab.service.settings import Clock, Settings
+from prefermab.common.errors import PrefermabError
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import ROLES, Account
+from prefermab.service.auth.database import ATTEMPTS, KNOWN_ADDRESSES, SESSIONS, USERS, Records
+from prefermab.service.auth.settings import Clock, Settings
 
 WINDOW = 900.0
 """Seconds over which failed sign-ins are counted."""
@@ -188,7 +188,7 @@ def keys_of(name: str, address: str) -> dict[str, str]:
     """What the limits count, as hashes. Of an IPv6 address only the network counts, since one
     machine may use 2**64 addresses.
 
-    >>> from prefermab.service.signing import keys_of
+    >>> from prefermab.service.auth.signing import keys_of
     >>> near = keys_of("Ana", "2001:db8::1"), keys_of("Ana", "2001:db8::ffff")
     >>> near[0] == near[1], near[0] == keys_of("Bea", "2001:db8::1")
     (True, False)

@@ -8,9 +8,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from prefermab.service.incoming import BODY
-from prefermab.service.problems import ProblemDetails, problem_response
-from prefermab.service.settings import Settings
+from prefermab.service.auth.incoming import BODY
+from prefermab.service.auth.settings import Settings
+from prefermab.service.http.problems import ProblemDetails, problem_response
 
 POLICY = "; ".join(
     (
@@ -140,7 +140,7 @@ class Answer:
 def too_long(most: int) -> str:
     """The answer to a request that is too long.
 
-    >>> from prefermab.service.guards import too_long
+    >>> from prefermab.service.http.guards import too_long
     >>> too_long(16 << 10), too_long(64 << 20)
     ('a request may have at most 16 kB here.', 'a request may have at most 64 MB here.')
     """
@@ -156,7 +156,7 @@ def is_same_site(headers: Headers, own: str) -> bool:
     not send it by themselves.
 
     >>> from starlette.datastructures import Headers
-    >>> from prefermab.service.guards import is_same_site
+    >>> from prefermab.service.http.guards import is_same_site
     >>> is_same_site(Headers({"sec-fetch-site": "cross-site"}), "http://localhost")
     False
     """

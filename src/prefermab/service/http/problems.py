@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import (
+from prefermab.common.errors import (
     BusyError,
     InputError,
     OutdatedError,
@@ -18,11 +18,15 @@ from prefermab.errors import (
     StorageError,
     visible,
 )
-from prefermab.service.access import FOR_PROGRAMS, RefusedError, SignInNeededError
-from prefermab.service.exchange import KindError
-from prefermab.service.incoming import OpenError
-from prefermab.service.jobs import QueueFullError
-from prefermab.service.signing import WINDOW, TooManyError
+from prefermab.service.auth.access import FOR_PROGRAMS, RefusedError, SignInNeededError
+from prefermab.service.auth.incoming import OpenError
+from prefermab.service.auth.signing import WINDOW, TooManyError
+from prefermab.service.http.tables import KindError
+
+
+class QueueFullError(PrefermabError):
+    """A user has as many unfinished jobs as one may have."""
+
 
 LOG = logging.getLogger("prefermab.service")
 
@@ -148,7 +152,7 @@ async def answer_http(request: Request, error: Exception) -> Response:
 
 def send_problem(request: Request, problem: ProblemDetails) -> Response:
     """A page for people who read in a browser, problem+json under /api."""
-    from prefermab.service.rendering import page, path_of, redirect
+    from prefermab.service.http.rendering import page, path_of, redirect
 
     if is_for_programs(request):
         return problem_response(problem)

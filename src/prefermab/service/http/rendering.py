@@ -11,9 +11,9 @@ import jinja2
 from fastapi import Form, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from prefermab.errors import visible
-from prefermab.programme.tables import format_number
-from prefermab.service.access import RULES, Account
+from prefermab.common.errors import visible
+from prefermab.programme.tables.table import format_number
+from prefermab.service.auth.access import RULES, Account
 
 FormText = Annotated[str, Form()]
 """A field of a form, as text."""
@@ -21,7 +21,9 @@ FormText = Annotated[str, Form()]
 FormNumber = Annotated[int | None, Form()]
 """A whole number in a field of a form; None without one."""
 
-HERE = Path(__file__).parent
+PAGES = Path(__file__).parents[1] / "pages"
+"""The folder of templates and static files."""
+
 STATIC_MEDIA_TYPES = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -33,7 +35,7 @@ STATIC_MEDIA_TYPES = {
 
 def _load_static() -> dict[str, tuple[bytes, str, str]]:
     found = {}
-    for file in sorted((HERE / "static").iterdir()):
+    for file in sorted((PAGES / "static").iterdir()):
         if file.suffix in STATIC_MEDIA_TYPES:
             data = file.read_bytes()
             found[file.name] = (
@@ -54,7 +56,7 @@ def static(name: str) -> str:
 
 
 TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    loader=jinja2.FileSystemLoader(PAGES / "templates"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
@@ -136,7 +138,7 @@ def redirect(request: Request, target: str) -> Response:
 def local(target: str) -> str:
     """The target if it is a path of this server, else "/".
 
-    >>> from prefermab.service.rendering import local
+    >>> from prefermab.service.http.rendering import local
     >>> local("/week?page=2"), local("//evil.example"), local("https://evil.example")
     ('/week?page=2', '/', '/')
     """
@@ -188,7 +190,7 @@ def line_chart(
         percent: Whether to label the vertical axis in per cent.
         whole: Whether every horizontal value gets a tick.
 
-    >>> from prefermab.service.rendering import line_chart
+    >>> from prefermab.service.http.rendering import line_chart
     >>> line_chart([0, 10], {"gain": [0.0, 5.0]}).curves["gain"]
     '56.0,224.0 624.0,14.0'
     """
@@ -220,7 +222,7 @@ def line_chart(
 def ticks(most: float) -> list[float]:
     """Round numbers from 0 up to at least `most`.
 
-    >>> from prefermab.service.rendering import ticks
+    >>> from prefermab.service.http.rendering import ticks
     >>> ticks(37)
     [0.0, 10.0, 20.0, 30.0, 40.0]
     """

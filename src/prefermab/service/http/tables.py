@@ -12,9 +12,9 @@ import polars as pl
 from fastapi import Request
 from starlette.responses import Response
 
-from prefermab.errors import BusyError, InputError, PrefermabError
-from prefermab.programme.sources.apart import read_any, read_apart
-from prefermab.programme.tables import Source, write_table
+from prefermab.common.errors import BusyError, InputError, PrefermabError
+from prefermab.programme.tables.apart import read_any, read_apart
+from prefermab.programme.tables.table import Source, write_table
 
 MEDIA_TYPES = {
     "application/json": ".json",
@@ -45,7 +45,7 @@ class KindError(PrefermabError):
 def kind_of(header: str) -> str | None:
     """The file suffix for a media type; None for an unknown one.
 
-    >>> from prefermab.service.exchange import kind_of
+    >>> from prefermab.service.http.tables import kind_of
     >>> kind_of("text/csv; charset=utf-8"), kind_of("image/png")
     ('.csv', None)
     """

@@ -7,13 +7,13 @@ from fastapi import APIRouter, File, Form, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import source_columns
-from prefermab.programme.tables import format_people
-from prefermab.service.access import Guarded, account_of
-from prefermab.service.desk import desk_of
-from prefermab.service.rendering import FormText, page
-from prefermab.service.uploads import (
+from prefermab.common.errors import InputError
+from prefermab.programme.tables.columns import source_columns
+from prefermab.programme.tables.table import format_people
+from prefermab.service.auth.access import Guarded, account_of
+from prefermab.service.http.rendering import FormText, page
+from prefermab.service.work.desk import desk_of
+from prefermab.service.work.uploads import (
     UPLOAD_KINDS,
     UPLOAD_LASTS,
     check_upload,

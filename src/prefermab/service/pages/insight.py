@@ -9,15 +9,15 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from prefermab.errors import unknown
-from prefermab.model import Model
+from prefermab.common.errors import unknown
+from prefermab.models.model import Model
 from prefermab.programme.planning.plan import what_if
 from prefermab.programme.store import Planned
 from prefermab.programme.store.request import PlanRequest
 from prefermab.programme.store.schema import ACTIONS
-from prefermab.service.access import Guarded
-from prefermab.service.desk import Desk, desk_of
-from prefermab.service.rendering import line_chart, page
+from prefermab.service.auth.access import Guarded
+from prefermab.service.http.rendering import line_chart, page
+from prefermab.service.work.desk import Desk, desk_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 POINTS = 20

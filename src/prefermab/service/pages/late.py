@@ -6,15 +6,15 @@ import polars as pl
 from fastapi import APIRouter, Form, Request
 from starlette.responses import Response
 
-from prefermab.service import late as lateness
-from prefermab.service.access import Guarded, account_of
-from prefermab.service.approval import RoundLists
-from prefermab.service.desk import Desk, desk_of
-from prefermab.service.marks import mark_in_words
-from prefermab.service.pages_record import describe_mark
-from prefermab.service.pages_week import columns_of
-from prefermab.service.rendering import FormText, page, redirect
-from prefermab.service.week import lines
+from prefermab.service.auth.access import Guarded, account_of
+from prefermab.service.http.rendering import FormText, page, redirect
+from prefermab.service.pages.record import describe_mark
+from prefermab.service.pages.week import columns_of
+from prefermab.service.work import late as lateness
+from prefermab.service.work.approval import RoundLists
+from prefermab.service.work.desk import Desk, desk_of
+from prefermab.service.work.marks import mark_in_words
+from prefermab.service.work.week import lines
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 LATE_MESSAGES = {

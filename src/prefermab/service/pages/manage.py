@@ -11,19 +11,19 @@ from fastapi import APIRouter, Form, Request
 from markdown_it import MarkdownIt
 from starlette.responses import Response
 
-from prefermab.errors import InputError, StorageError, brief, unknown
+from prefermab.common.errors import InputError, StorageError, brief, unknown
+from prefermab.models.loading import shipped_models
 from prefermab.programme.store import queries
 from prefermab.programme.store.audit import newest_entries
 from prefermab.programme.store.reader import MODEL_PLACE
 from prefermab.programme.store.rows import distinct_values
 from prefermab.programme.store.schema import AUDIT, MODELS
-from prefermab.service import accounts
-from prefermab.service.access import RIGHTS, ROLES, Guarded, account_of
-from prefermab.service.desk import desk_of
-from prefermab.service.jobs import UNFINISHED
-from prefermab.service.planning import facts_of
-from prefermab.service.rendering import FormText, page, redirect
-from prefermab.storage import shipped_models
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import RIGHTS, ROLES, Guarded, account_of
+from prefermab.service.http.rendering import FormText, page, redirect
+from prefermab.service.work.desk import desk_of
+from prefermab.service.work.jobs import UNFINISHED
+from prefermab.service.work.plan_requests import facts_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 AUDIT_ROWS_PER_PAGE = 50
@@ -129,7 +129,7 @@ def audit_verify(request: Request, head: FormText = "") -> Response:
 def details_in_words(details: Any) -> str:
     """The details of a row of the audit log as text.
 
-    >>> from prefermab.service.pages_manage import details_in_words
+    >>> from prefermab.service.pages.manage import details_in_words
     >>> details_in_words({"round": 3, "ticks": {"7": "call, not reached"}})
     'round: 3; ticks: 7: call, not reached'
     """

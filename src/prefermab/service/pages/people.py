@@ -12,17 +12,17 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from prefermab.model import Model
-from prefermab.programme.columns import is_continuous
-from prefermab.programme.naming import first_named
+from prefermab.models.model import Model
 from prefermab.programme.planning.roster import place_texts, read_places
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import PLANS
-from prefermab.service.access import Guarded, account_of
-from prefermab.service.desk import Desk, as_id, desk_of
-from prefermab.service.planning import PlanForm
-from prefermab.service.rendering import page
-from prefermab.service.week import (
+from prefermab.programme.tables.columns import is_continuous
+from prefermab.programme.tables.naming import first_named
+from prefermab.service.auth.access import Guarded, account_of
+from prefermab.service.http.rendering import page
+from prefermab.service.work.desk import Desk, as_id, desk_of
+from prefermab.service.work.plan_requests import PlanForm
+from prefermab.service.work.week import (
     NAMES,
     PHONES,
     Columns,

@@ -1,9 +1,9 @@
 """Pages to record what was done: mark person by person, also on an offline phone; close the round.
 
-Each mark (on pages: a tick) is stored at once (`marks.py`). Closing the round turns all marks into
-its record. A request to mark a person names the mark that its page showed. If somebody else has
-marked the person differently meanwhile, both marks are shown and the user chooses. A mark that
-arrives after its round was closed waits for a decision (`late.py`).
+Each mark (on pages: a tick) is stored at once (`work/marks.py`). Closing the round turns all marks
+into its record. A request to mark a person names the mark that its page showed. If somebody else
+has marked the person differently meanwhile, both marks are shown and the user chooses. A mark that
+arrives after its round was closed waits for a decision (`work/late.py`).
 """
 
 import datetime
@@ -14,18 +14,18 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Form, Request
 from starlette.responses import JSONResponse, Response
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 from prefermab.programme.store import Planned
-from prefermab.service import late as lateness
-from prefermab.service import marks as marking
-from prefermab.service.access import Account, Guarded, account_of
-from prefermab.service.approval import RoundLists
-from prefermab.service.database import ROUND_MARKS
-from prefermab.service.desk import Desk, Head, as_id, desk_of
-from prefermab.service.pages_week import columns_of
-from prefermab.service.problems import is_for_programs
-from prefermab.service.rendering import STATIC, FormNumber, FormText, page, redirect
-from prefermab.service.week import Columns, Filter, lines, values_of
+from prefermab.service.auth.access import Account, Guarded, account_of
+from prefermab.service.auth.database import ROUND_MARKS
+from prefermab.service.http.problems import is_for_programs
+from prefermab.service.http.rendering import STATIC, FormNumber, FormText, page, redirect
+from prefermab.service.pages.week import columns_of
+from prefermab.service.work import late as lateness
+from prefermab.service.work import marks as marking
+from prefermab.service.work.approval import RoundLists
+from prefermab.service.work.desk import Desk, Head, as_id, desk_of
+from prefermab.service.work.week import Columns, Filter, lines, values_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 RECORD_ROWS_PER_PAGE = 200
@@ -40,7 +40,7 @@ MARK_DONE, MARK_MISSED, MARK_OTHER, MARK_OPEN = "done", "not reached", "other", 
 def mark_choice(mark: dict[str, Any], planned: str, passive: str) -> str:
     """The choice in the form that a mark stands for: done, not reached or other.
 
-    >>> from prefermab.service.pages_record import mark_choice
+    >>> from prefermab.service.pages.record import mark_choice
     >>> mark_choice({"action": "call", "reached": False}, "call", "none")
     'not reached'
     """

@@ -4,12 +4,12 @@ from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from prefermab.service import accounts
-from prefermab.service.access import Guarded
-from prefermab.service.desk import desk_of
-from prefermab.service.incoming import OpenError, ShortText
-from prefermab.service.rendering import STATIC, FormText, local, page, redirect
-from prefermab.service.signing import address_of
+from prefermab.service.auth import accounts
+from prefermab.service.auth.access import Guarded
+from prefermab.service.auth.incoming import OpenError, ShortText
+from prefermab.service.auth.signing import address_of
+from prefermab.service.http.rendering import STATIC, FormText, local, page, redirect
+from prefermab.service.work.desk import desk_of
 
 router = APIRouter(route_class=Guarded, include_in_schema=False)
 

@@ -11,21 +11,21 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from prefermab.errors import InputError, OutdatedError
+from prefermab.common.errors import InputError, OutdatedError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
 from prefermab.programme.store import Planned
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import COLUMNS, PLANS
-from prefermab.service.access import Account, Guarded, account_of
-from prefermab.service.approval import approve
-from prefermab.service.changes import by_hand, change_for, change_list, seen_list
-from prefermab.service.desk import Desk, Head, as_id, desk_of
-from prefermab.service.exchange import MEDIA_TYPES, quiet
-from prefermab.service.late import all_late
-from prefermab.service.planning import PlanForm, form_fields, make_plan, rules_of
-from prefermab.service.rendering import FormNumber, FormText, page, redirect
-from prefermab.service.week import (
+from prefermab.service.auth.access import Account, Guarded, account_of
+from prefermab.service.http.rendering import FormNumber, FormText, page, redirect
+from prefermab.service.http.tables import MEDIA_TYPES, quiet
+from prefermab.service.work.approval import approve
+from prefermab.service.work.changes import by_hand, change_for, change_list, seen_list
+from prefermab.service.work.desk import Desk, Head, as_id, desk_of
+from prefermab.service.work.late import all_late
+from prefermab.service.work.plan_requests import PlanForm, form_fields, make_plan, rules_of
+from prefermab.service.work.week import (
     Columns,
     Filter,
     attempts,

@@ -10,14 +10,14 @@ import dataclasses
 
 import sqlalchemy as sa
 
-from prefermab.errors import BusyError, InputError, OutdatedError
+from prefermab.common.errors import BusyError, InputError, OutdatedError
 from prefermab.programme.store.plans import SUPERSEDED
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import PLANS
-from prefermab.service.access import Account
-from prefermab.service.database import APPROVALS
-from prefermab.service.desk import Desk
+from prefermab.service.auth.access import Account
+from prefermab.service.auth.database import APPROVALS
+from prefermab.service.work.desk import Desk
 
 
 @dataclasses.dataclass(frozen=True)

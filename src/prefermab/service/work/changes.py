@@ -9,11 +9,11 @@ somebody else has moved the same person meanwhile. The audit log says who made i
 import dataclasses
 from typing import Any
 
-from prefermab.errors import InputError, OutdatedError, brief
+from prefermab.common.errors import InputError, OutdatedError, brief
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Planned, Programme
-from prefermab.service.desk import Desk
-from prefermab.service.planning import rules_of
+from prefermab.service.work.desk import Desk
+from prefermab.service.work.plan_requests import rules_of
 
 OPPOSITE = {"off": "on", "on": "off", "free": None}
 PLACES = {
@@ -35,7 +35,7 @@ class ListChange:
         instead: Who takes their place ("off") or gives it up ("on"); None if the plan decides.
         was: Who was on or off the list by hand when the user decided: "on" or "off" by id as text.
 
-    >>> from prefermab.service.changes import ListChange
+    >>> from prefermab.service.work.changes import ListChange
     >>> swap = ListChange(1, 7, "off", "moved away", instead=9)
     >>> rules = swap.applied_to({"budget": 2.0, "rules": None})["rules"]
     >>> rules["exclude_ids"], rules["lock_ids"]

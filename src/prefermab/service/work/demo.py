@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.model import Model
+from prefermab.models.loading import load
+from prefermab.models.model import Model
 from prefermab.programme.logs.simulated import (
     ENGAGEMENT_STATES,
     example_people,
@@ -14,9 +15,8 @@ from prefermab.programme.logs.simulated import (
 )
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Programme
-from prefermab.storage import load
 
-DEMO_MODEL = Path(__file__).parent / "clinic"
+DEMO_MODEL = Path(__file__).parents[1] / "clinic"
 """The model that the README's `prefermab learn` learns from the tables of `prefermab example`."""
 
 DEMO_PEOPLE, DEMO_BUDGET, DEMO_WEEK = 400, 40, 5
@@ -51,7 +51,7 @@ def make_demo(place: str | Path, people: int = DEMO_PEOPLE, budget: float = DEMO
 
     >>> import tempfile
     >>> import prefermab as pm
-    >>> from prefermab.service.demo import make_demo
+    >>> from prefermab.service.work.demo import make_demo
     >>> file = tempfile.mkdtemp() + "/demo.db"
     >>> model = make_demo(file, people=60, budget=6)
     >>> with pm.Programme.open(file, model) as programme:

@@ -10,9 +10,8 @@ import polars as pl
 import sqlalchemy as sa
 from fastapi import Request
 
-from prefermab.errors import InputError, unknown
-from prefermab.programme.naming import find_named
-from prefermab.programme.sources.cleaning import clean_ids
+from prefermab.common.errors import InputError, unknown
+from prefermab.models.loading import load, shipped_models
 from prefermab.programme.store import Planned, Programme
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.plans import find_plan
@@ -26,12 +25,13 @@ from prefermab.programme.store.schema import (
     SEEN_STATES,
     STAYS,
 )
-from prefermab.service.access import Account, RefusedError
-from prefermab.service.database import ClosedWhenDropped, Records
-from prefermab.service.jobs import Jobs
-from prefermab.service.settings import Clock, Settings
-from prefermab.service.signing import SignIns
-from prefermab.storage import load, shipped_models
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.naming import find_named
+from prefermab.service.auth.access import Account, RefusedError
+from prefermab.service.auth.database import ClosedWhenDropped, Records
+from prefermab.service.auth.settings import Clock, Settings
+from prefermab.service.auth.signing import SignIns
+from prefermab.service.work.jobs import Jobs
 
 MOST_LISTS_KEPT = 4
 """Plans that a process keeps in memory."""
@@ -249,7 +249,7 @@ def desk_of(request: Request) -> Desk:
 def as_id(text: str, kind: str | None) -> str | int:
     """An id from an address or a form, as text or number like the programme's ids.
 
-    >>> from prefermab.service.desk import as_id
+    >>> from prefermab.service.work.desk import as_id
     >>> as_id("007", "text"), as_id("7", "whole numbers")
     ('007', 7)
     """

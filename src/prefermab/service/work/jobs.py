@@ -22,9 +22,10 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import BusyError, InputError, PrefermabError, brief
-from prefermab.service.database import JOBS, Records
-from prefermab.service.settings import Clock, Settings, as_text
+from prefermab.common.errors import BusyError, InputError, PrefermabError, brief
+from prefermab.service.auth.database import JOBS, Records
+from prefermab.service.auth.settings import Clock, Settings, as_text
+from prefermab.service.http.problems import QueueFullError
 
 JOB_KINDS = ("plan", "replay", "what-if", "learn")
 UNFINISHED = ("waiting", "running")
@@ -39,10 +40,6 @@ JOB_COLUMNS = {
     "share": pl.Float64, "doing": pl.String, "made": pl.Float64, "ended": pl.Float64,
 }  # fmt: skip
 """Columns of a list of jobs."""
-
-
-class QueueFullError(PrefermabError):
-    """A user has as many unfinished jobs as one may have."""
 
 
 class Jobs:
@@ -272,7 +269,7 @@ def start_worker(_: Settings) -> subprocess.Popen[str] | None:
     """Starts a process that reads its settings from its input, where no other process can see them,
     and then runs its job, also if this process ends. None if the system has no room for it."""
     # -P: a file in the present folder must not be imported in place of a module.
-    command = [sys.executable, "-P", "-m", "prefermab.service.worker"]
+    command = [sys.executable, "-P", "-m", "prefermab.service.work.worker"]
     try:
         return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, start_new_session=True)
     except OSError:

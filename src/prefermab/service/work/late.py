@@ -12,18 +12,18 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import InputError, OutdatedError, list_names
+from prefermab.common.errors import InputError, OutdatedError, list_names
 from prefermab.programme.store import Planned
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.recording import get_actions
-from prefermab.programme.tables import format_people
-from prefermab.service import marks as marking
-from prefermab.service.access import Account
-from prefermab.service.approval import RoundLists
-from prefermab.service.database import LATE_MARKS, ROUND_MARKS
-from prefermab.service.desk import Desk
-from prefermab.service.exchange import quiet
-from prefermab.service.marks import mark_in_words
+from prefermab.programme.tables.table import format_people
+from prefermab.service.auth.access import Account
+from prefermab.service.auth.database import LATE_MARKS, ROUND_MARKS
+from prefermab.service.http.tables import quiet
+from prefermab.service.work import marks as marking
+from prefermab.service.work.approval import RoundLists
+from prefermab.service.work.desk import Desk
+from prefermab.service.work.marks import mark_in_words
 
 Recorded = dict[str, tuple[str, bool]]
 """The people acted on in a round, by id as text: their action, and whether it reached them."""

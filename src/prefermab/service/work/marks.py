@@ -13,9 +13,9 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import InputError, brief, unknown
+from prefermab.common.errors import InputError, brief, unknown
 from prefermab.programme.store import Planned
-from prefermab.service.database import ROUND_MARKS
+from prefermab.service.auth.database import ROUND_MARKS
 
 LONGEST_MARK_REASON = 500
 """Characters of a reason."""
@@ -123,7 +123,7 @@ def as_record(
 def mark_in_words(action: str, reached: bool, why: str | None = None) -> str:
     """A mark as a short text.
 
-    >>> from prefermab.service.marks import mark_in_words
+    >>> from prefermab.service.work.marks import mark_in_words
     >>> mark_in_words("call", reached=False)
     'call, not reached'
     """

@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.errors import InputError, OutdatedError, amount, count, number
-from prefermab.model import Model
+from prefermab.common.errors import InputError, OutdatedError, amount, count, number
+from prefermab.models.model import Model
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import holds_names, holds_numbers, setting_of
 from prefermab.programme.store import Planned, Programme
@@ -77,7 +77,7 @@ def facts_of(plan: Planned) -> dict[str, Any]:
 class PlanForm:
     """The form for a plan, with every field as text; `rules` has the settings of rules by name.
 
-    >>> from prefermab.service.planning import PlanForm
+    >>> from prefermab.service.work.plan_requests import PlanForm
     >>> form = PlanForm("12", rules={"group_column": "region", "min_share": "north 30%"})
     >>> form.asked()["rules"]["min_share"]
     {'north': 0.3}
@@ -161,7 +161,7 @@ def _as_text(field: dataclasses.Field, rules: Rules) -> str:
 def read_pairs(text: str, what: str) -> dict[str, float]:
     """Reads pairs of a name and a number, separated by commas, semicolons or line breaks.
 
-    >>> from prefermab.service.planning import read_pairs
+    >>> from prefermab.service.work.plan_requests import read_pairs
     >>> read_pairs("Ana 5, Bea=3", "budgets of workers")
     {'Ana': 5.0, 'Bea': 3.0}
     """

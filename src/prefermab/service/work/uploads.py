@@ -9,9 +9,7 @@ from pathlib import Path
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.errors import InputError, unknown
-from prefermab.programme.columns import column, source_columns, state_numbers
-from prefermab.programme.naming import find_name, match_names
+from prefermab.common.errors import InputError, unknown
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store import Programme, queries
 from prefermab.programme.store.frames import (
@@ -20,10 +18,12 @@ from prefermab.programme.store.frames import (
     read_ids,
     split_last_action,
 )
-from prefermab.programme.tables import Source
-from prefermab.service.accounts import hash_secret, new_secret
-from prefermab.service.database import UPLOADS
-from prefermab.service.exchange import read_sent_table
+from prefermab.programme.tables.columns import column, source_columns, state_numbers
+from prefermab.programme.tables.naming import find_name, match_names
+from prefermab.programme.tables.table import Source
+from prefermab.service.auth.accounts import hash_secret, new_secret
+from prefermab.service.auth.database import UPLOADS
+from prefermab.service.http.tables import read_sent_table
 
 UPLOAD_KINDS = {"join": "People who join", "states": "States seen this week"}
 ENDINGS = {".csv": ".csv", ".tsv": ".csv", ".txt": ".csv", ".xlsx": ".xlsx",

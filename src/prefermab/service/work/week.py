@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.programme.naming import find_named, first_named
 from prefermab.programme.planning.printed import PLANNED
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.planning.rules import Rules
@@ -14,10 +13,11 @@ from prefermab.programme.planning.summary import Summary
 from prefermab.programme.store import Planned
 from prefermab.programme.store.rows import select
 from prefermab.programme.store.schema import AUDIT, PLANS
-from prefermab.programme.tables import format_number, format_people
-from prefermab.service.approval import approvals
-from prefermab.service.desk import Desk
-from prefermab.service.planning import rules_of
+from prefermab.programme.tables.naming import find_named, first_named
+from prefermab.programme.tables.table import format_number, format_people
+from prefermab.service.work.approval import approvals
+from prefermab.service.work.desk import Desk
+from prefermab.service.work.plan_requests import rules_of
 
 NAMES = ("name", "full_name")
 PHONES = ("phone", "telephone", "mobile", "tel", "phone_number")
@@ -83,7 +83,7 @@ class Filter:
 def is_phone(value: Any) -> bool:
     """Whether a cell holds a telephone number, rather than the kind of telephone somebody has.
 
-    >>> from prefermab.service.week import is_phone
+    >>> from prefermab.service.work.week import is_phone
     >>> is_phone("+91 555 1000"), is_phone("shared")
     (True, False)
     """

@@ -1,4 +1,4 @@
-"""The process that runs a job: `python -m prefermab.service.worker`.
+"""The process that runs a job: `python -m prefermab.service.work.worker`.
 
 It reads its settings from its input, runs one job and ends. It may be killed at any moment.
 """
@@ -15,16 +15,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prefermab.errors import PrefermabError
-from prefermab.files import use_compilation_cache
+from prefermab.common.errors import PrefermabError
+from prefermab.common.files import use_compilation_cache
 from prefermab.programme.store import Programme
 from prefermab.programme.store.connections import parse_place
-from prefermab.service import jobs
-from prefermab.service.changes import ListChange, change_list
-from prefermab.service.database import Records
-from prefermab.service.exchange import quiet
-from prefermab.service.planning import compare_budgets, facts_of, make_plan, rules_of
-from prefermab.service.settings import Clock, Settings, from_text
+from prefermab.service.auth.database import Records
+from prefermab.service.auth.settings import Clock, Settings, from_text
+from prefermab.service.http.tables import quiet
+from prefermab.service.work import jobs
+from prefermab.service.work.changes import ListChange, change_list
+from prefermab.service.work.plan_requests import compare_budgets, facts_of, make_plan, rules_of
 
 OnProgress = Callable[[float, str], None]
 NICENESS = 10
@@ -154,7 +154,7 @@ def learn_job(
 ) -> dict[str, Any]:
     """Learns a model from the programme's own log. Its folder appears complete, with the report, or
     not at all."""
-    from prefermab.programme.logs.learn import learn
+    from prefermab.programme.learning.learn import learn
 
     progress(0.02, "reading the log")
     log = programme.history().log

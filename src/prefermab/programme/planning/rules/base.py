@@ -15,7 +15,7 @@ from typing import Any, ClassVar, dataclass_transform, get_origin
 
 import numpy as np
 
-from prefermab.errors import InputError, amount, count, number, unknown
+from prefermab.common.errors import InputError, amount, count, number, unknown
 from prefermab.programme.planning.rules.people import People, SharedLimits
 
 RULES: dict[str, type["Rule"]] = {}
@@ -124,8 +124,8 @@ def checked(field: dataclasses.Field, value: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(setting,))
 class Rule(abc.ABC):
-    """Base of all rules, of the kind `Bars`, `Forces` or `Ties`; `tests/test_rules.py` has one of
-    forty lines."""
+    """Base of all rules, of the kind `Bars`, `Forces` or `Ties`;
+    `tests/programme/planning/test_rules.py` has one of forty lines."""
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     name: ClassVar[str]

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 from prefermab.programme.planning.rules.base import Ties, setting
 from prefermab.programme.planning.rules.people import SharedLimits
 from prefermab.programme.planning.rules.words import number_of_each
-from prefermab.programme.tables import format_number
+from prefermab.programme.tables.table import format_number
 
 
 class WorkerBudgets(Ties):

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prefermab.errors import InputError
-from prefermab.programme.naming import (
+from prefermab.common.errors import InputError
+from prefermab.programme.planning.rules.base import Bars, setting
+from prefermab.programme.planning.rules.people import People
+from prefermab.programme.tables.naming import (
     ACTION_SEEN,
     OPT_IN,
     SINCE_ACTION,
     SINCE_SEEN,
     find_name,
 )
-from prefermab.programme.planning.rules.base import Bars, setting
-from prefermab.programme.planning.rules.people import People
-from prefermab.programme.tables import first_row, row_in
+from prefermab.programme.tables.table import first_row, row_in
 
 NO_ROUNDS = ("id", "state", OPT_IN, SINCE_SEEN, ACTION_SEEN)
 """Columns that do not hold the rounds since the last action."""

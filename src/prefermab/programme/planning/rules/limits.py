@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.model import Model
-from prefermab.programme.naming import OPT_IN, is_opt_out, name_key, refuse_similar_names
+from prefermab.common.errors import InputError
+from prefermab.models.model import Model
 from prefermab.programme.planning.roster import Participants, model_columns
 from prefermab.programme.planning.rules.base import IN, OUT, RULES, Bars, Rules
 from prefermab.programme.planning.rules.people import People, SharedLimits
-from prefermab.programme.tables import row_in
+from prefermab.programme.tables.naming import OPT_IN, is_opt_out, name_key, refuse_similar_names
+from prefermab.programme.tables.table import row_in
 
 
 @dataclasses.dataclass(frozen=True)

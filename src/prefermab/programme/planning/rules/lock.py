@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import FALSE, TRUE, as_labels
+from prefermab.common.errors import InputError
 from prefermab.programme.planning.rules.base import Forces, setting
 from prefermab.programme.planning.rules.people import ANY, People
 from prefermab.programme.planning.rules.words import column_and_ids
-from prefermab.programme.tables import first_row, row_in
+from prefermab.programme.tables.columns import FALSE, TRUE, as_labels
+from prefermab.programme.tables.table import first_row, row_in
 
 
 class Lock(Forces):

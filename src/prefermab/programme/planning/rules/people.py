@@ -6,9 +6,9 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from prefermab.errors import InputError
-from prefermab.programme.columns import as_flags, as_labels, as_numbers, named_column
-from prefermab.programme.sources.cleaning import clean_ids
+from prefermab.common.errors import InputError
+from prefermab.programme.tables.cleaning import clean_ids
+from prefermab.programme.tables.columns import as_flags, as_labels, as_numbers, named_column
 
 ANY = -1
 """The person must get some action, whichever is best."""

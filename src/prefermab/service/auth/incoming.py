@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Form, Request
 
-from prefermab.errors import InputError
+from prefermab.common.errors import InputError
 
 BODY = "prefermab.body"
 """The name in a request's scope of the `guards.Body` that counts the bytes of its body."""
@@ -52,11 +52,11 @@ async def check_body(request: Request, *, form: bool) -> None:
 def check_storable(values: Iterable[Any]) -> None:
     """Raises if one of the values, or a value inside them, cannot be stored by both databases.
 
-    >>> from prefermab.service.incoming import check_storable
+    >>> from prefermab.service.auth.incoming import check_storable
     >>> check_storable([{"why": ["moved", 2**63]}])
     Traceback (most recent call last):
         ...
-    prefermab.service.incoming.OpenError: a number in the request is too large to be stored.
+    prefermab.service.auth.incoming.OpenError: a number in the request is too large to be stored.
     """
     left = list(values)
     while left:  # not by recursion: JSON may be nested deeply

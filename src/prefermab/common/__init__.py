@@ -1,0 +1,1 @@
+"""Used by all layers: errors, files, worker processes, report pages, pictures, intervals."""

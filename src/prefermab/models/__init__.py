@@ -1,0 +1,1 @@
+"""Trained models: what they do, what they check, and their folders."""

@@ -1,0 +1,1 @@
+"""Neural networks: what actions are worth, the price, and the last rounds of a programme."""

@@ -1,0 +1,1 @@
+"""Users, sign-in and rights; the tables of the service and its settings."""

@@ -1,0 +1,1 @@
+"""What all requests share: guards, error answers, tables in bodies, rendered pages."""

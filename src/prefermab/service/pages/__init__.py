@@ -1,0 +1,1 @@
+"""Web pages, one file each, with their templates and static files."""

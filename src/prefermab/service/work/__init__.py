@@ -1,0 +1,1 @@
+"""What pages and API both do: lists, marks, late marks, uploads, jobs, the demo."""

@@ -1,0 +1,1 @@
+"""Pretraining by any recipe, checkpoints, fine-tuning, and the paper's topline."""
