@@ -140,3 +140,75 @@ def test_shapes_inside_functions_are_checked_each_time():
             outer((np.ones(size), np.ones(4)), 1)
         with pytest.raises(TypeCheckError, match="return value"):
             outer(same, "one")
+
+
+EXECUTES = {
+    "exec", "eval", "__import__", "import_module", "exec_module", "load_module", "run_path",
+    "run_module", "entry_points", "spec_from_file_location",
+}  # fmt: skip
+IMPORTS_BY_NAME = {
+    "__init__.py": "public names, from a table",
+    "cli/__init__.py": "commands, from a table",
+    "common/errors.py": "packages of extras, named in the code",
+    "domains/loading.py": "the file of a domain, which a user typed",
+}
+TYPED = {
+    "cli/evaluate.py": "DOMAIN and --domain",
+    "cli/train.py": "DOMAIN",
+    "gym/episodes.py": "the argument `domain` of an environment",
+}
+"""Where the name of a domain is one that a user typed, so that it may be that of a file."""
+
+
+def test_only_what_a_user_typed_is_executed():
+    """`domains.get` executes files; names from anywhere else go to `domains.built_in`."""
+    executing, getting = set(), set()
+    for file in SOURCE.rglob("*.py"):
+        here = file.relative_to(SOURCE).as_posix()
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                loaded = {alias.name.partition(".")[0] for alias in node.names}
+                assert not loaded & {"pickle", "marshal", "shelve", "runpy", "code", "dill"}, here
+            if not isinstance(node, ast.Call):
+                continue
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            owner = getattr(getattr(node.func, "value", None), "id", None)
+            if called in EXECUTES:
+                executing.add(here)
+            if called in ("in_a_file", "class_in_file") and here != "cli/evaluate.py":
+                assert here == "domains/__init__.py", here
+            if (called, owner) == ("get", "domains"):
+                getting.add(here)
+            assert not any(word.arg == "allow_pickle" for word in node.keywords), here
+    assert executing == set(IMPORTS_BY_NAME)
+    assert getting == set(TYPED)
+
+
+HOOKS = {"check", "between", "collapsed", "samples_per_round", "prepare", "memory"}
+"""Methods of recipes and policies that do nothing unless somebody needs them."""
+
+
+def test_methods_of_recipes_policies_and_networks_are_abstract_or_final():
+    """What two classes share is an object that both hold, and not a method that one replaces."""
+    parts = ("recipes/", "policies/", "networks/", "training/topline.py")
+    texts = [file.read_text() for file in SOURCE.rglob("*.py")
+             if file.relative_to(SOURCE).as_posix().startswith(parts)]  # fmt: skip
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+
+    def bases(name):
+        for base in classes[name].bases:
+            base = base.value if isinstance(base, ast.Subscript) else base
+            if isinstance(base, ast.Name) and base.id in classes:
+                yield base.id
+                yield from bases(base.id)
+
+    def concrete(name):
+        methods = [one for one in classes[name].body if isinstance(one, ast.FunctionDef)]
+        decorators = {one.name: [ast.unparse(how) for how in one.decorator_list] for one in methods}
+        return {name for name, hows in decorators.items() if "abc.abstractmethod" not in hows}
+
+    own = {"__post_init__", "__check_init__", "__init_subclass__"} | HOOKS
+    replaced = {(name, base, method) for name in classes for base in bases(name)
+                for method in concrete(name) & concrete(base) - own}  # fmt: skip
+    assert not replaced

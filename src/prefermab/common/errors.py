@@ -149,7 +149,9 @@ def optional(package: str, extra: str, what: str) -> Any:
     """
     try:
         return importlib.import_module(package)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
+        if error.name != package.partition(".")[0]:
+            raise
         raise missing(error, extra, what) from None
 
 

@@ -132,7 +132,7 @@ class Output:
         inputs = {
             "version": prefermab.__version__,
             "model": fingerprint(model_of(self.job.model)),
-            "rules": dataclasses.asdict(self.job.rules),
+            "rules": self.job.rules.given(),
             "budget": self.job.budget,
             "waiting": self.waiting,
             "reasons": self.job.reasons,

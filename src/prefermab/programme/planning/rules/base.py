@@ -257,12 +257,20 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
         return dataclasses.asdict(self) == dataclasses.asdict(other)
 
     def __repr__(self) -> str:
-        given = (
-            f"{name}={getattr(self, name)!r}"
+        given = (f"{name}={value!r}" for name, value in self.given().items())
+        return f"Rules({', '.join(given)})"
+
+    def given(self) -> dict[str, Any]:
+        """The settings that are not as they are without rules.
+
+        Returns:
+            Their values by name, the same however many rules are defined.
+        """
+        return {
+            name: getattr(self, name)
             for name, field in self.__dataclass_fields__.items()
             if getattr(self, name) != default_of(field)
-        )
-        return f"Rules({', '.join(given)})"
+        }
 
     @property
     def barring(self) -> list[Bars]:
