@@ -51,10 +51,10 @@ def _flips(counts: dict[str, int]) -> str:
             "silently different", "tracebacks"]  # fmt: skip
     names = ("trials", "told", "same", "verify", "silent", "traceback")
     return (
-        "\nIn each trial one random bit of a SQLite file is flipped: a programme with people, plans, "
-        "records, a correction and its audit log. Then everything is read: people, states, logs, "
-        "plans, and the plan of the round again. Either one sentence says that the file is damaged, "
-        "or all is as before, because nothing of it uses that bit.\n\n"
+        "\nIn each trial one random bit of a SQLite file is flipped: a programme with people, "
+        "plans, records, a correction and its audit log. Then everything is read: people, states, "
+        "logs, plans, and the plan of the round again. Either one sentence says that the file is "
+        "damaged, or all is as before, because nothing of it uses that bit.\n\n"
         + table_as_markdown(head, [[f"{counts[name]:,}" for name in names]])
     )
 
