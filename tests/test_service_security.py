@@ -14,7 +14,7 @@ from prefermab.service import accounts, several
 from prefermab.service.access import EVERYBODY, OWN_PEOPLE, RULES, Guarded
 from prefermab.service.access import ROLES as RIGHTS
 from prefermab.service.app import ROUTE_MODULES
-from prefermab.service.exchange import MEDIA_TYPES, READING
+from prefermab.service.exchange import MEDIA_TYPES, READING_UPLOADS
 from prefermab.service.guards import HEADERS
 from prefermab.service.signing import LIMITS, WINDOW
 from services import BUDGET, PASSWORD, ROLES, SAME, Served, fast_passwords, people
@@ -271,8 +271,8 @@ def test_tables_wait_only_a_moment_for_each_other(served, monkeypatch):
     kind = {"content-type": "application/vnd.apache.parquet"}
     with contextlib.ExitStack() as readers:
         for _ in range(2):
-            assert READING.acquire(timeout=10)
-            readers.callback(READING.release)
+            assert READING_UPLOADS.acquire(timeout=10)
+            readers.callback(READING_UPLOADS.release)
         found = program.post("/api/v1/people", content=book.getvalue(), headers=kind)
     assert (found.status_code, "retry-after" in found.headers) == (503, True)
     found = program.post("/api/v1/people", content=book.getvalue(), headers=kind)
