@@ -373,7 +373,8 @@ def main(what: str, *given: str) -> None:
     if what == "bombs":
         print(json.dumps(read_bombs(*given)))
     else:
-        print(json.dumps(damaged(*map(int, given), {"flips": flip, "fuzz": mutate}[what])))
+        number, seed = map(int, given)
+        print(json.dumps(damaged(number, seed, flip if what == "flips" else mutate)))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from prefermab.service.auth.access import EVERYBODY, OWN_PEOPLE, RULES, Guarded
 from prefermab.service.auth.access import ROLES as RIGHTS
 from prefermab.service.auth.signing import LIMITS, WINDOW
 from prefermab.service.http.guards import HEADERS
-from prefermab.service.http.tables import MEDIA_TYPES, READING
+from prefermab.service.http.tables import MEDIA_TYPES, READING_UPLOADS
 from services import BUDGET, ORIGIN, PASSWORD, ROLES, SAME, Served, fast_passwords, people
 
 CSV = {"content-type": "text/csv"}
@@ -291,8 +291,8 @@ def test_tables_wait_only_a_moment_for_each_other(served, monkeypatch):
     kind = {"content-type": "application/vnd.apache.parquet"}
     with contextlib.ExitStack() as readers:
         for _ in range(2):
-            assert READING.acquire(timeout=10)
-            readers.callback(READING.release)
+            assert READING_UPLOADS.acquire(timeout=10)
+            readers.callback(READING_UPLOADS.release)
         found = program.post("/api/v1/people", content=book.getvalue(), headers=kind)
     assert (found.status_code, "retry-after" in found.headers) == (503, True)
     found = program.post("/api/v1/people", content=book.getvalue(), headers=kind)

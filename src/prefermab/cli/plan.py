@@ -132,11 +132,13 @@ class PlanCommand:
 
         from prefermab.cli.terminal import progress
         from prefermab.models.loading import load
-        from prefermab.programme.bulk.chunks import parquet_files
+        from prefermab.programme.bulk.chunks import count_rows, parquet_files
         from prefermab.programme.bulk.driver import plan_folder
 
         rules = self.rules.rules()
-        columns = list(pl.read_parquet_schema(parquet_files(Path(self.arms))[0]))
+        first = parquet_files(Path(self.arms))[0]
+        count_rows(first)  # raises an error if the file cannot be read
+        columns = list(pl.read_parquet_schema(first))
         warn_of_unused(load(self.model), rules, columns)
         target = self.out / "summary.json"
         existed = target.exists()

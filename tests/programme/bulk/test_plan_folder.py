@@ -280,6 +280,9 @@ def test_folders_that_hold_no_parts_are_refused(tmp_path, prepare, message):
     prepare(arms)
     with pytest.raises(pm.InputError, match=message):
         plan_folder("armman", arms, tmp_path / "out", 9)
+    if arms.exists():
+        told = run("plan", "armman", "--arms", "arms", "--budget", 9, "--out", "o", folder=tmp_path)
+        assert (told.returncode, message in told.stderr.splitlines()[-1]) == (2, True)
 
 
 def test_what_else_is_refused(tmp_path):

@@ -33,7 +33,7 @@ SMALL_TEXT = 1 << 18
 MOST_MEMORY, MOST_SECONDS = 2 << 30, 60.0
 """Bytes of memory and seconds in which a process must have read an uploaded table."""
 
-READING, LONGEST_WAIT = threading.BoundedSemaphore(2), 5.0
+READING_UPLOADS, LONGEST_WAIT = threading.BoundedSemaphore(2), 5.0
 """Processes that read uploads at the same time, and seconds to wait for one: requests that wait
 keep threads from other requests."""
 
@@ -140,12 +140,12 @@ def read_sent_table(file: Path, name: str) -> tuple[pl.DataFrame, Source]:
 
 def _read_apart(file: Path) -> pl.DataFrame:
     """Reads a file in another process, of which only a few run at the same time."""
-    if not READING.acquire(timeout=LONGEST_WAIT):
+    if not READING_UPLOADS.acquire(timeout=LONGEST_WAIT):
         raise BusyError("other tables are being read: send this one again in a moment.")
     try:
         return read_apart(file, memory=MOST_MEMORY, seconds=MOST_SECONDS)
     finally:
-        READING.release()
+        READING_UPLOADS.release()
 
 
 @contextlib.contextmanager
