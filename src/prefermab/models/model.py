@@ -16,7 +16,6 @@ from jaxtyping import Array, Int
 from prefermab.arms.amounts import exact_amounts
 from prefermab.arms.observation import Actions, Observation, hide_opted_out
 from prefermab.common.errors import InputError, amount, count
-from prefermab.common.sharding import all_devices
 from prefermab.domains.base import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.models.checks import check_fits, checked_costs, checked_features, checked_places
@@ -230,16 +229,15 @@ class Model:
         limit = amount(budget, "budget")
         judged = self.judge_cautiously(seen)
         warn_of_arms(judged, self.feature_names, present.astype(bool))
-        with all_devices():
-            actions = _decide(
-                self.policy,
-                jnp.asarray(state),
-                jnp.asarray(judged.features, jnp.float32),
-                jnp.asarray(present.astype(bool)),
-                jnp.asarray(paid, jnp.float32),
-                jnp.asarray(limit, jnp.float32),
-                exact_amounts(paid, limit),
-            )
+        actions = _decide(
+            self.policy,
+            jnp.asarray(state),
+            jnp.asarray(judged.features, jnp.float32),
+            jnp.asarray(present.astype(bool)),
+            jnp.asarray(paid, jnp.float32),
+            jnp.asarray(limit, jnp.float32),
+            exact_amounts(paid, limit),
+        )
         return np.asarray(actions)
 
     def plan(

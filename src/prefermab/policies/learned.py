@@ -12,7 +12,6 @@ from jaxtyping import Array, Float, Int
 from prefermab.arms.budget import Scores, by_price, clearing_price, greedy
 from prefermab.arms.observation import Actions, Key, Observation, State
 from prefermab.common.errors import InputError
-from prefermab.common.sharding import map_on_devices
 from prefermab.networks.worth import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy, Problem
 
@@ -140,8 +139,7 @@ class ByPrice(Learned):
         one = lambda arm: self.gain(arm[0], arm[1], price)  # noqa: E731
         arms = (seen.state, seen.features)
         if seen.n_arms > CHUNK:
-            chunked = lambda arms: jax.lax.map(one, arms, batch_size=CHUNK)  # noqa: E731
-            return map_on_devices(chunked, arms, seen.n_arms)
+            return jax.lax.map(one, arms, batch_size=CHUNK)
         return jax.vmap(one)(arms)
 
     def search(self, seen: Observation) -> JudgedRound:

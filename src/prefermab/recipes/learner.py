@@ -16,7 +16,6 @@ import optax
 from jaxtyping import Array, Float, Int, PyTree
 
 from prefermab.arms.observation import Arms, Features, Key, States, number_of_arms
-from prefermab.common.sharding import spread
 from prefermab.domains.base import Domain
 from prefermab.networks.ending import UsualPrices, encode_rounds_left
 from prefermab.networks.worth import Perception, Worth, mlp
@@ -154,7 +153,7 @@ class Learner(Learning[Kept]):
                 domain, before.slow, before.memory, before.step, key_step
             )
             ready = dataclasses.replace(before, memory=memory)
-            loss, after = self.improve(ready, spread(batch))
+            loss, after = self.improve(ready, batch)
             return eqx.filter(after, eqx.is_array), total + loss
 
         arrays, total = jax.lax.fori_loop(0, size, one_step, (arrays, jnp.zeros(())))

@@ -23,7 +23,6 @@ from jaxtyping import Array, Float, Int, PyTree
 from prefermab.arms.observation import Arms, Budget, Key, OptIn, number_of_arms
 from prefermab.arms.opt_in import Redrawn, Streaming
 from prefermab.common.errors import InputError
-from prefermab.common.sharding import spread
 from prefermab.domains.base import Domain
 from prefermab.evaluation.rollout import Trajectory
 from prefermab.networks.pricing import DECAYS, PriceKind, Pricing, price_slope
@@ -209,8 +208,8 @@ class Paper(Recipe[PaperState, ActorCritic]):
 
     def collect(self, domain: Domain, learner: PaperState, key: Key, key_start: Key) -> Trajectory:
         """Lines 11 to 20: the price of the epoch, and all arms played with sampled actions."""
-        net, arms, n_arms = learner.network, spread(learner.arms), learner.opt_in.shape[0]
-        state = spread(jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms))
+        net, arms, n_arms = learner.network, learner.arms, learner.opt_in.shape[0]
+        state = jax.vmap(domain.start)(jax.random.split(key_start, n_arms), arms)
         features = jnp.where(learner.opt_in[:, None], domain.features(arms), 0.0)
         costs = jax.vmap(domain.costs)(arms)
         price = net.price(jnp.where(learner.opt_in, state, 0), features, learner.opt_in)

@@ -14,7 +14,6 @@ import polars as pl
 import prefermab
 from prefermab.arms.observation import Budget, TrialKeys
 from prefermab.common.errors import InputError, PrefermabError, amount, count
-from prefermab.common.sharding import all_devices
 from prefermab.domains.base import Domain
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
@@ -144,8 +143,7 @@ def pretrain_seeds(
         prefermab.__version__, made.name, repr(made), domain, places, money, numbers
     )
     file = None if checkpoint is None else Path(checkpoint)
-    with all_devices():
-        state, rows = run(made, domain, places, money, numbers, progress, file, resume, training)
+    state, rows = run(made, domain, places, money, numbers, progress, file, resume, training)
     if file is not None:
         file.unlink(missing_ok=True)
 
