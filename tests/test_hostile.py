@@ -448,7 +448,7 @@ def trap(tmp_path, monkeypatch):
     assert "evil" not in sys.modules
 
 
-def texts_in(value, path=()):
+def texts_in(value, path: tuple[str | int, ...] = ()):
     """The place of every text in a JSON value."""
     if isinstance(value, str):
         yield path
