@@ -8,7 +8,9 @@ import shutil
 import sqlite3
 import sys
 import uuid
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -448,7 +450,7 @@ def trap(tmp_path, monkeypatch):
     assert "evil" not in sys.modules
 
 
-def texts_in(value, path: tuple[str | int, ...] = ()):
+def texts_in(value, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The place of every text in a JSON value."""
     if isinstance(value, str):
         yield path
