@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis.strategies as st
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -70,6 +71,12 @@ def test_a_model_of_an_own_domain_decides_and_asks_for_its_domain(tmp_path):
     model = pm.load(tmp_path / "own")
     assert model.domain is None
     assert model.act([0, 1, 1], np.zeros((3, 4)), budget=3).shape == (3,)
+    for ask in (
+        lambda: pm.simulate(model, trials=2),
+        lambda: pm.finetune(model, arms=domain.draw_arms(jax.random.key(0), 5)),
+    ):
+        with pytest.raises(pm.InputError, match="holds no domain of your own: give domain="):
+            ask()
     assert pm.load(tmp_path / "own", domain=domain).domain is domain
     assert b"table" not in (tmp_path / "own" / "model.safetensors").read_bytes()[:4096]
 

@@ -92,7 +92,7 @@ def check_kind(domain: Any) -> None:
     if isinstance(domain, type) and issubclass(domain, Domain):
         raise InputError(f"domain is a class: write {domain.__name__}().")
     if not isinstance(domain, Domain):
-        own = "; a model does not hold a domain of your own: name its file, see pm.domains.get"
+        own = '; a model holds no domain of your own: give domain=pm.domains.get("FILE.py:CLASS")'
         own *= domain is None
         raise InputError(f"domain must be a Domain such as Armman(), not {domain!r}{own}.")
 

@@ -9,7 +9,9 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -454,7 +456,7 @@ def trap(tmp_path, monkeypatch):
     assert "evil" not in sys.modules
 
 
-def texts_in(value, path=()):
+def texts_in(value, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The place of every text in a JSON value."""
     if isinstance(value, str):
         yield path

@@ -152,7 +152,8 @@ def as_amounts(values: pl.Series, where: str) -> pl.Series:
     usual = (numbers == 0) | numbers.is_between(SMALLEST_AMOUNT, EXACT - 1)
     odd = ~usual.fill_null(True)
     # Texts with marks of thousands or decimals are checked where they are parsed.
-    plain = values.dtype != pl.String or values.cast(pl.Float64, strict=False).equals(numbers)
+    texts = values.dtype == pl.String
+    plain = not texts or values.cast(pl.Float64, strict=False).fill_nan(None).equals(numbers)
     given = values if plain else numbers
     for value in given.filter(odd).unique(maintain_order=True):
         row = first_row(odd & (given == value))
