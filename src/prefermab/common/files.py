@@ -82,7 +82,7 @@ def panics_unseen() -> Iterator[None]:
 
     Standard error belongs to the whole process, so this does nothing while there are other threads.
     """
-    if threading.active_count() > 1:
+    if threading.active_count() > 1 or sys.stderr is None:
         yield
         return
     sys.stderr.flush()

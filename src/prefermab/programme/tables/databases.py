@@ -18,7 +18,6 @@ QUOTE = '"'
 BYTES_OF_CELL = 32
 """Bytes of a cell of SQLite while it is an object of Python, besides those of its text."""
 
-
 LONGEST_VALUE, LONGEST_QUERY, STEPS_BETWEEN_LOOKS = 1 << 24, 120.0, 1_000_000
 """For SQLite: bytes of a value, seconds for a table, and its steps between looks at the clock."""
 
