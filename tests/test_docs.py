@@ -201,3 +201,22 @@ def test_the_commands_of_the_tutorial_run_as_printed(tmp_path, monkeypatch):
     assert (plan["rounds_since_action"].fill_null(99) > 2).all()
     for made in ("report/index.html", "budgets.svg", "trial/index.html", "analysis/index.html"):
         assert (tmp_path / "clinic" / made).stat().st_size > 1000
+
+
+def test_each_sentence_on_security_names_tests_that_are_there():
+    tests = "\n".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    text = (ROOT / "SECURITY.md").read_text()
+    rows = re.findall(r"^\| (?!what holds)[^|]+\. \|([^|]*)\|$", text, re.MULTILINE)
+    assert len(rows) > 25
+    for row in rows:
+        named = re.findall(r"`(test_\w+)`", row)
+        assert named
+        assert all(f"def {name}(" in tests for name in named), row
+
+
+def test_the_list_of_decisions_is_that_of_its_pages():
+    index = (ROOT / "docs" / "decisions.md").read_text()
+    for page in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        _, _, listed = index.partition(f"(decisions/{page.name})")
+        titles = re.findall(r"^- (.*)$", listed.partition("\n## ")[0], re.MULTILINE)
+        assert titles == re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE), page.name
