@@ -106,10 +106,6 @@ class BusyError(PrefermabError):
     __module__ = "prefermab.errors"
 
 
-Busy = BusyError
-"""The name in version 0.1."""
-
-
 class OutdatedError(PrefermabError):
     """Somebody has changed what a request is about since the caller looked at it. Nothing was
     changed: the caller can look again."""

@@ -2,16 +2,13 @@
 
 All scripts run in one transaction, so that nothing is changed if the process is killed. They are in
 the folder `migrations`, and the table `prefermab_version` has the version of a programme's tables.
-Files of prefermab 0.1.0 have a SQLite user_version of 1 to 4 instead, and `migrate_old_file` brings
-them to 4. Files with Alembic's table have 5, which earlier versions of prefermab refuse.
+SQLite files have the user_version 5: prefermab 0.1.0, whose files had 1 to 4, refuses them.
 
 To keep other tables beside those of a programme, write a folder of scripts like `migrations`
 (`env.py`, and scripts in `versions`), choose a table for its version, and call `upgrade` within
 `Database.writing`.
 """
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -28,8 +25,8 @@ APPLICATION = 0x70726D62
 FILE_VERSION = 5
 """SQLite's user_version of files whose tables are versioned by Alembic."""
 
-FIRST_VERSION, NEWEST_VERSION = "0001", "0003_changes"
-"""The script that makes the tables of files of user_version 4, and the last one."""
+NEWEST_VERSION = "0003_changes"
+"""The last script."""
 
 VERSION_TABLE = "prefermab_version"
 SCRIPTS = Path(__file__).parent / "migrations"
@@ -77,12 +74,12 @@ def _prepare_file(sql: Connection, place: Place, begin: bool) -> str | None:
         raise InputError(f"{place.shown} is a SQLite file, but not the file of a programme.")
     if version > FILE_VERSION:
         raise later_version_error(place.shown, str(version), str(FILE_VERSION))
-    if version == FILE_VERSION:
-        return version_of(sql, VERSION_TABLE)
-    migrate_old_file(sql, version)
-    upgrade(sql, SCRIPTS, VERSION_TABLE, place.shown, stamp=FIRST_VERSION)
-    sql.exec_driver_sql(f"PRAGMA user_version = {FILE_VERSION}")
-    return f"file {version}"
+    if version < FILE_VERSION:
+        raise InputError(
+            f"{place.shown} was written by prefermab 0.1.0, whose plans later versions make "
+            "otherwise: open it once with prefermab 0.2.0, which updates it."
+        )
+    return version_of(sql, VERSION_TABLE)
 
 
 def _prepare_schema(sql: Connection, place: Place, begin: bool) -> str | None:
@@ -107,9 +104,7 @@ def _prepare_schema(sql: Connection, place: Place, begin: bool) -> str | None:
     return None
 
 
-def upgrade(
-    sql: Connection, scripts: Path, table: str, shown: str, *, stamp: str | None = None
-) -> None:
+def upgrade(sql: Connection, scripts: Path, table: str, shown: str) -> None:
     """Runs the Alembic scripts that have not run yet, in the transaction of this connection.
 
     The next entry of the audit log stores the tables of these scripts whole.
@@ -119,7 +114,6 @@ def upgrade(
         scripts: The folder with `env.py` and `versions`.
         table: The table that holds the version.
         shown: The name of the place in messages.
-        stamp: If given, only stores this version, and runs no script.
     """
     # Most programmes need no script, and Alembic is slow to import.
     from alembic import command
@@ -129,9 +123,6 @@ def upgrade(
     config = Config()
     config.set_main_option("script_location", str(scripts).replace("%", "%%"))
     config.attributes.update(connection=sql, version_table=table)
-    if stamp is not None:
-        command.stamp(config, stamp)
-        return
     known, version = ScriptDirectory.from_config(config), version_of(sql, table)
     if version is not None and version not in {one.revision for one in known.walk_revisions()}:
         raise later_version_error(shown, version, str(known.get_current_head()))
@@ -158,61 +149,3 @@ def later_version_error(shown: str, version: str, known: str) -> InputError:
 def _marks(sql: Connection) -> tuple[int, int]:
     known = sql.exec_driver_sql("PRAGMA application_id").scalar_one()
     return known, sql.exec_driver_sql("PRAGMA user_version").scalar_one()
-
-
-MAKE_DEVIATIONS = """
-CREATE TABLE deviations (
-    round INTEGER NOT NULL,
-    id NOT NULL REFERENCES people (id),
-    planned TEXT NOT NULL,
-    done TEXT NOT NULL,
-    allowed INTEGER NOT NULL CHECK (allowed IN (0, 1)),
-    why TEXT,
-    PRIMARY KEY (round, id)
-) WITHOUT ROWID
-"""
-
-
-def migrate_old_file(sql: Connection, version: int) -> None:
-    """Migrates the tables of a file from a version of 1 to 4 to version 4."""
-    for step in OLD_FILE_STEPS[version - 1 :]:
-        step(sql)
-
-
-def _add_reached(sql: Connection) -> None:
-    """From version 1 to 2: adds whether an action reached its person; stored actions count as
-    reached."""
-    sql.exec_driver_sql(
-        "ALTER TABLE actions ADD COLUMN reached INTEGER NOT NULL DEFAULT 1 "
-        "CHECK (reached IN (0, 1))"
-    )
-    stored = sql.exec_driver_sql("SELECT value FROM meta WHERE key = 'corrections'").scalar()
-    if stored is None:
-        return
-    corrections = json.loads(stored)
-    for old in corrections:
-        old["actions"] = [[*row, 1] for row in old["actions"]]
-    sql.exec_driver_sql(
-        "UPDATE meta SET value = ? WHERE key = 'corrections'", (json.dumps(corrections),)
-    )
-
-
-def _add_deviations(sql: Connection) -> None:
-    """From version 2 to 3: adds deviations from the plan, which are unknown for past rounds."""
-    sql.exec_driver_sql(MAKE_DEVIATIONS)
-    last = sql.exec_driver_sql("SELECT max(round) FROM plans WHERE status = 'recorded'").scalar()
-    first = json.dumps(1 + (last or 0))
-    sql.exec_driver_sql("INSERT INTO meta VALUES ('deviations_from', ?)", (first,))
-
-
-def _add_layout(sql: Connection) -> None:
-    """From version 3 to 4: adds how the frames of a plan are stored; old ones are stored whole."""
-    sql.exec_driver_sql("ALTER TABLE plans ADD COLUMN layout TEXT")
-
-
-OLD_FILE_STEPS: tuple[Callable[[Connection], None], ...] = (
-    _add_reached,
-    _add_deviations,
-    _add_layout,
-)
-"""The first step goes from version 1 to 2, the next from 2 to 3, and so on."""
