@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pickle
 
 import equinox as eqx
 import jax
@@ -21,6 +22,7 @@ from studies import departures, departures_page
 def test_the_preset_takes_the_other_way_everywhere():
     ours, literal = pm.recipes.Paper(), pm.recipes.Paper.literal()
     assert literal == make_recipe("paper-literal", {})
+    assert pickle.loads(pickle.dumps(literal)) == literal
     assert literal.price_start == 0
     for name, (own, other) in choices(pm.recipes.Paper).items():
         assert getattr(ours, name) == own

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from prefermab.models.model import Model
 
 
-RECIPES = dict(BY_NAME)
+RECIPES = {name: kind for name, kind in BY_NAME.items() if kind.__module__.startswith("prefermab.")}
 """The recipes that have options here. A recipe that a user defines is used from Python only."""
 
 

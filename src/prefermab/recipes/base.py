@@ -208,7 +208,11 @@ AnyRecipe = TypeVar("AnyRecipe", bound=Recipe[Any, Any])
 
 
 def preset(
-    kind: type[AnyRecipe], name: str, values: Mapping[str, tuple[object, str]], doc: str
+    kind: type[AnyRecipe],
+    name: str,
+    values: Mapping[str, tuple[object, str]],
+    doc: str,
+    module: str,
 ) -> type[AnyRecipe]:
     """A recipe with other defaults, which has a name of its own in files and on the command line.
 
@@ -217,10 +221,12 @@ def preset(
         name: Its name.
         values: For each hyperparameter that differs, the value and the reason.
         doc: What it is, in a sentence.
+        module: The module that defines it (`__name__`).
 
     >>> from prefermab.recipes import Sweep
     >>> from prefermab.recipes.base import BY_NAME, preset
-    >>> Quick = preset(Sweep, "quick", {"steps": (50, "For a first look.")}, "A short training.")
+    >>> values = {"steps": (50, "For a first look.")}
+    >>> Quick = preset(Sweep, "quick", values, "A short training.", __name__)
     >>> Quick(arms=64).steps, BY_NAME.pop("quick") is Quick
     (50, True)
     """
@@ -230,9 +236,8 @@ def preset(
         for key, (value, why) in values.items()
     ]
     words = "".join(word.capitalize() for word in name.split("-"))
-    return dataclasses.make_dataclass(
-        words, fields, bases=(kind,), frozen=True, namespace={"name": name, "__doc__": doc}
-    )
+    about = {"name": name, "__doc__": doc, "__module__": module}
+    return dataclasses.make_dataclass(words, fields, bases=(kind,), frozen=True, namespace=about)
 
 
 def hyperparameters_of(recipe: Recipe) -> dict[str, Any]:

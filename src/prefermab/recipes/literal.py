@@ -32,5 +32,5 @@ LITERAL = {
 
 PaperLiteral = preset(
     Paper, "paper-literal", LITERAL,
-    "The paper to the letter, and where it is silent its authors' released code.",
+    "The paper to the letter, and where it is silent its authors' released code.", __name__,
 )  # fmt: skip
