@@ -33,6 +33,7 @@ HASH_BYTES = 16
 """Bytes of the hash of a value; shorter ones take less place, and these cannot be guessed."""
 
 ByColumn = dict[str, list[Any]]
+"""Rows of a table, given by columns."""
 
 
 class Changes:

@@ -20,8 +20,8 @@ from prefermab.programme.store.schema import AUDIT, METADATA, Id
 MOST_WAITING_ROWS = 300_000
 """Rows of entries that are collected before they replace earlier ones."""
 
-ENTRY, GONE, STORED_HERE, LOGGED = " entry", " gone", " here", " logged"
-"""ByColumn beside those of a table; their blank keeps them apart."""
+ENTRY, GONE, HAS, LOGGED = " entry", " gone", " here", " logged"
+"""Columns beside those of a table; their blank keeps them apart."""
 
 
 def check_stored(sql: Connection, names: str, *, but: str = "") -> None:
@@ -143,11 +143,11 @@ def find_differences(sql: Connection, name: str, *, but: str = "") -> tuple[list
     if stored.sort(known.key).equals(logged.drop(ENTRY).sort(known.key)):
         return [], 0
     values = columns[len(known.key) :]
-    both = stored.with_columns(pl.lit(True).alias(STORED_HERE)).join(
+    both = stored.with_columns(pl.lit(True).alias(HAS)).join(
         logged.rename({one: one + LOGGED for one in values}), on=known.key, how="full",
         coalesce=True,
     )  # fmt: skip
-    wrong = pl.col(STORED_HERE).is_null() | pl.col(ENTRY).is_null()
+    wrong = pl.col(HAS).is_null() | pl.col(ENTRY).is_null()
     for one in values:
         wrong |= pl.col(one).ne_missing(pl.col(one + LOGGED))
     rows = both.filter(wrong)
@@ -166,7 +166,7 @@ def _in_words(name: str, row: dict[str, Any], values: list[str], whats: dict[int
     if number is None:
         return f"{which}: this row is not in the log"
     entry = f"row {number:,} of the log ({whats.get(number, 'which is gone')})"
-    if row[STORED_HERE] is None:
+    if row[HAS] is None:
         return f"{which}: this row is gone; {entry} stored it"
     differ = [one for one in values if row[one] != row[one + LOGGED]]
     told = [

@@ -110,16 +110,18 @@ class ProgrammeReader:
             return read_audit(sql)
 
     def verify_audit(self, head: str | None = None) -> AuditProof:
-        """Checks that the audit log is as it was written, and that stored plans and records are the
-        same as in the log. Raises a `StorageError` that names the first wrong row.
+        """Checks that the audit log is as it was written, and all tables that it covers are as the
+        log says. Raises a `StorageError` that names the first wrong row of the log, or the rows of
+        tables that differ.
 
         Args:
             head: The hash of a row that was kept elsewhere; the log must still have that row.
                 Without it, a log that was replaced from its first row on is not noticed.
 
         Returns:
-            The number of rows (`rows`), the hash of the last row (`head`), and the number of the
-            row with the given hash (`kept`).
+            The number of rows (`rows`), the hash of the last row (`head`), the number of the row
+            with the given hash (`kept`), and the first row from which on all tables are covered
+            (`since`; after 1 if an earlier version wrote the first rows).
         """
         with self._database.reading() as sql:
             return verify_audit(sql, head)

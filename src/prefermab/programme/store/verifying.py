@@ -75,7 +75,7 @@ def verify_audit(sql: Connection, head: str | None = None) -> AuditProof:
                     f"audit: the rows that row {place} ({what}, {at}) stored in the table "
                     "'changes' are not as they were written."
                 )
-            if which := _is_plan_or_record(what, json.loads(details)):
+            if which := _plan_or_record(what, details):
                 old[which] = None if covers else (place, digest)
     _check_end(sql, place, before)
     if part is not None:
@@ -118,11 +118,14 @@ def _check_tables(sql: Connection) -> None:
         raise StorageError(f"audit: {rows} not as in the log: {shown}{rest}.")
 
 
-def _is_plan_or_record(what: str, facts: Any) -> tuple[Any, ...] | None:
+def _plan_or_record(what: str, details: str) -> tuple[Any, ...] | None:
     """The plan or record that a row of the log is about."""
+    if what not in ("plan", "record", "correct"):
+        return None
+    facts = json.loads(details)
     if what == "plan":
         return "plan", facts["round"], facts["attempt"]
-    return ("record", facts["round"]) if what in ("record", "correct") else None
+    return "record", facts["round"]
 
 
 def _check_old_contents(
