@@ -112,7 +112,7 @@ class PlanCommand:
             model, table, self.budget, rules, self.waiting, where, self.explore, self.seed,
             self.rounds_left,
         )  # fmt: skip
-        write_list(list_order(made.frame), dataclasses.asdict(made.summary), self.out)
+        write_list(made.frame, dataclasses.asdict(made.summary), self.out)
         warn_of_unused(model, rules, table.columns)
         if self.json:
             print(made.as_json())
@@ -240,14 +240,6 @@ def print_list(frame: "pl.DataFrame", rows: int = 10) -> None:
     Console().print(table)
     if chosen.height > rows:
         print(f"and {chosen.height - rows:,} more")
-
-
-def list_order(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """The list with rounded figures, in this order: chosen, waiting, then all others."""
-    import polars as pl
-
-    rounded = pl.col("score", "price").round_sig_figs(4)
-    return frame.sort("rank", nulls_last=True, maintain_order=True).with_columns(rounded)
 
 
 def warn_of_unused(model: "Model", rules: "Rules", columns: Sequence[str]) -> None:

@@ -181,7 +181,7 @@ class PlanRoundCommand:
 
     def run(self) -> None:
         """Plans the current round, writes the list and prints its summary."""
-        from prefermab.cli.plan import list_order, print_list, warn_of_unused
+        from prefermab.cli.plan import print_list, warn_of_unused
         from prefermab.common.files import use_compilation_cache
         from prefermab.models.model import Model
         from prefermab.programme.planning.printed import write_list
@@ -201,7 +201,7 @@ class PlanRoundCommand:
             )  # fmt: skip
             assert isinstance(programme.model, Model)
             warn_of_unused(programme.model, rules, made.inputs.drop(SINCE_SEEN).columns)
-        write_list(list_order(made.frame), made.facts, self.out)
+        write_list(made.frame, made.facts, self.out)
         old = old_states(made.inputs)
         if self.json:
             facts = {"round": made.round, "attempt": made.attempt, **made.facts, **old}

@@ -526,3 +526,20 @@ def test_the_command_refuses_in_one_line_and_leaves_the_old_file(tmp_path):
     assert done.stderr.startswith("prefermab: people.parquet: the column 'state' is missing")
     assert done.stderr.count("\n") == 1
     assert (tmp_path / "plan.csv").read_text() == "old"
+
+
+def test_the_same_plan_gives_the_same_file_everywhere(tmp_path):
+    table = people()
+    table.write_csv(tmp_path / "people.csv")
+    made = run(
+        "plan", "armman", "--arms", "people.csv", "--budget", 7, "--out", "command.csv",
+        folder=tmp_path,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    MODEL.plan(pm.tables.read_table(tmp_path / "people.csv"), 7).write(tmp_path / "python.csv")
+    assert (tmp_path / "python.csv").read_bytes() == (tmp_path / "command.csv").read_bytes()
+    with pm.Programme(tmp_path / "calls.db", MODEL) as programme:
+        programme.join(table)
+        programme.plan(7).write(tmp_path / "programme.csv")
+    ours, theirs = (pl.read_csv(tmp_path / f"{name}.csv") for name in ("command", "programme"))
+    assert theirs.select(ours.columns[:8]).equals(ours.select(ours.columns[:8]))

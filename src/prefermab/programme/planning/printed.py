@@ -52,14 +52,26 @@ MEANINGS = {
 """The rows of the summary sheet: a field of `Summary` and its text."""
 
 
+FIGURES = 4
+"""Digits of scores and prices in a list; more say nothing."""
+
+
 def write_list(frame: pl.DataFrame, facts: Mapping[str, Any], path: Path) -> None:
-    """Writes a plan's list; an .xlsx file is a workbook to print and to work with.
+    """Writes a plan's list: first who is chosen, then the waiting list, then all others. An .xlsx
+    file is a workbook to print and to work with. All lists of prefermab are written here, so that
+    the same plan gives the same file everywhere.
 
     Args:
         frame: The list, a row for each person.
         facts: The fields of the plan's summary.
         path: A file whose name ends in .csv, .parquet, .pq or .xlsx; an existing one is replaced.
     """
+    given = set(frame.columns)  # a model of one's own may leave some of them out
+    if "rank" in given:
+        frame = frame.sort("rank", nulls_last=True, maintain_order=True)
+    frame = frame.with_columns(
+        pl.col(name).round_sig_figs(FIGURES) for name in ("score", "price") if name in given
+    )
     if path.suffix.lower() == ".xlsx":
         check_plain_columns(frame, path)
         fill = functools.partial(_fill_workbook, frame=frame, facts=facts)

@@ -104,7 +104,7 @@ def week_file(request: Request, ending: Literal["csv", "xlsx", "parquet"]) -> Re
     plan = desk.planned(head.round, head.attempt)
     with tempfile.TemporaryDirectory(prefix="prefermab-") as folder:
         file = Path(folder) / f"list.{ending}"
-        dataclasses.replace(plan, frame=frame.sort("rank", nulls_last=True)).write(file)
+        dataclasses.replace(plan, frame=frame).write(file)
         data = file.read_bytes()
     kind = next(media for media, known in MEDIA_TYPES.items() if known == f".{ending}")
     name = f'attachment; filename="round-{head.round}.{ending}"'
