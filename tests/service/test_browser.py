@@ -257,7 +257,12 @@ def test_signing_out_leaves_only_ticks_that_were_not_sent(browser, own_console):
         page.route("**/record/mark", lambda route: route.abort())
         tick(1, "has moved").get_by_text("not sent yet").wait_for()
         assert "hospital" in kept()
-        page.once("dialog", lambda one: (asked.append(one.message), one.dismiss()))
+
+        def stay(dialog):
+            asked.append(dialog.message)
+            dialog.dismiss()
+
+        page.once("dialog", stay)
         page.get_by_role("button", name="Sign out").click()
         assert page.url.endswith("/record")
         page.once("dialog", lambda one: one.accept())

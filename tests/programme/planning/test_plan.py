@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 
-import jax
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 
 import prefermab as pm
 from commands import run
+from mothers import people
 from prefermab.arms.amounts import fits
 from prefermab.programme.planning.constrained import Selection, choose_under_rules
 from prefermab.programme.planning.plan import what_if
@@ -23,21 +23,6 @@ from prefermab.programme.planning.summary import gain_bound
 from prefermab.programme.tables.table import read_table, write_table
 
 MODEL = pm.load("armman")
-
-
-def people(size: int = 30, seed: int = 0) -> pl.DataFrame:
-    rng = np.random.default_rng(seed)
-    domain = pm.domains.Armman()
-    seen = np.asarray(domain.features(domain.draw_arms(jax.random.key(seed), size)))
-    return pl.DataFrame(
-        {
-            "id": [f"p{i}" for i in range(size)],
-            "state": np.array(MODEL.state_names)[rng.integers(0, 3, size)],
-            "region": np.array(["north", "south"])[rng.integers(0, 2, size)],
-            "nurse": np.array(["Ana", "Bo"])[rng.integers(0, 2, size)],
-            **{name: seen[:, i] for i, name in enumerate(MODEL.feature_names)},
-        }
-    )
 
 
 def numbers(frame: pl.DataFrame) -> list[int]:

@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import psycopg
@@ -484,7 +485,7 @@ def test_a_place_is_a_path_or_an_address():
     assert (place.url.password, place.shown) == ("a#b", "postgresql://anna:***@h/db#calls")
 
 
-def run(*arguments) -> dict[str, int]:
+def run(*arguments) -> dict[str, Any]:
     script = Path(__file__).parents[2] / "programmes.py"
     ran = subprocess.run(
         [sys.executable, script, *map(str, arguments)],

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from test_plan import people, run
 
 import prefermab as pm
+from commands import run
+from mothers import people
 from prefermab.common.errors import InputWarning
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.evidence.designs import Design
