@@ -163,7 +163,11 @@ def test_a_model_is_found_again_or_asked_for(here, prefermab):
         ("join calls.db t.csv", "id,state\n1,2\n,2", "t.csv: row 3 has no id"),
         ("join calls.db t.csv", "id,state\n1,2\n007,2", "t.csv: row 3: 007 is in the programme al"),
         ("join calls.db t.csv", "id,state\n1,sad", "t.csv: row 2, id 1, has the state 'sad'"),
-        ("join calls.db t.csv", "id,cost_call\n1,2\n2,-3", "t.csv: row 3, id 2: the column 'cost_"),
+        (
+            "join calls.db t.csv",
+            "id,cost_call\n1,2\n2,-3",
+            "'cost_call' must hold costs of at least 0",
+        ),
         ("join calls.db t.csv", "id,feature_0\n1,x", "'feature_0' must hold numbers, but row 2 ho"),
         ("observe calls.db t.csv", "id,state\n12,0\n99,0", "t.csv: row 3: 99 is not in the progra"),
         ("observe calls.db t.csv", "id\n12", "t.csv: the column 'state' is missing"),

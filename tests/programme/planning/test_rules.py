@@ -12,7 +12,7 @@ from prefermab.cli import dispatch
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.evidence.simulated_trials import TrialProgramme, draw_pool
 from prefermab.programme.planning.rules.base import Bars, Rules, Ties, setting
-from prefermab.programme.planning.rules.people import SharedLimits
+from prefermab.programme.planning.rules.shared import SharedLimits
 from services import Served, fast_passwords
 
 MODEL = pm.load("armman")

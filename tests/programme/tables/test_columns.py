@@ -1,7 +1,5 @@
 """Names of columns: every reader finds them in any spelling, and none that matters is missed."""
 
-import json
-import sqlite3
 import uuid
 from pathlib import Path
 
@@ -272,16 +270,17 @@ def test_a_programme_refuses_what_is_nearly_a_name(place, name):
         programme.replay(1)
 
 
-def test_a_plan_of_an_older_version_is_made_again_whatever_its_columns_are_called(tmp_path):
-    place = tmp_path / "calls.db"
+def test_a_plan_of_an_older_version_is_made_again_whatever_its_columns_are_called(
+    tmp_path, monkeypatch
+):
+    place, check = tmp_path / "calls.db", "prefermab.programme.store.request.check_columns"
     with Programme(place, MODEL) as programme:
         programme.join(table().drop("rounds_since_action").with_columns(optout=pl.lit(False)))
-        made = programme.plan(BUDGET, pm.Rules(ignore_columns=["optout"]))
-    sql = sqlite3.connect(place)
-    with sql:
-        asked = json.dumps({**made.asked, "rules": None})
-        sql.execute("UPDATE plans SET asked = ?", [asked])
-    sql.close()
+        with pytest.raises(pm.InputError, match="'optout' is not read"):
+            programme.plan(BUDGET)
+        with monkeypatch.context() as older:  # older versions did not ask
+            older.setattr(check, lambda *_: None)
+            made = programme.plan(BUDGET)
     with Programme.open(place, MODEL) as programme:
         assert programme.replay(1).frame.equals(made.frame)
 

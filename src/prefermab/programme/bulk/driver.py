@@ -290,7 +290,8 @@ class Driver:
         free = job.units.amount(max(budget - _locked(reports), 0))
         total = lambda field: sum(getattr(report, field) for report in reports)  # noqa: E731
         out = {
-            why: sum(report.kept_out[why] for report in reports) for why in reasons_out().values()
+            why: sum(report.kept_out.get(why, 0) for report in reports)
+            for why in reasons_out().values()
         }
         return Summary(
             people=job.people,

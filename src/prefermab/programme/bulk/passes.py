@@ -34,7 +34,7 @@ from prefermab.programme.planning.increments import Cut, Increments
 from prefermab.programme.planning.plan import with_given_columns
 from prefermab.programme.planning.reasons import reasons
 from prefermab.programme.planning.roster import Roster, read_roster
-from prefermab.programme.planning.rules import IN, People
+from prefermab.programme.planning.rules import IN
 from prefermab.programme.planning.rules.limits import (
     Labels,
     Limits,
@@ -43,6 +43,7 @@ from prefermab.programme.planning.rules.limits import (
     reasons_out,
     shared_limits,
 )
+from prefermab.programme.planning.rules.people import People
 from prefermab.programme.planning.scoring import (
     Scored,
     best_actions,

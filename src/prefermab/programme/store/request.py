@@ -13,8 +13,9 @@ from sqlalchemy import Connection
 from prefermab.common.errors import InputError, amount, count, unknown
 from prefermab.models.model import Model
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
-from prefermab.programme.planning.rules import IN, People, Rules
+from prefermab.programme.planning.rules import IN, Rules
 from prefermab.programme.planning.rules.limits import apply_rules, check_columns, standing_of
+from prefermab.programme.planning.rules.people import People
 from prefermab.programme.store import queries
 from prefermab.programme.store.frames import first_difference, pack, unpack
 from prefermab.programme.store.models import Planner, is_earlier_model, software_versions

@@ -16,6 +16,5 @@ from prefermab.programme.planning.rules.cooldown import Cooldown as Cooldown
 from prefermab.programme.planning.rules.shares import Shares as Shares
 from prefermab.programme.planning.rules.budgets import WorkerBudgets as WorkerBudgets
 from prefermab.programme.planning.rules.ignore import IgnoredColumns as IgnoredColumns
-from prefermab.programme.planning.rules.people import ANY as ANY
-from prefermab.programme.planning.rules.people import People as People
-from prefermab.programme.planning.rules.people import SharedLimits as SharedLimits
+from prefermab.programme.planning.rules.base import ANY as ANY
+from prefermab.programme.planning.rules.shared import SharedLimits as SharedLimits

@@ -11,15 +11,21 @@ import abc
 import dataclasses
 import inspect
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, dataclass_transform, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_origin
 
 import numpy as np
 
 from prefermab.common.errors import InputError, amount, count, number, unknown
-from prefermab.programme.planning.rules.people import People, SharedLimits
+from prefermab.programme.planning.rules.shared import SharedLimits
+
+if TYPE_CHECKING:  # commands list rules in their help, which should not wait for polars
+    from prefermab.programme.planning.rules.people import People
 
 RULES: dict[str, type["Rule"]] = {}
 """All rules that are defined, by name."""
+
+ANY = -1
+"""Instead of an action: the person must get some action, whichever is best."""
 
 IN, OUT = 0, 1
 """A person may be acted on (IN) or has opted out; each rule that bars people has a further number.
@@ -159,7 +165,7 @@ class Bars(Rule):
     """The number that stands for it in the standing of people."""
 
     @abc.abstractmethod
-    def barred(self, people: People) -> np.ndarray:
+    def barred(self, people: "People") -> np.ndarray:
         """Who is not acted on, (person,)."""
 
 
@@ -167,7 +173,7 @@ class Forces(Rule):
     """A rule by which some people must get an action in this round."""
 
     @abc.abstractmethod
-    def forced(self, people: People) -> np.ndarray:
+    def forced(self, people: "People") -> np.ndarray:
         """The action that each person must get: 0 if none, `ANY` if whichever is best."""
 
 
@@ -247,6 +253,10 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
             if name in rule.__dataclass_fields__:
                 return getattr(rule, name)
         return default_of(type(self).__dataclass_fields__[name])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Other processes need only the rules that are in force.
+        return _rules, (self.given(),)
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -339,3 +349,7 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
         """The ids of people that each setting names."""
         fields = self.__dataclass_fields__.items()
         return {name: getattr(self, name) for name, field in fields if holds_ids(field)}
+
+
+def _rules(given: Mapping[str, Any]) -> Rules:
+    return Rules(**given)

@@ -6,9 +6,8 @@ import numpy as np
 
 from prefermab.common.errors import InputError
 from prefermab.programme.planning.rules.base import Ties, setting
-from prefermab.programme.planning.rules.people import SharedLimits
+from prefermab.programme.planning.rules.shared import SharedLimits
 from prefermab.programme.planning.rules.words import number_of_each
-from prefermab.programme.tables.table import format_number
 
 
 class WorkerBudgets(Ties):
@@ -42,5 +41,7 @@ class WorkerBudgets(Ties):
         return SharedLimits.of(label, names, budget=number_of_each(self.budgets, names, np.inf, of))
 
     def words(self) -> Mapping[str, tuple[str, str]]:
+        from prefermab.programme.tables.table import format_number
+
         each = (f"{name} {format_number(value)}" for name, value in self.budgets.items())
         return {self.name: ("budgets of workers", ", ".join(each))}

@@ -1,12 +1,12 @@
 """The rule Cooldown: rounds of rest after an action."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prefermab.common.errors import InputError
 from prefermab.programme.planning.rules.base import Bars, setting
-from prefermab.programme.planning.rules.people import People
 from prefermab.programme.tables.naming import (
     ACTION_SEEN,
     OPT_IN,
@@ -14,10 +14,12 @@ from prefermab.programme.tables.naming import (
     SINCE_SEEN,
     find_name,
 )
-from prefermab.programme.tables.table import first_row, row_in
 
 NO_ROUNDS = ("id", "state", OPT_IN, SINCE_SEEN, ACTION_SEEN)
 """Columns that do not hold the rounds since the last action."""
+
+if TYPE_CHECKING:
+    from prefermab.programme.planning.rules.people import People
 
 
 class Cooldown(Bars):
@@ -45,9 +47,11 @@ class Cooldown(Bars):
                 f"{SINCE_ACTION}, not '{self.last_column}'."
             )
 
-    def barred(self, people: People) -> np.ndarray:
+    def barred(self, people: "People") -> np.ndarray:
         if not self.cooldown:
             return np.zeros(people.size, bool)
+        from prefermab.programme.tables.table import first_row, row_in
+
         since = people.numbers(self.last_column)
         if (since < 0).any():
             row = first_row(since < 0)

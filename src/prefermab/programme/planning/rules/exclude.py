@@ -1,12 +1,15 @@
 """The rule Exclude: people who are not acted on."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prefermab.programme.planning.rules.base import Bars, setting
-from prefermab.programme.planning.rules.people import People
 from prefermab.programme.planning.rules.words import column_and_ids
+
+if TYPE_CHECKING:
+    from prefermab.programme.planning.rules.people import People
 
 
 class Exclude(Bars):
@@ -25,7 +28,7 @@ class Exclude(Bars):
         (), "Ids of further people who are not acted on.", part=name, metavar="ID ..."
     )
 
-    def barred(self, people: People) -> np.ndarray:
+    def barred(self, people: "People") -> np.ndarray:
         found = people.with_ids(self.exclude_ids, "exclude_ids")
         return found if self.exclude_column is None else found | people.flags(self.exclude_column)
 

