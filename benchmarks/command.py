@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from prefermab.cli.options import JsonFlag, Names, option
-from prefermab.common.errors import InputError, count, number, unknown
+from prefermab.errors import InputError, count, number, unknown
 
 if TYPE_CHECKING:
     from benchmarks.measuring import Machine, Measured

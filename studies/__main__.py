@@ -17,9 +17,9 @@ import polars as pl
 
 import prefermab
 from prefermab import domains, policies
-from prefermab.common.errors import unknown
 from prefermab.common.files import use_compilation_cache, write_atomically
 from prefermab.common.pages import table_as_markdown
+from prefermab.errors import unknown
 from prefermab.evaluation.compare import (
     evaluate,
     trial_batches,

@@ -21,9 +21,9 @@ import numpy as np
 import prefermab
 from prefermab import domains, policies
 from prefermab.arms.features import FeatureMap
-from prefermab.common.errors import unknown
 from prefermab.common.files import use_compilation_cache, write_atomically
 from prefermab.domains import Domain
+from prefermab.errors import unknown
 from prefermab.evaluation.compare import trial_batches, trial_keys, trial_rewards
 from prefermab.models.model import Model
 from prefermab.paper.runner import EVALUATION_SEED

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.common.errors import InputError
 from prefermab.common.pages import table_as_markdown
+from prefermab.errors import InputError
 from prefermab.paper.tables import published_tables
 from studies.departures import DATA, LENGTHS, PARTS, PASSES, SWITCHED
 

@@ -17,10 +17,10 @@ import polars as pl
 
 import prefermab as pm
 from prefermab import load
-from prefermab.common.errors import unknown
 from prefermab.common.files import write_atomically
 from prefermab.common.intervals import Interval
 from prefermab.common.pages import table_as_markdown
+from prefermab.errors import unknown
 from prefermab.programme.evidence.balance import balanced_draw
 from prefermab.programme.evidence.designs import Design, draw_layout, estimate_trial_effects
 from prefermab.programme.evidence.effects import group_difference

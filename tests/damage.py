@@ -33,7 +33,7 @@ import numpy as np
 import polars as pl
 
 import prefermab as pm
-from prefermab.common.errors import PrefermabError
+from prefermab.errors import PrefermabError
 from prefermab.models.saving import named_arrays
 from prefermab.programme.events.mapping import read_map
 from prefermab.programme.evidence.designs import Design

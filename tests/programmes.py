@@ -33,7 +33,7 @@ import alembic.command  # noqa: F401 - once here, and not in every child that is
 import polars as pl
 import psycopg
 
-from prefermab.common.errors import BusyError, InputError, PrefermabError, StorageError
+from prefermab.errors import BusyError, InputError, PrefermabError, StorageError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Programme
 from prefermab.programme.store.frames import first_difference

@@ -17,8 +17,8 @@ import polars as pl
 import prefermab
 from prefermab import domains, policies
 from prefermab.cli.terminal import progress
-from prefermab.common.errors import unknown
 from prefermab.common.files import use_compilation_cache
+from prefermab.errors import unknown
 from prefermab.evaluation.compare import evaluate
 from prefermab.models.loading import load
 from prefermab.models.model import Model

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from prefermab import budget, domains, opt_in, oracles, policies, recipes, tables
     from prefermab.arms.features import FeatureMap
     from prefermab.arms.observation import Observation
-    from prefermab.common.errors import InputError, PrefermabError
+    from prefermab.errors import InputError, PrefermabError
     from prefermab.evaluation.compare import evaluate
     from prefermab.evaluation.simulation import simulate
     from prefermab.models.loading import load
@@ -45,13 +45,13 @@ _MODULES = {
 }
 _NAMES = {
     "FeatureMap": "arms.features",
-    "InputError": "common.errors",
+    "InputError": "errors",
     "LearnResult": "programme.learning.learn",
     "LogWarning": "programme.logs.log_warnings",
     "Model": "models.model",
     "Observation": "arms.observation",
     "Plan": "programme.planning.plan",
-    "PrefermabError": "common.errors",
+    "PrefermabError": "errors",
     "Programme": "programme.store",
     "Rules": "programme.planning.rules",
     "TrainingError": "training.pretraining",

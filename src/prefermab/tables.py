@@ -9,7 +9,7 @@
 ['good', 'bad']
 """
 
-from prefermab.common.errors import InputWarning
+from prefermab.errors import InputWarning
 from prefermab.programme.events.convert import Counts, EventLog, from_events
 from prefermab.programme.tables.privacy import pseudonyms
 from prefermab.programme.tables.table import as_frame, read_table, write_table

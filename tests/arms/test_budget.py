@@ -13,7 +13,7 @@ from hypothesis import example, given
 import prefermab as pm
 from prefermab.arms.amounts import DecimalUnits, exact_amounts, fits, read_decimals, remaining
 from prefermab.arms.budget import by_price, cost_of, greedy, lowest_price
-from prefermab.common.errors import amount
+from prefermab.errors import amount
 from prefermab.programme.tables.table import read_table
 from reference import best_knapsack, exact, greedy_one_by_one
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import cases, command, measuring
 from benchmarks.command import BenchCommand
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 
 @pytest.fixture

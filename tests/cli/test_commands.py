@@ -66,7 +66,7 @@ def test_the_list_of_commands_is_printed_without_importing_any():
     code = (
         "import sys, prefermab.cli as cli\n"
         "cli.run_command(sys.argv[1:])\n"
-        "heavy = {'jax', 'polars', 'numpy', 'tyro', 'rich', 'prefermab.common.errors'}\n"
+        "heavy = {'jax', 'polars', 'numpy', 'tyro', 'rich', 'prefermab.errors'}\n"
         "assert not heavy & set(sys.modules)\n"
         "assert [m for m in sys.modules if m.startswith('prefermab.')] == ['prefermab.cli']"
     )
@@ -171,7 +171,7 @@ def test_a_full_disk_is_reported_in_one_sentence(arguments, tmp_path):
 def test_a_signal_is_handled_before_anything_heavy_is_imported(number, status):
     code = (
         "import os, signal, sys, prefermab.cli as cli\n"
-        "assert not {'tyro', 'numpy', 'rich', 'prefermab.common.errors'} & set(sys.modules)\n"
+        "assert not {'tyro', 'numpy', 'rich', 'prefermab.errors'} & set(sys.modules)\n"
         f"cli.dispatch = lambda _: os.kill(os.getpid(), signal.{number})\n"
         "cli.main()"
     )

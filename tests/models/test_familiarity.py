@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import prefermab as pm
-from prefermab.common.errors import UnlikeTrainingWarning
+from prefermab.errors import UnlikeTrainingWarning
 from prefermab.models.familiarity import FeatureRanges, distance, draw_features
 from prefermab.models.loading import fingerprint
 

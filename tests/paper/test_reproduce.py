@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from prefermab import cli, domains, policies
+from prefermab import cli, domains, errors, policies
 from prefermab.arms.features import FeatureMap
-from prefermab.common import errors, pages
+from prefermab.common import pages
 from prefermab.evaluation.compare import evaluate
 from prefermab.paper import (
     cells,

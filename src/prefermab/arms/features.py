@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from prefermab.common.errors import InputError, count, unknown
+from prefermab.errors import InputError, count, unknown
 
 FEATURE_MAP_KINDS = ("identity", "linear", "sigmoid")
 ENTRY_DISTRIBUTIONS = ("normal", "uniform")

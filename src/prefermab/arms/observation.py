@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, PyTree, Real
 from jaxtyping import Key as KeyArray
 
 from prefermab.arms.amounts import Amounts
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 Arm = PyTree
 """One arm, as its domain draws it."""

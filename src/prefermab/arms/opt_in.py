@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from prefermab.arms.observation import Key, OptIn, TrialKeys
-from prefermab.common.errors import InputError, count, number, share
+from prefermab.errors import InputError, count, number, share
 
 
 def opted_in_count(rate: float, n_arms: int) -> int:

@@ -137,7 +137,7 @@ def run_command(typed: list[str]) -> None:
         why = error.strerror or str(error)
         _exit(2, f"{error.filename or 'cannot write the output'}: {why}.")
     except Exception as error:
-        from prefermab.common.errors import PrefermabError
+        from prefermab.errors import PrefermabError
 
         if not isinstance(error, PrefermabError):
             raise
@@ -190,7 +190,7 @@ def load_command(name: str) -> type[Command]:
 
 def _parse(name: str, arguments: list[str]) -> Command:
     if name not in COMMANDS:
-        from prefermab.common.errors import InputError, unknown
+        from prefermab.errors import InputError, unknown
 
         if name.startswith("-"):
             raise InputError(f"expected a command before {name}: see prefermab --help.")
@@ -205,7 +205,7 @@ def _warnings_as_sentences() -> Iterator[None]:
     """Prints each `InputWarning` as one line on standard error."""
     import warnings
 
-    from prefermab.common.errors import InputWarning
+    from prefermab.errors import InputWarning
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", InputWarning)

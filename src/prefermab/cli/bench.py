@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 if not Path(__file__).parents[3].joinpath("benchmarks", "command.py").is_file():
     raise InputError(

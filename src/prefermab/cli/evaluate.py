@@ -20,7 +20,7 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.common.errors import InputError, unknown
+from prefermab.errors import InputError, unknown
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 from prefermab.cli.options import Flag, JsonFlag, KeyFile, TableFile, load_key, option
-from prefermab.common.errors import InputError, visible
+from prefermab.errors import InputError, visible
 
 if TYPE_CHECKING:
     from prefermab.programme.events.convert import EventLog

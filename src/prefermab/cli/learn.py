@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from prefermab.cli.options import Amount, JsonFlag, Whole, option, parse_named_numbers
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 if TYPE_CHECKING:
     from prefermab.programme.learning.learn import LearnResult

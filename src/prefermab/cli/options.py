@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from prefermab.common.errors import InputError, check_exact, list_names, visible
+from prefermab.errors import InputError, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl

@@ -27,7 +27,7 @@ from prefermab.cli.options import (
     load_key,
     no_rules,
 )
-from prefermab.common.errors import InputError, brief, check_exact, list_names, visible
+from prefermab.errors import InputError, brief, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl

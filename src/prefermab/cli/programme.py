@@ -35,7 +35,7 @@ from prefermab.cli.status import (
     programme_key,
     read_programme_table,
 )
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 Why = Annotated[str | None, option("TEXT", "The reason, for the audit log.")]
 RoundNumber = Annotated[

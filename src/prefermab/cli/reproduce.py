@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from prefermab.cli.options import Flag, JsonFlag, Names, Whole, option
-from prefermab.common.errors import InputError, count, unknown
+from prefermab.errors import InputError, count, unknown
 
 if TYPE_CHECKING:
     from prefermab.paper.results import Results

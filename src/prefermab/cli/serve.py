@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional
 
 from prefermab.cli.options import Flag, option
-from prefermab.common.errors import InputError, brief, missing
+from prefermab.errors import InputError, brief, missing
 
 if TYPE_CHECKING:
     from prefermab.service.auth.settings import Settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from prefermab.cli.options import JsonFlag, hide_people, load_key
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -171,7 +171,7 @@ def old_states(people: "pl.DataFrame") -> dict[str, int]:
 
 def print_skipped(table: "pl.DataFrame", roster: "pl.DataFrame", where: str) -> None:
     """Names the people of a table who do not take part."""
-    from prefermab.common.errors import list_names
+    from prefermab.errors import list_names
     from prefermab.programme.tables.columns import column
     from prefermab.programme.tables.table import format_people
 
@@ -190,7 +190,7 @@ def deviations_text(deviations: "pl.DataFrame", passive: str) -> str:
     """How the record differs from the plan, in a sentence."""
     import polars as pl
 
-    from prefermab.common.errors import list_names
+    from prefermab.errors import list_names
 
     omitted, added = pl.col("done") == passive, pl.col("planned") == passive
     counts = {

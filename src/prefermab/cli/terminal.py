@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from prefermab.common.errors import visible
+from prefermab.errors import visible
 from prefermab.evaluation.compare import Progress as Report
 
 SECONDS_BETWEEN_LINES = 10

@@ -22,7 +22,7 @@ from prefermab.cli.options import (
     option,
     parse_settings,
 )
-from prefermab.common.errors import InputError, count, optional, unknown
+from prefermab.errors import InputError, count, optional, unknown
 from prefermab.recipes import BY_NAME, Tuning
 from prefermab.recipes.base import choices
 

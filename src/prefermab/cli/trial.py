@@ -18,7 +18,7 @@ from prefermab.cli.options import (
     option,
     parse_named_numbers,
 )
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 if TYPE_CHECKING:
     from prefermab.domains.base import Domain

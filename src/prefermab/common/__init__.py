@@ -1,1 +1,1 @@
-"""Used by all layers: errors, files, worker processes, report pages, pictures, intervals."""
+"""Used by all layers: files, worker processes, report pages, pictures, intervals."""

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from prefermab.common.errors import InputError, PrefermabError, count, optional, unknown
+from prefermab.errors import InputError, PrefermabError, count, optional, unknown
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

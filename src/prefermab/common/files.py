@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 from filelock import FileLock, Timeout
 
-from prefermab.common.errors import BusyError, InputError, StorageError
+from prefermab.errors import BusyError, InputError, StorageError
 
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 """What polars raises for a file that it cannot read; a panic is not even an `Exception`."""

@@ -1,6 +1,6 @@
 """How much a packed file may hold: a small file can unpack to more than fits into memory."""
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 SMALL, LARGE = 1 << 28, 1 << 30
 """What every file may unpack to, and what a text or workbook may at most, in bytes."""

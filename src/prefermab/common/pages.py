@@ -7,8 +7,8 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from prefermab.common.errors import visible
 from prefermab.common.files import write_atomically
+from prefermab.errors import visible
 
 
 @dataclasses.dataclass(frozen=True)

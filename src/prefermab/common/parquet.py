@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError, brief
 from prefermab.common.files import UNREADABLE, panics_unseen
 from prefermab.common.limits import most_unpacked, too_large
+from prefermab.errors import InputError, brief
 
 MARK = b"PAR1"
 """The first and the last bytes of a file."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError, optional
 from prefermab.common.files import write_atomically
+from prefermab.errors import InputError, optional
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,6 @@ import dataclasses
 from typing import Any
 
 from prefermab.arms.features import FeatureMap
-from prefermab.common.errors import InputError, unknown
 from prefermab.domains.armman import Armman
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
 from prefermab.domains.loading import class_in_file, in_a_file, spelling
@@ -18,6 +17,7 @@ from prefermab.domains.synthetic import ContinuousSynthetic, Synthetic
 from prefermab.domains.tabular import Tabular
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check
+from prefermab.errors import InputError, unknown
 
 BY_NAME: dict[str, type[Domain]] = {
     domain.name: domain for domain in (Synthetic, Armman, SIS, ContinuousSynthetic, ContinuousSIS)

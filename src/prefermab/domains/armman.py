@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms.observation import Arm, Key, State
-from prefermab.common.errors import InputError
 from prefermab.domains.base import WAYS_TO_DRAW, FiniteDomain, check_draws, check_range
+from prefermab.errors import InputError
 
 # Ranges of the six parameters for the groups A, B, C: (group, parameter, low and high).
 _ANY, _LOST, _MIDDLE = (0.0, 1.0), (0.35, 0.85), (0.35, 0.85)

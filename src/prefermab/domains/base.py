@@ -18,7 +18,7 @@ from jaxtyping import Array, Float, Int, Real
 
 from prefermab.arms.features import FeatureMap
 from prefermab.arms.observation import Arm, Arms, Features, Key, State
-from prefermab.common.errors import InputError, unknown
+from prefermab.errors import InputError, unknown
 
 Targets = Int[np.ndarray, "state act next"]
 """Cells that an action may lead to from each cell: known before anything is compiled."""

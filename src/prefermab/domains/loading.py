@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from prefermab.common.errors import InputError, unknown
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError, unknown
 
 
 def in_a_file(name: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.common.errors import EXACT, InputError, count, floats, unknown
+from prefermab.errors import EXACT, InputError, count, floats, unknown
 
 WAYS_SEEN = ("acted", "some", "never")
 """When states are seen: on an action, now and then whatever the action, or never."""

@@ -11,7 +11,6 @@ from jaxtyping import Array, Float, Int
 from scipy.special import gammaln
 
 from prefermab.arms.observation import Arm, Key, State
-from prefermab.common.errors import count, number
 from prefermab.domains.base import (
     WAYS_TO_DRAW,
     ContinuousDomain,
@@ -21,6 +20,7 @@ from prefermab.domains.base import (
     check_range,
     range_ends,
 )
+from prefermab.errors import count, number
 
 Range = tuple[float, float]
 

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms.observation import Arm, Key, State
-from prefermab.common.errors import number, unknown
 from prefermab.domains.base import ContinuousDomain, FiniteDomain, range_ends
+from prefermab.errors import number, unknown
 
 REWARD_KINDS = ("identity", "scaled", "exponential")
 

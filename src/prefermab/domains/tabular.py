@@ -9,8 +9,8 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms.features import FeatureMap
 from prefermab.arms.observation import Arm, Key, State
-from prefermab.common.errors import InputError, reals
 from prefermab.domains.base import FiniteDomain
+from prefermab.errors import InputError, reals
 
 
 class Tabular(FiniteDomain):

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms.observation import Arm, Key, State
-from prefermab.common.errors import InputError, share
 from prefermab.domains.base import Domain, FiniteDomain, Targets, draw_index, scatter_chances
 from prefermab.domains.sightings import ROUNDS_TOLD_APART, Sightings
+from prefermab.errors import InputError, share
 
 TYPICAL = 512
 """Number of typical arms, always the same, whose mean beliefs encode a state."""

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from prefermab.arms.observation import Arm, State, TrialKeys
-from prefermab.common.errors import InputError, count, number
 from prefermab.domains.base import ContinuousDomain, Domain, FiniteDomain
+from prefermab.errors import InputError, count, number
 
 ARMS_CHECKED, STARTS_CHECKED = 8, 16
 """Number of arms that are checked, and of first states of each."""

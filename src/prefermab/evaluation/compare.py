@@ -18,9 +18,9 @@ from jaxtyping import Array, Bool, Float
 from prefermab.arms.amounts import as_single
 from prefermab.arms.observation import Arms, TrialKeys, number_of_arms
 from prefermab.arms.opt_in import Streaming, schedules
-from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation.rollout import NotActionsError, Played, draw_world, play, reward_per_arm
 from prefermab.oracles.lagrangian import relax
 from prefermab.policies.base import Policy, Problem, as_policies

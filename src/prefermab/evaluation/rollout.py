@@ -20,8 +20,8 @@ from prefermab.arms.observation import (
     reward_of_opted_in,
 )
 from prefermab.arms.opt_in import joins
-from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain, draw_index
+from prefermab.errors import InputError
 from prefermab.policies.base import Policy, Problem
 
 

@@ -14,9 +14,9 @@ import polars as pl
 
 from prefermab.arms.amounts import as_single
 from prefermab.arms.opt_in import Streaming
-from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation.compare import Progress, Trials, play_checked, trial_batches, trial_keys
 from prefermab.policies import Lottery, NoAction, Policy, RoundRobin
 from prefermab.policies.base import as_policies

@@ -13,7 +13,7 @@ i of a vector environment equals a single environment that is reset with seed s 
 ([1, 1, 0, 0, 0], True, 2.0)
 """
 
-from prefermab.common.errors import optional
+from prefermab.errors import optional
 
 optional("gymnasium", "gym", "prefermab.gym")
 from prefermab.gym.environments import (  # noqa: E402 - after the sentence on what is missing

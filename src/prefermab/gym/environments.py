@@ -13,8 +13,8 @@ from gymnasium.vector.utils import batch_space
 from prefermab import domains
 from prefermab.arms.observation import Arms
 from prefermab.arms.opt_in import Streaming
-from prefermab.common.errors import InputError, count
 from prefermab.domains import ContinuousDomain, Domain
+from prefermab.errors import InputError, count
 from prefermab.evaluation.compare import ROUNDS
 from prefermab.gym.episodes import (
     ObservationArrays,

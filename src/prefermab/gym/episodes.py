@@ -37,9 +37,9 @@ from prefermab.arms.opt_in import (
     opt_in_key,
     opted_in_count,
 )
-from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation.rollout import Moves, World, draw_world, observe, start_newcomers
 
 ObservationArrays = dict[str, np.ndarray]

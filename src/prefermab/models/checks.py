@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from prefermab.common.errors import InputError, amount, floats, is_amount, reals
 from prefermab.domains.base import ContinuousDomain, Domain
+from prefermab.errors import InputError, amount, floats, is_amount, reals
 
 if TYPE_CHECKING:
     from prefermab.models.model import Model

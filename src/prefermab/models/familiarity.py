@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from prefermab.arms.observation import Features, Key
-from prefermab.common.errors import UnlikeTrainingWarning, list_names
 from prefermab.domains.base import Domain
+from prefermab.errors import UnlikeTrainingWarning, list_names
 from prefermab.networks.worth import Perception
 
 ARMS_SAMPLED = 1 << 14

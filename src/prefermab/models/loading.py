@@ -19,12 +19,12 @@ from safetensors.numpy import load as parse_tensors
 
 from prefermab import domains
 from prefermab.arms.features import FeatureMap
-from prefermab.common.errors import InputError, amount, brief, list_names, unknown
 from prefermab.common.files import UNREADABLE, check_file, exists
 from prefermab.common.parquet import read_parquet
 from prefermab.domains import Domain
 from prefermab.domains.sightings import Sightings
 from prefermab.domains.validate import check_kind
+from prefermab.errors import InputError, amount, brief, list_names, unknown
 from prefermab.models.familiarity import FeatureRanges
 from prefermab.models.model import Model
 from prefermab.models.saving import (

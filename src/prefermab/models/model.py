@@ -15,9 +15,9 @@ from jaxtyping import Array, Int
 
 from prefermab.arms.amounts import exact_amounts
 from prefermab.arms.observation import Actions, Observation, hide_opted_out
-from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.sightings import Sightings
+from prefermab.errors import InputError, amount, count
 from prefermab.models.checks import check_fits, checked_costs, checked_features, checked_places
 from prefermab.models.familiarity import (
     FeatureRanges,

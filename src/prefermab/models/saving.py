@@ -20,7 +20,7 @@ from safetensors.numpy import save as pack_tensors
 
 import prefermab
 from prefermab import domains
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.recipes.base import hyperparameters_of
 
 if TYPE_CHECKING:

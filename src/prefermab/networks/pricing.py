@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from prefermab.arms.observation import Features, Key, OptIn
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 OUTPUTS = {"softplus": jax.nn.softplus, "plain": lambda number: number}
 """What turns the output of the last layer into the price: `softplus` is never below 0."""

@@ -21,8 +21,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from prefermab.arms.observation import Costs
 from prefermab.arms.opt_in import joins
-from prefermab.common.errors import InputError, amount, count
 from prefermab.domains.tabular import check_costs, check_rewards, check_transitions
+from prefermab.errors import InputError, amount, count
 from prefermab.oracles.dynamic_programming import Rewards, Transitions, arms_last, expectation
 
 Prices = Float[Array, "round"]

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from prefermab.common.errors import InputError, number, reals
 from prefermab.domains.base import scatter_chances
 from prefermab.domains.tabular import check_transitions
+from prefermab.errors import InputError, number, reals
 from prefermab.oracles.dynamic_programming import Sparse, Transitions
 
 MOST_STATES_TOGETHER, CACHED_NUMBERS = 8, 1 << 15

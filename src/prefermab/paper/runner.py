@@ -28,8 +28,8 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as pack
 
 import prefermab
-from prefermab.common.errors import InputError
 from prefermab.common.files import use_compilation_cache, write_atomically
+from prefermab.errors import InputError
 from prefermab.evaluation.compare import Progress
 from prefermab.paper.tables import PAPER_EXCEPTIONS, Setting
 from prefermab.training.checkpoints import training_fingerprint

@@ -20,8 +20,8 @@ from jaxtyping import Array, Bool, Float
 from prefermab import domains
 from prefermab.arms.features import FeatureMap
 from prefermab.arms.opt_in import opted_in_count
-from prefermab.common.errors import unknown
 from prefermab.domains import Domain
+from prefermab.errors import unknown
 
 PUBLISHED_TRIALS = 50
 """Number of trials behind every published mean and standard deviation."""

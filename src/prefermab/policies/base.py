@@ -16,8 +16,8 @@ import jax
 from jaxtyping import Array, Bool, Float, PyTree
 
 from prefermab.arms.observation import Actions, Arms, Costs, Key, Observation, States
-from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError
 from prefermab.oracles.dynamic_programming import Rewards, Sparse, Transitions
 
 Memory = PyTree

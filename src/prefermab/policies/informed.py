@@ -8,8 +8,8 @@ from jaxtyping import Array, Bool, Float
 
 from prefermab.arms.budget import by_price
 from prefermab.arms.observation import Actions, Costs, Key, Observation
-from prefermab.common.errors import InputError, number
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError, number
 from prefermab.oracles.dynamic_programming import (
     Rewards,
     Transitions,

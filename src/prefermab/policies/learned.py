@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms.budget import Scores, by_price, clearing_price, greedy
 from prefermab.arms.observation import Actions, Key, Observation, State
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.networks.worth import ActorCritic, Worth
 from prefermab.policies.base import Memory, Policy, Problem
 

@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from prefermab.arms.observation import Arms, Budget, Key
-from prefermab.common.errors import InputError, count, unknown
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError, count, unknown
 from prefermab.networks.worth import Network, Shape
 from prefermab.policies.learned import Learned
 from prefermab.recipes.shaping import OWN

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from prefermab.arms.observation import Arm, Arms, Key
-from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain, Targets
+from prefermab.errors import InputError
 from prefermab.networks.worth import Worth
 from prefermab.recipes.answers import Answered, Answers, expectations
 from prefermab.recipes.last_rounds import LearnerToEnd

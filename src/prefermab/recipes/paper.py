@@ -22,8 +22,8 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from prefermab.arms.observation import Arms, Budget, Key, OptIn, number_of_arms
 from prefermab.arms.opt_in import Redrawn, Streaming
-from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError
 from prefermab.evaluation.rollout import Trajectory
 from prefermab.networks.pricing import DECAYS, PriceKind, Pricing, price_slope
 from prefermab.networks.worth import ActorCritic, Perception, Shape

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from prefermab.arms.observation import Arms, Budget, Key
-from prefermab.common.errors import InputError
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError
 from prefermab.evaluation.rollout import Moves, observe
 from prefermab.networks.worth import Perception, Shape, Worth
 from prefermab.policies.learned import ByPrice

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from prefermab.common.errors import InputError, unknown
 from prefermab.domains.base import Domain
+from prefermab.errors import InputError, unknown
 from prefermab.evaluation.rollout import Trajectory
 
 Abstraction = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]

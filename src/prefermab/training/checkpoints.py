@@ -17,8 +17,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as pack_tensors
 
-from prefermab.common.errors import InputError
 from prefermab.common.files import write_atomically
+from prefermab.errors import InputError
 from prefermab.models.saving import digest_of_model, named_arrays, with_arrays
 from prefermab.recipes.base import TrainingState
 

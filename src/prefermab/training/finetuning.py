@@ -11,9 +11,9 @@ import polars as pl
 from jaxtyping import Array, Float
 
 from prefermab.arms.observation import Arms, Budget, number_of_arms
-from prefermab.common.errors import InputError, amount
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
+from prefermab.errors import InputError, amount
 from prefermab.evaluation.compare import Progress, Trials, everyone_in, play_trials
 from prefermab.evaluation.rollout import reward_per_arm
 from prefermab.models.model import Model

@@ -13,10 +13,10 @@ import polars as pl
 
 import prefermab
 from prefermab.arms.observation import Budget, TrialKeys
-from prefermab.common.errors import InputError, PrefermabError, amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.unseen import Unseen
 from prefermab.domains.validate import check_once
+from prefermab.errors import InputError, PrefermabError, amount, count
 from prefermab.evaluation.compare import Progress
 from prefermab.models.familiarity import FeatureRanges, draw_features
 from prefermab.models.model import Model

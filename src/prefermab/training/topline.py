@@ -15,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from prefermab.arms.observation import Arms, Key, number_of_arms
-from prefermab.common.errors import amount, count
 from prefermab.domains.base import Domain
 from prefermab.domains.validate import check_once
+from prefermab.errors import amount, count
 from prefermab.evaluation.compare import Progress, everyone_in
 from prefermab.networks.worth import ActorCritic
 from prefermab.policies.base import Policy

@@ -13,7 +13,7 @@ import prefermab as pm
 from commands import run, run_apart
 from prefermab.arms.amounts import DecimalUnits, fits
 from prefermab.common.engines import Local
-from prefermab.common.errors import StorageError
+from prefermab.errors import StorageError
 from prefermab.models.loading import fingerprint, shipped_models
 from prefermab.policies import learned
 from prefermab.programme.bulk import driver

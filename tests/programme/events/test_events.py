@@ -20,7 +20,7 @@ import prefermab as pm
 from prefermab import cli
 from prefermab.cli.options import hide_ids, hide_people, no_rules
 from prefermab.cli.plan import PlanCommand
-from prefermab.common.errors import InputWarning
+from prefermab.errors import InputWarning
 from prefermab.programme.events.mapping import read_map
 from prefermab.programme.events.propose import propose_map
 from prefermab.programme.logs.reading import read_log

@@ -17,7 +17,7 @@ from test_programme import PEOPLE, frame
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.common.errors import StorageError
+from prefermab.errors import StorageError
 from prefermab.programme.store.audit import row_hash
 from prefermab.programme.store.covered import COVERED, NOT_COVERED
 from prefermab.programme.store.database import Database

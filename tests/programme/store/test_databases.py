@@ -20,7 +20,7 @@ from test_programme import PEOPLE, frame
 
 import prefermab as pm
 from prefermab.cli import dispatch
-from prefermab.common.errors import BusyError, OutdatedError, StorageError
+from prefermab.errors import BusyError, OutdatedError, StorageError
 from prefermab.programme.store import migrating, rows
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.connections import parse_place

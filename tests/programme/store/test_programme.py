@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import prefermab as pm
-from prefermab.common.errors import BusyError, StorageError
+from prefermab.errors import BusyError, StorageError
 from prefermab.programme.logs.reading import read_log
 from prefermab.programme.store.frames import (
     as_ids,

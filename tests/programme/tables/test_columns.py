@@ -9,7 +9,7 @@ import pytest
 import prefermab as pm
 from commands import run
 from mothers import people
-from prefermab.common.errors import InputWarning
+from prefermab.errors import InputWarning
 from prefermab.programme.bulk.driver import plan_folder
 from prefermab.programme.evidence.designs import Design
 from prefermab.programme.evidence.protocol import randomise

@@ -25,7 +25,7 @@ from prefermab.cli import dispatch
 from prefermab.cli.plan import print_list, warn_of_unused
 from prefermab.cli.terminal import plain, plain_table
 from prefermab.common import pages
-from prefermab.common.errors import visible
+from prefermab.errors import visible
 from prefermab.models import loading, saving
 from prefermab.paper.tables import Setting
 from prefermab.programme.planning.roster import read_roster

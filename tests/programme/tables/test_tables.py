@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 import prefermab as pm
 from prefermab.common import limits
-from prefermab.common.errors import InputWarning, StorageError
+from prefermab.errors import InputWarning, StorageError
 from prefermab.programme.planning.printed import write_list
 from prefermab.programme.tables import text, workbooks
 from prefermab.programme.tables.columns import as_numbers

@@ -12,9 +12,9 @@ import polars as pl
 
 from prefermab.arms.amounts import DecimalUnits
 from prefermab.common.engines import Engine
-from prefermab.common.errors import InputError
 from prefermab.common.files import UNREADABLE, check_file, panics_unseen, write_atomically
 from prefermab.common.parquet import check_parquet
+from prefermab.errors import InputError
 from prefermab.models.loading import load
 from prefermab.models.model import Model
 from prefermab.programme.planning.plan import model_for_rounds_left

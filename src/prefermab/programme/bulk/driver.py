@@ -18,8 +18,8 @@ import polars as pl
 
 from prefermab.common.engines import Engine, Local, check_engine
 from prefermab.common.engines import engine as engine_of
-from prefermab.common.errors import InputError, amount, count
 from prefermab.common.files import write_atomically
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation.compare import Progress
 from prefermab.models.loading import find, fingerprint, load, shipped_models
 from prefermab.models.model import Model

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import prefermab
-from prefermab.common.errors import InputError, StorageError
 from prefermab.common.files import locked, write_atomically
+from prefermab.errors import InputError, StorageError
 from prefermab.models.loading import fingerprint
 from prefermab.programme.bulk.chunks import Chunk, Job, model_of
 from prefermab.programme.planning.plan import Summary

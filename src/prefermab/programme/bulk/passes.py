@@ -16,8 +16,8 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as pack
 
 from prefermab.arms.amounts import add_up
-from prefermab.common.errors import InputError
 from prefermab.common.files import write_atomically
+from prefermab.errors import InputError
 from prefermab.policies.learned import sample_rows
 from prefermab.programme.bulk.chunks import (
     Chunk,

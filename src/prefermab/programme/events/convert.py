@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.events.mapping import EventMap, column_or_expression, read_map
 from prefermab.programme.events.preparing import read_events, read_people
 from prefermab.programme.events.rounds import (

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import polars as pl
 
-from prefermab.common.errors import InputError, brief, list_names
 from prefermab.common.files import check_file
+from prefermab.errors import InputError, brief, list_names
 from prefermab.programme.tables.columns import named_column
 
 LARGEST_MAP = 1 << 20

@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError, list_names
+from prefermab.errors import InputError, list_names
 from prefermab.programme.events.mapping import (
     EventMap,
     JoinMap,

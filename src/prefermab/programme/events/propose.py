@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from prefermab.common.errors import InputError, list_names, visible
+from prefermab.errors import InputError, list_names, visible
 from prefermab.programme.tables.columns import FALSE, TRUE, as_labels
 from prefermab.programme.tables.values import parse_dates
 

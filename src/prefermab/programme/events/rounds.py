@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import EXACT, InputError, brief
+from prefermab.errors import EXACT, InputError, brief
 from prefermab.programme.events.mapping import EventMap, StateMap, evaluate_expression
 from prefermab.programme.tables.columns import as_flags, as_labels, as_numbers
 from prefermab.programme.tables.values import parse_dates

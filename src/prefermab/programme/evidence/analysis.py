@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from scipy.stats import binomtest, fisher_exact
 
-from prefermab.common.errors import InputError
 from prefermab.common.intervals import Interval
 from prefermab.common.pages import Block, Bullets, Cell, Grid, Heading, Text
+from prefermab.errors import InputError
 from prefermab.models.model import Model
 from prefermab.programme.evidence.designs import (
     BY_CLUSTER,

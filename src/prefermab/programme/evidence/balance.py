@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design, draw_layout
 from prefermab.programme.tables.columns import as_numbers, named_column
 

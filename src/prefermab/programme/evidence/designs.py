@@ -15,8 +15,8 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.common.errors import InputError, unknown
 from prefermab.common.intervals import LEVEL, Interval, from_influence
+from prefermab.errors import InputError, unknown
 from prefermab.programme.evidence import effects
 from prefermab.programme.evidence.effects import TrialArm
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.common.errors import InputError, amount, count
+from prefermab.errors import InputError, amount, count
 from prefermab.models.model import Model
 from prefermab.programme.evidence.results import OffPolicy, estimates_table, overlap_table
 from prefermab.programme.evidence.weights import Episodes, judge_support, logged_value

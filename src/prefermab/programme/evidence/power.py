@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from prefermab.common.errors import InputError, count, number, share
 from prefermab.common.intervals import Interval
+from prefermab.errors import InputError, count, number, share
 from prefermab.models.model import Model
 from prefermab.programme.evidence.designs import (
     BY_CLUSTER,

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError, StorageError, brief, count
 from prefermab.common.files import UNREADABLE, write_atomically
 from prefermab.common.intervals import LEVEL
 from prefermab.common.pages import Block, Bullets, Cell, Grid, Heading, Text, as_html
+from prefermab.errors import InputError, StorageError, brief, count
 from prefermab.programme.evidence.balance import (
     ASSIGNMENTS_DRAWN,
     ASSIGNMENTS_KEPT,

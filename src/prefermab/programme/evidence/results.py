@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
 from prefermab.common.intervals import STANDARD_ERRORS, Interval
 from prefermab.common.pages import Block, Cell, Grid, Heading, Text, write_pages
+from prefermab.errors import InputError
 from prefermab.programme.evidence.weights import (
     Episodes,
     Support,

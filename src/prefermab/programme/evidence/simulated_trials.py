@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 from scipy.spatial import KDTree
 
-from prefermab.common.errors import InputError, count, number, share, unknown
 from prefermab.domains.base import FiniteDomain
+from prefermab.errors import InputError, count, number, share, unknown
 from prefermab.models.model import Model
 from prefermab.programme.evidence.choosing import ActionSteps, Quotas, choose_people
 from prefermab.programme.evidence.designs import BY_CLUSTER, Design

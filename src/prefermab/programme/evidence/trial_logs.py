@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.models.model import Model
 from prefermab.programme.evidence.designs import Layout
 from prefermab.programme.evidence.effects import TrialArm

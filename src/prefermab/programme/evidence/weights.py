@@ -21,13 +21,13 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.common.errors import InputError
 from prefermab.common.intervals import (
     Interval,
     by_unit,
     effective_size,
     from_influence,
 )
+from prefermab.errors import InputError
 
 FEWEST_EFFECTIVE_UNITS, LARGEST_WEIGHT_SHARE = 30.0, 0.1
 """Fewest effective units for an estimate (Kish's effective sample size of the weights), and the

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from prefermab.common.errors import InputError, amount, count
 from prefermab.common.intervals import Interval
 from prefermab.common.pages import write_pages
 from prefermab.domains import Domain, Unseen
+from prefermab.errors import InputError, amount, count
 from prefermab.evaluation.compare import Progress
 from prefermab.models.model import Model
 from prefermab.programme.evidence.logged import judge_learned_rule

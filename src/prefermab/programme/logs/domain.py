@@ -16,8 +16,8 @@ from jaxtyping import Array, Float, Int
 
 from prefermab.arms.features import FeatureMap
 from prefermab.arms.observation import Arm, Key, State
-from prefermab.common.errors import count, share
 from prefermab.domains.base import FiniteDomain
+from prefermab.errors import count, share
 from prefermab.programme.logs.fitting import Fit, Terms, fit_log, transition_tables
 from prefermab.programme.logs.log_warnings import log_warnings
 from prefermab.programme.logs.reading import Log, read_log

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.logs.labels import distinct_labels
 from prefermab.programme.tables.columns import as_labels, as_measures, as_numbers, level_feature
 from prefermab.programme.tables.privacy import MOST_CATEGORIES

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 from threadpoolctl import threadpool_limits
 
-from prefermab.common.errors import count
+from prefermab.errors import count
 from prefermab.programme.logs.features import Column
 from prefermab.programme.logs.reading import Log, LogTransitions
 from prefermab.programme.logs.shrinkage import (

@@ -21,7 +21,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
-from prefermab.common.errors import InputError, count
+from prefermab.errors import InputError, count
 from prefermab.programme.logs.fitting import (
     POSTERIOR_DRAWS,
     Fit,

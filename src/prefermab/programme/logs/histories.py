@@ -12,7 +12,7 @@ import dataclasses
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError, unknown
+from prefermab.errors import InputError, unknown
 from prefermab.programme.logs.labels import Labels
 from prefermab.programme.tables.table import row_in
 

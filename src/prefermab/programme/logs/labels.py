@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError, amount, unknown
+from prefermab.errors import InputError, amount, unknown
 from prefermab.programme.tables.columns import as_labels
 from prefermab.programme.tables.table import row_in
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.logs.diagnostics import Diagnostics, diagnose
 from prefermab.programme.logs.features import Column, cast_columns, feature_columns, find_profiles
 from prefermab.programme.logs.histories import Histories, find_histories

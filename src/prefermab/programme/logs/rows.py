@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import EXACT, InputError, brief
+from prefermab.errors import EXACT, InputError, brief
 from prefermab.programme.tables.cleaning import clean_ids
 from prefermab.programme.tables.columns import (
     as_flags,

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.linalg import cho_solve, helmert, solve_triangular
 from scipy.special import gammaln, log_softmax, softmax
 
-from prefermab.common.errors import InputError, PrefermabError
+from prefermab.errors import InputError, PrefermabError
 
 MOST_STATE_COEFFICIENTS = 4000
 """Largest number of coefficients of one state, so that their covariance matrix is not too large."""

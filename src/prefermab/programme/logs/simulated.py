@@ -9,9 +9,9 @@ import numpy as np
 import polars as pl
 
 from prefermab.arms.observation import Arms, Key
-from prefermab.common.errors import count
-from prefermab.common.errors import share as checked_share
 from prefermab.domains.base import FiniteDomain
+from prefermab.errors import count
+from prefermab.errors import share as checked_share
 from prefermab.programme.tables.table import write_table
 
 ENGAGEMENT_STATES = ("engaged", "drifting", "silent")

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 
 from prefermab.arms.amounts import DecimalUnits, add_up
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.planning.rules import SharedLimits
 from prefermab.programme.planning.rules.limits import Limits
 

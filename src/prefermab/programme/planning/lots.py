@@ -24,7 +24,7 @@ import dataclasses
 
 import numpy as np
 
-from prefermab.common.errors import InputError, count, share
+from prefermab.errors import InputError, count, share
 from prefermab.programme.planning.rules.limits import Limits
 
 SEED_LIMIT = 2**63

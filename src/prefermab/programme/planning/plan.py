@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from prefermab.arms.amounts import DecimalUnits, add_up, remaining, total
-from prefermab.common.errors import InputError, amount, count
+from prefermab.errors import InputError, amount, count
 from prefermab.models.model import Model
 from prefermab.programme.planning.constrained import Selection, check_locks, choose_under_rules
 from prefermab.programme.planning.increments import Increments, ask_one, find_cut

@@ -10,8 +10,8 @@ from collections import defaultdict
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
 from prefermab.domains.sightings import Sightings
+from prefermab.errors import InputError
 from prefermab.models.model import Model
 from prefermab.programme.tables.columns import (
     as_amounts,

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import OptimizeResult, linprog, minimize_scalar
 from scipy.sparse import csr_array, vstack
 
-from prefermab.common.errors import list_names
+from prefermab.errors import list_names
 from prefermab.models.familiarity import unlike_sentence
 from prefermab.models.model import Model
 from prefermab.programme.planning.rules.limits import Limits

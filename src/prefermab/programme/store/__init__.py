@@ -1,6 +1,6 @@
 """A running programme, stored in a SQLite file or in PostgreSQL: people, states, plans, actions."""
 
-from prefermab.common.errors import missing
+from prefermab.errors import missing
 
 try:
     from prefermab.programme.store.history import History

@@ -19,7 +19,7 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.common.errors import InputError, brief
+from prefermab.errors import InputError, brief
 from prefermab.programme.store.changes import store_changes
 from prefermab.programme.store.connections import lock_writers
 from prefermab.programme.store.covered import HEAD_KEY

@@ -17,7 +17,7 @@ import msgspec
 import sqlalchemy as sa
 from sqlalchemy import Connection, Delete, Engine, Insert, Update, event
 
-from prefermab.common.errors import DamageError
+from prefermab.errors import DamageError
 from prefermab.programme.store.covered import COVERED
 from prefermab.programme.store.rows import CHANGES_KEY, MOST_BY_ID, fetch, select
 from prefermab.programme.store.schema import CHANGES, METADATA

@@ -11,7 +11,7 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.common.errors import MOST_NAMED, DamageError, brief
+from prefermab.errors import MOST_NAMED, DamageError, brief
 from prefermab.programme.store.changes import ByColumn, read_parts, read_rows
 from prefermab.programme.store.covered import COVERED
 from prefermab.programme.store.rows import CHANGES_KEY, TYPES, fetch, select

@@ -19,7 +19,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from prefermab.common.errors import (
+from prefermab.common.files import make_private_file
+from prefermab.errors import (
     BusyError,
     InputError,
     PrefermabError,
@@ -27,7 +28,6 @@ from prefermab.common.errors import (
     brief,
     optional,
 )
-from prefermab.common.files import make_private_file
 
 SCHEMES = ("postgresql+psycopg", "postgresql", "postgres")
 EXAMPLE = "postgresql://anna@db.example.org/health#calls"

@@ -24,7 +24,7 @@ import filelock
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from prefermab.common.errors import BusyError, DamageError, InputError, StorageError, brief
+from prefermab.errors import BusyError, DamageError, InputError, StorageError, brief
 from prefermab.programme.store import migrating
 from prefermab.programme.store.audit import note_rest
 from prefermab.programme.store.changes import Changes, note_statements

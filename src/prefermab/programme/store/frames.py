@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.models import Planner
 from prefermab.programme.tables.cleaning import clean_ids

@@ -14,7 +14,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.common.errors import InputError, list_names
+from prefermab.errors import InputError, list_names
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.changes import note_tables
 from prefermab.programme.store.connections import Place

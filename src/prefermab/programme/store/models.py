@@ -6,8 +6,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from prefermab.common.errors import InputError, brief
 from prefermab.common.files import exists
+from prefermab.errors import InputError, brief
 from prefermab.models.loading import earlier_fingerprint, fingerprint, load, shipped_models
 from prefermab.models.model import Model
 from prefermab.programme.tables.columns import HasStates

@@ -17,7 +17,7 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.common.errors import DamageError, InputError
+from prefermab.errors import DamageError, InputError
 from prefermab.programme.planning.plan import Summary
 from prefermab.programme.planning.printed import write_list
 from prefermab.programme.store.changes import hash_value

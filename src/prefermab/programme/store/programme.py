@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import Connection
 
-from prefermab.common.errors import InputError, OutdatedError, count
+from prefermab.errors import InputError, OutdatedError, count
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import queries, recording, request
 from prefermab.programme.store.audit import check_why

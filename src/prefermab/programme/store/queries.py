@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from polars.datatypes import DataTypeClass
 from sqlalchemy import Connection
 
-from prefermab.common.errors import DamageError, InputError, brief, list_names
+from prefermab.errors import DamageError, InputError, brief, list_names
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store.comparing import check_last_states, check_stored
 from prefermab.programme.store.frames import (

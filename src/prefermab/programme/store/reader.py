@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import Connection
 
-from prefermab.common.errors import count, number
+from prefermab.errors import count, number
 from prefermab.programme.store import queries, request
 from prefermab.programme.store.audit import check_who, put_audit, read_audit
 from prefermab.programme.store.database import Database

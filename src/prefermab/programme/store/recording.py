@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from prefermab.arms.amounts import fits, total
-from prefermab.common.errors import InputError, InputWarning, list_names, unknown
+from prefermab.errors import InputError, InputWarning, list_names, unknown
 from prefermab.programme.store import queries
 from prefermab.programme.store.comparing import check_stored
 from prefermab.programme.store.frames import read_ids

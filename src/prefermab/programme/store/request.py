@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from sqlalchemy import Connection
 
-from prefermab.common.errors import InputError, amount, count, unknown
+from prefermab.errors import InputError, amount, count, unknown
 from prefermab.models.model import Model
 from prefermab.programme.planning.roster import SINCE_ACTION, Participants
 from prefermab.programme.planning.rules import IN, Rules

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from prefermab.common.errors import StorageError, brief
+from prefermab.errors import StorageError, brief
 from prefermab.programme.store.audit import ROWS, digest_of, row_hash
 from prefermab.programme.store.changes import entry_hashes, fetch_pieces
 from prefermab.programme.store.comparing import find_differences

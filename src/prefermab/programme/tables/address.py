@@ -9,8 +9,8 @@ import dataclasses
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from prefermab.common.errors import InputError
 from prefermab.common.files import exists
+from prefermab.errors import InputError
 
 TEXT = (".csv", ".tsv", ".txt")
 WORKBOOK = (".xlsx", ".xlsm")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.common.errors import InputError, InputWarning, PrefermabError
+from prefermab.errors import InputError, InputWarning, PrefermabError
 from prefermab.programme.tables.objects import read_objects
 from prefermab.programme.tables.table import read_table
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 from xml.parsers import expat
 
-from prefermab.common.errors import InputError
 from prefermab.common.limits import LARGE, most_unpacked, too_large
+from prefermab.errors import InputError
 
 MOST_SHEET_CELLS = 1 << 25
 """The most cells of a sheet with the empty ones between: 32 columns in all rows of Excel."""

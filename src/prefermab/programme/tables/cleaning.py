@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError, brief
+from prefermab.errors import InputError, brief
 from prefermab.programme.tables.values import PLAIN_NUMBER
 
 LONGEST_CELL = 1 << 17

@@ -5,7 +5,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from prefermab.common.errors import (
+from prefermab.errors import (
     EXACT,
     MOST_NAMED,
     SMALLEST_AMOUNT,

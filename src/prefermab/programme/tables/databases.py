@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError, brief, list_names, optional
 from prefermab.common.files import UNREADABLE, check_file
 from prefermab.common.limits import most_unpacked, too_large
+from prefermab.errors import InputError, brief, list_names, optional
 from prefermab.programme.tables.address import Address
 from prefermab.programme.tables.cleaning import check_column_names, clean, plain_numbers
 

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
-from prefermab.common.errors import InputError, brief
+from prefermab.errors import InputError, brief
 
 NOT_READ = re.compile("[\u0300-\u036f\u200b-\u200f\u2060\ufeff]")
 """Accents, which NFKD writes as characters of their own, and characters without width."""

@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError
 from prefermab.common.files import UNREADABLE
+from prefermab.errors import InputError
 from prefermab.programme.tables.cleaning import check_column_names
 
 FEW_CELLS, CELLS_FOR_A_VALUE = 1_000_000, 20

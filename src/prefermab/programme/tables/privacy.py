@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.common.errors import InputError
 from prefermab.common.files import check_file
+from prefermab.errors import InputError
 from prefermab.programme.tables.cleaning import clean_ids
 from prefermab.programme.tables.columns import as_labels
 from prefermab.programme.tables.naming import name_key

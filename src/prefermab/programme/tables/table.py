@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError
 from prefermab.common.files import UNREADABLE, check_file, write_atomically
 from prefermab.common.limits import most_unpacked, too_large
 from prefermab.common.parquet import SMALLER, read_parquet
+from prefermab.errors import InputError
 from prefermab.programme.tables.address import Address, parse_address
 from prefermab.programme.tables.cleaning import TEXTS, check_cells, check_column_names, clean
 from prefermab.programme.tables.databases import read_database

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-from prefermab.common.errors import InputError, InputWarning, brief, optional
 from prefermab.common.limits import LARGE, most_unpacked, too_large
+from prefermab.errors import InputError, InputWarning, brief, optional
 from prefermab.programme.tables.address import SEPARATORS, Address
 from prefermab.programme.tables.cleaning import (
     TEXTS,

@@ -16,7 +16,7 @@ import re
 
 import polars as pl
 
-from prefermab.common.errors import EXACT, InputError, brief, check_exact
+from prefermab.errors import EXACT, InputError, brief, check_exact
 
 THOUSANDS_MARKS = "[ \u00a0\u2009\u202f'’]"
 """Marks that can only separate thousands."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError, brief, list_names, optional
+from prefermab.errors import InputError, brief, list_names, optional
 from prefermab.programme.tables.address import Address
 from prefermab.programme.tables.archives import check_workbook
 from prefermab.programme.tables.cleaning import check_column_names, clean, plain_numbers

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.common.errors import InputError, StorageError
+from prefermab.errors import InputError, StorageError
 from prefermab.programme.store import Programme
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.tables.columns import column

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from pydantic import Field, TypeAdapter, WithJsonSchema
 from starlette.responses import JSONResponse, Response
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
 from prefermab.service.api.programme import TABLE_RESPONSE, JsonBody

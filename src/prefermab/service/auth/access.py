@@ -9,7 +9,7 @@ from fastapi.params import Form
 from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
-from prefermab.common.errors import PrefermabError
+from prefermab.errors import PrefermabError
 from prefermab.service.auth.incoming import BODY, MOST_BYTES_OUTSIDE, check_address, check_body
 
 RIGHTS = ("read", "record", "plan", "admin")

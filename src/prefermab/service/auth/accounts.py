@@ -11,7 +11,7 @@ import argon2
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.common.errors import InputError, list_names, unknown
+from prefermab.errors import InputError, list_names, unknown
 from prefermab.service.auth.access import OWN_PEOPLE, RIGHTS, ROLES, Account
 from prefermab.service.auth.database import LINKS, SESSIONS, TOKENS, USERS
 from prefermab.service.auth.incoming import OpenError

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Form, Request
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 
 BODY = "prefermab.body"
 """The name in a request's scope of the `guards.Body` that counts the bytes of its body."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.store.connections import parse_place
 
 VARIABLE = "PREFERMAB_SERVICE"

@@ -12,7 +12,7 @@ import argon2
 import sqlalchemy as sa
 from fastapi import Request, Response
 
-from prefermab.common.errors import PrefermabError
+from prefermab.errors import PrefermabError
 from prefermab.service.auth import accounts
 from prefermab.service.auth.access import ROLES, Account
 from prefermab.service.auth.database import ATTEMPTS, KNOWN_ADDRESSES, SESSIONS, USERS, Records

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from prefermab.common.errors import (
+from prefermab.errors import (
     BusyError,
     InputError,
     OutdatedError,

@@ -11,7 +11,7 @@ import jinja2
 from fastapi import Form, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from prefermab.common.errors import visible
+from prefermab.errors import visible
 from prefermab.programme.tables.table import format_number
 from prefermab.service.auth.access import RULES, Account
 

@@ -12,7 +12,7 @@ import polars as pl
 from fastapi import Request
 from starlette.responses import Response
 
-from prefermab.common.errors import BusyError, InputError, PrefermabError
+from prefermab.errors import BusyError, InputError, PrefermabError
 from prefermab.programme.tables.apart import read_any, read_apart
 from prefermab.programme.tables.table import Source, write_table
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, File, Form, Request
 from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.tables.columns import source_columns
 from prefermab.programme.tables.table import format_people
 from prefermab.service.auth.access import Guarded, account_of

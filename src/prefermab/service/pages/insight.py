@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from prefermab.common.errors import unknown
+from prefermab.errors import unknown
 from prefermab.models.model import Model
 from prefermab.programme.planning.plan import what_if
 from prefermab.programme.store import Planned

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Form, Request
 from markdown_it import MarkdownIt
 from starlette.responses import Response
 
-from prefermab.common.errors import InputError, StorageError, brief, unknown
+from prefermab.errors import InputError, StorageError, brief, unknown
 from prefermab.models.loading import shipped_models
 from prefermab.programme.store import queries
 from prefermab.programme.store.audit import newest_entries

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Form, Request
 from starlette.responses import JSONResponse, Response
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.store import Planned
 from prefermab.service.auth.access import Account, Guarded, account_of
 from prefermab.service.auth.database import ROUND_MARKS

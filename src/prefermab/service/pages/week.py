@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
-from prefermab.common.errors import InputError, OutdatedError
+from prefermab.errors import InputError, OutdatedError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
 from prefermab.programme.store import Planned

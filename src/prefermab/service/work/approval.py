@@ -10,7 +10,7 @@ import dataclasses
 
 import sqlalchemy as sa
 
-from prefermab.common.errors import BusyError, InputError, OutdatedError
+from prefermab.errors import BusyError, InputError, OutdatedError
 from prefermab.programme.store.plans import SUPERSEDED
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.rows import select

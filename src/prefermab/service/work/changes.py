@@ -9,7 +9,7 @@ somebody else has moved the same person meanwhile. The audit log says who made i
 import dataclasses
 from typing import Any
 
-from prefermab.common.errors import InputError, OutdatedError, brief
+from prefermab.errors import InputError, OutdatedError, brief
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.store import Planned, Programme
 from prefermab.service.work.desk import Desk

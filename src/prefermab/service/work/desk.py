@@ -10,7 +10,7 @@ import polars as pl
 import sqlalchemy as sa
 from fastapi import Request
 
-from prefermab.common.errors import InputError, unknown
+from prefermab.errors import InputError, unknown
 from prefermab.models.loading import load, shipped_models
 from prefermab.programme.store import Planned, Programme
 from prefermab.programme.store.audit import put_audit

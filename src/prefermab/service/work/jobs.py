@@ -22,7 +22,7 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.common.errors import BusyError, InputError, PrefermabError, brief
+from prefermab.errors import BusyError, InputError, PrefermabError, brief
 from prefermab.service.auth.database import JOBS, Records
 from prefermab.service.auth.settings import Clock, Settings, as_text
 from prefermab.service.http.problems import QueueFullError

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.common.errors import InputError, OutdatedError, list_names
+from prefermab.errors import InputError, OutdatedError, list_names
 from prefermab.programme.store import Planned
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.recording import get_actions

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.common.errors import InputError, brief, unknown
+from prefermab.errors import InputError, brief, unknown
 from prefermab.programme.store import Planned
 from prefermab.service.auth.database import ROUND_MARKS
 

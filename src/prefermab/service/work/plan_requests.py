@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from prefermab.common.errors import InputError, OutdatedError, amount, count, number
+from prefermab.errors import InputError, OutdatedError, amount, count, number
 from prefermab.models.model import Model
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import holds_names, holds_numbers, setting_of

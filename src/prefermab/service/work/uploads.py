@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import sqlalchemy as sa
 
-from prefermab.common.errors import InputError, unknown
+from prefermab.errors import InputError, unknown
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.store import Programme, queries
 from prefermab.programme.store.frames import (

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from prefermab.common.errors import PrefermabError
 from prefermab.common.files import use_compilation_cache
+from prefermab.errors import PrefermabError
 from prefermab.programme.store import Programme
 from prefermab.programme.store.connections import parse_place
 from prefermab.service.auth.database import Records

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_origin
 
 import numpy as np
 
-from prefermab.common.errors import InputError, amount, count, number, unknown
+from prefermab.errors import InputError, amount, count, number, unknown
 from prefermab.programme.planning.rules.shared import SharedLimits
 
 if TYPE_CHECKING:  # commands list rules in their help, which should not wait for polars

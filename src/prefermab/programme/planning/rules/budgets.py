@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.planning.rules.base import Ties, setting
 from prefermab.programme.planning.rules.shared import SharedLimits
 from prefermab.programme.planning.rules.words import number_of_each

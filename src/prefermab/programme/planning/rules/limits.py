@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.models.model import Model
 from prefermab.programme.planning.roster import Participants, model_columns
 from prefermab.programme.planning.rules.base import IN, OUT, RULES, Bars, Rules

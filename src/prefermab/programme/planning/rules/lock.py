@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.planning.rules.base import ANY, Forces, setting
 from prefermab.programme.planning.rules.words import column_and_ids
 

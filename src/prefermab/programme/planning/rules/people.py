@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import polars as pl
 
-from prefermab.common.errors import InputError
+from prefermab.errors import InputError
 from prefermab.programme.tables.cleaning import clean_ids
 from prefermab.programme.tables.columns import as_flags, as_labels, as_numbers, named_column
 

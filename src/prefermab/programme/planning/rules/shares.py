@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from prefermab.common.errors import InputError, share
+from prefermab.errors import InputError, share
 from prefermab.programme.planning.rules.base import Ties, setting
 from prefermab.programme.planning.rules.shared import SharedLimits
 from prefermab.programme.planning.rules.words import number_of_each, shares_in_words

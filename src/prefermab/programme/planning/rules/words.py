@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prefermab.common.errors import unknown
+from prefermab.errors import unknown
 
 
 def number_of_each(
