@@ -160,7 +160,9 @@ def rule_costs(plan: Planned) -> list[RuleCost]:
     words, gain = (rules_of(plan.asked) or Rules()).words(), plan.facts.get("gain")
     costs: dict[str, float | None] = plan.facts.get("rules", {})
     return [
-        RuleCost(*words.get(name, (name, "")), cost, None if not cost or not gain else cost / gain)
+        RuleCost(
+            *words.get(name, (name, "")), cost, None if cost is None or not gain else cost / gain
+        )
         for name, cost in costs.items()
     ]
 
