@@ -1,13 +1,15 @@
 """The console's pages of this week, of the record and of people, without a browser."""
 
+import dataclasses
 import io
+import json
 
 import polars as pl
 import pytest
 
 import prefermab as pm
 from prefermab.service.pages.people import timeline_chart, timeline_of
-from prefermab.service.work.plan_requests import read_pairs
+from prefermab.service.work.plan_requests import PlanForm, read_pairs
 from prefermab.service.work.worker import work
 from services import BUDGET, Served, fast_passwords, people
 
@@ -82,6 +84,31 @@ def test_fields_that_cannot_be_read_are_named(served):
     assert read_pairs("north of the river 30%\nsouth=0.2", "x") == {
         "north of the river": 0.3, "south": 0.2,
     }  # fmt: skip
+
+
+def test_a_form_that_is_sent_as_it_is_changes_no_number():
+    for budget, part in ((1_234_567.0, 0.1), (2.0**53 - 1, 1 / 3), (0.1 + 0.2, 1.0)):
+        rules = pm.Rules(
+            worker_column="worker", budgets={"Ana": budget},
+            group_column="town", min_share={"north": part},
+        )  # fmt: skip
+        asked = {"budget": budget, "waiting": 20, "rules": dataclasses.asdict(rules)}
+        asked["explore"] = part
+        found = PlanForm.from_asked(json.dumps(asked)).asked()
+        assert pm.Rules(**found.pop("rules")) == pm.Rules(**asked.pop("rules"))
+        assert found == asked
+    with pytest.raises(pm.InputError, match="Ana stands there twice"):
+        read_pairs("Ana 5, Ana 9", "budgets of workers")
+
+
+def test_nobody_is_moved_in_place_of_themselves(served):
+    paul = planned(served)
+    one = on_list(served)[0]
+    form = {"id": str(one), "kind": "off", "instead": str(one), "why": "moved"}
+    found = paul.post("/week/change", data=form)
+    assert found.status_code == 400
+    assert "in place of themselves" in found.text
+    assert plan_of(served).attempt == 1
 
 
 def test_a_swap_is_a_new_attempt_with_who_and_why(served):

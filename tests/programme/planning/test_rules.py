@@ -161,6 +161,13 @@ def test_a_rule_that_bars_people_says_why():
         MODEL.plan(people(), 3, rules=pm.Rules(pause_column="pause", lock_ids=[1]))
 
 
+@pytest.mark.parametrize("given", ["José", "Jose\u0301", " José\u200b"])
+def test_names_that_look_the_same_are_one_worker(given):
+    frame = people().with_columns(worker=pl.Series(["José", "Jose\u0301 ", "\u200bJosé"] * 8))
+    rules = pm.Rules(worker_column="worker", budgets={given: 2})
+    assert MODEL.plan(frame, budget=9, rules=rules).summary.chosen == 2
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import psycopg
 import pytest
 import sqlalchemy as sa
@@ -22,6 +23,7 @@ from prefermab.programme.store.audit import row_hash
 from prefermab.programme.store.covered import COVERED, NOT_COVERED
 from prefermab.programme.store.database import Database
 from prefermab.programme.store.migrating import APPLICATION
+from prefermab.service.auth import accounts
 from programmes import FirstCome
 from services import Served, fast_passwords
 
@@ -458,6 +460,40 @@ def test_observing_somebody_again_mends_what_was_changed(tmp_path):
         programme.observe(frame(id=[1], state=["bad"]))
         assert programme.roster().filter(id=1)["state"].to_list() == ["bad"]
         programme.verify_audit()
+
+
+def test_what_was_changed_by_something_else_is_not_stored_again_with_other_changes(
+    served, tmp_path
+):
+    """Each entry of the log stores whole rows: what it does not change must be as it was."""
+    with pm.Programme(tmp_path / "calls.db", FirstCome()) as programme:
+        programme.join(PEOPLE.with_columns(opt_in=False, town=pl.lit("A")))
+        with without_guards(str(tmp_path / "calls.db")) as sql:
+            sql.execute("UPDATE people SET details = replace(details, 'false', 'true')")
+        with pytest.raises(StorageError, match="people: id 1: another value of details"):
+            programme.observe(frame(id=[1], state=["fair"], town=["B"]))
+        with pytest.raises(StorageError, match="people: id 1: another value of details"):
+            programme.verify_audit()
+
+    records = served.desk.records
+    with records.writing() as sql:
+        link = accounts.new_link(sql, "Vera", served.clock())
+    with without_guards(served.place) as sql:
+        sql.execute("UPDATE users SET role = 'admin' WHERE name = 'Vera'")
+    try:
+        for change in (
+            lambda sql: accounts.change_user(sql, "Vera", active=True),
+            lambda sql: accounts.use_link(sql, link, "", "hash", served.clock()),
+        ):
+            with (
+                pytest.raises(StorageError, match="users: name Vera: role is admin"),
+                records.writing() as sql,
+            ):
+                change(sql)
+    finally:
+        with without_guards(served.place) as sql:
+            sql.execute("UPDATE users SET role = 'viewer' WHERE name = 'Vera'")
+    served.desk.programme().verify_audit()
 
 
 def test_the_page_of_the_log_shows_each_row_once(served):

@@ -151,7 +151,9 @@ def known_kinds(sql: Connection) -> dict[str, str]:
 
 
 def put_details(sql: Connection, ids: pl.Series, details: pl.DataFrame, where: str) -> None:
-    """Stores details of people; columns that are not given keep their values."""
+    """Stores details of people; columns that are not given keep their values, so these must be as
+    the audit log has them: otherwise its next entry would store damage as if it were data."""
+    check_stored(sql, "people")
     kinds = column_kinds(details, known_kinds(sql), where)
     put_rows(sql, COLUMNS, {"name": list(kinds), "kind": list(kinds.values())}, "kind", key="name")
     people, given = ids.to_list(), to_json(details, len(ids))

@@ -12,6 +12,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from prefermab.errors import InputError, list_names, unknown
+from prefermab.programme.store.comparing import check_stored
 from prefermab.service.auth.access import OWN_PEOPLE, RIGHTS, ROLES, Account
 from prefermab.service.auth.database import LINKS, SESSIONS, TOKENS, USERS
 from prefermab.service.auth.incoming import OpenError
@@ -152,6 +153,7 @@ def change_user(
     sql: sa.Connection, name: str, role: str | None = None, active: bool | None = None
 ) -> None:
     """Changes a user's role, or whether they may sign in; ends their sessions."""
+    check_stored(sql, "users")  # what is not given stays, and goes into the audit log again
     user = known_user(sql, name)
     role = user.role if role is None else check_role(role)
     active = user.active if active is None else active
@@ -199,6 +201,7 @@ def use_link(
         sql.execute(USERS.delete().where(USERS.c.name == name))
         sql.execute(USERS.insert().values(name=name, role="admin", active=True, made=now))
     else:
+        check_stored(sql, "users")
         name = link.name
     sql.execute(USERS.update().where(USERS.c.name == name).values(password=hashed))
     sql.execute(LINKS.delete().where(LINKS.c.name.is_(None) | (LINKS.c.name == name)))

@@ -54,6 +54,8 @@ class ListChange:
             raise InputError(f"a change is off, on or free, not '{self.kind[:40]}'.")
         if not self.why.strip():
             raise InputError("say why the list is changed: the reason is kept.")
+        if self.instead is not None and str(self.instead) == str(self.person):
+            raise InputError(f"{brief(self.person)} cannot be moved in place of themselves.")
 
     def applied_to(self, asked: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a list, with this change; raises if somebody else has moved the same

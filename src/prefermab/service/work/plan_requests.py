@@ -99,8 +99,8 @@ class PlanForm:
         rules = rules_of(asked) or Rules()
         explore = asked.get("explore")
         return cls(
-            budget=f"{asked['budget']:g}", waiting=str(asked["waiting"]),
-            explore=f"{100 * explore:g}%" if explore else "",
+            budget=_typed(asked["budget"]), waiting=str(asked["waiting"]),
+            explore=_typed(explore, percent=True) if explore else "",
             rules={field.name: _as_text(field, rules) for field in form_fields()},
             by_hand=sum(len(ids) for ids in rules.ids().values()),
         )  # fmt: skip
@@ -152,10 +152,17 @@ def _as_text(field: dataclasses.Field, rules: Rules) -> str:
     if holds_names(field):
         return ", ".join(value)
     if not holds_numbers(field):
-        return "" if value is None else f"{value:g}" if field.type is float else str(value)
-    if setting_of(field).percent:
-        return ", ".join(f"{name} {100 * part:g}%" for name, part in value.items())
-    return ", ".join(f"{name} {amount:g}" for name, amount in value.items())
+        return "" if value is None else _typed(value) if field.type is float else str(value)
+    percent = setting_of(field).percent
+    return ", ".join(f"{name} {_typed(each, percent)}" for name, each in value.items())
+
+
+def _typed(value: float, percent: bool = False) -> str:
+    """A number with all its digits, so that a form that is sent as it is changes none."""
+    whole = f"{100 * value:g}%"
+    if percent and read_number(whole, "share") == value:
+        return whole
+    return repr(value).removesuffix(".0")
 
 
 def read_pairs(text: str, what: str) -> dict[str, float]:
@@ -174,6 +181,8 @@ def read_pairs(text: str, what: str) -> dict[str, float]:
             raise InputError(
                 f"{what}: expected a name and a number, such as north 30%, not '{pair.strip()}'."
             )
+        if parts[1] in found:
+            raise InputError(f"{what}: {parts[1]} stands there twice.")
         found[parts[1]] = read_number(parts[2], f"{what}: {parts[1]}")
     return found
 

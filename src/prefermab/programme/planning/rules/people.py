@@ -41,7 +41,7 @@ class People:
 
     def labels(self, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
         """A column of labels as numbers, -1 for people without a label, and the labels."""
-        text = self.column(name).cast(pl.String).str.strip_chars()
+        text = clean_ids(self.column(name).cast(pl.String))
         labels = tuple(sorted(text.drop_nulls().unique().to_list()))
         places = {label: place for place, label in enumerate(labels)}
         found = text.replace_strict(places, default=-1, return_dtype=pl.Int32).fill_null(-1)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from prefermab.errors import unknown
+from prefermab.errors import InputError, unknown
 
 
 def number_of_each(
@@ -16,10 +16,17 @@ def number_of_each(
     >>> number_of_each({"Ana": 5.0}, ("Ana", "Bea"), 0.0, "worker")
     array([5., 0.])
     """
-    numbers = {str(name): value for name, value in given.items()}
-    for name in numbers:
-        if name not in names:
+    import polars as pl
+
+    from prefermab.programme.tables.cleaning import clean_ids
+
+    numbers = {}
+    for name, clean in zip(given, clean_ids(pl.Series([*given], dtype=pl.String)), strict=True):
+        if clean not in names:
             raise unknown(of, name, names)
+        if clean in numbers:
+            raise InputError(f"the {of} '{name}' has two numbers; expected one.")
+        numbers[clean] = given[name]
     return np.array([numbers.get(name, default) for name in names], float)
 
 
