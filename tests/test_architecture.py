@@ -213,3 +213,11 @@ def test_methods_of_recipes_policies_and_networks_are_abstract_or_final():
     replaced = {(name, base, method) for name in classes for base in bases(name)
                 for method in concrete(name) & concrete(base) - own}  # fmt: skip
     assert not replaced
+
+
+def test_only_the_store_knows_the_tables_of_a_programme():
+    """Others ask `programme/store/lookups.py`, `queries.py` or `Programme`."""
+    tables = "prefermab.programme.store.schema"
+    assert {here for here, other in imports() if other == tables} <= {
+        here for here, _ in imports() if here.startswith("prefermab.programme.store.")
+    }

@@ -17,8 +17,7 @@ from fastapi import APIRouter, FastAPI, Request
 from starlette.responses import RedirectResponse, Response
 
 import prefermab
-from prefermab.programme.store.rows import select
-from prefermab.programme.store.schema import AUDIT
+from prefermab.programme.store.lookups import newest_note
 from prefermab.service.api import health
 from prefermab.service.app import THREADS, create_app
 from prefermab.service.auth import accounts
@@ -93,9 +92,8 @@ def programmes_page(request: Request) -> Response:
 def row_of(desk: Desk, account: Account) -> dict[str, Any]:
     """The state of a programme, as far as the account may see it."""
     head = desk.head()
-    last = select(AUDIT, "at", "who", "details").where(AUDIT.c.what == "plan")
     with desk.records.reading() as sql:
-        plan = sql.execute(last.order_by(AUDIT.c.number.desc()).limit(1)).one_or_none()
+        plan = newest_note(sql, ["plan"])
     seen = not account.own_only
     return {
         "name": desk.settings.name, "root": desk.settings.root, "role": account.role,

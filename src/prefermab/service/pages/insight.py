@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -13,8 +12,8 @@ from prefermab.errors import unknown
 from prefermab.models.model import Model
 from prefermab.programme.planning.plan import what_if
 from prefermab.programme.store import Planned
+from prefermab.programme.store.lookups import acted_on
 from prefermab.programme.store.request import PlanRequest
-from prefermab.programme.store.schema import ACTIONS
 from prefermab.service.auth.access import Guarded
 from prefermab.service.http.rendering import line_chart, page
 from prefermab.service.work.desk import Desk, desk_of
@@ -157,5 +156,4 @@ def group_lines(desk: Desk, by: str, rounds: Sequence[int], newest: Planned) -> 
 def acted_in(desk: Desk, round: int, kind: Any) -> pl.Series:
     """The ids of the people acted on in a recorded round."""
     with desk.programme().database.reading() as sql:
-        rows = sql.execute(sa.select(ACTIONS.c.id).where(ACTIONS.c.round == round)).scalars().all()
-    return pl.Series("id", rows, dtype=kind)
+        return pl.Series("id", acted_on(sql, round), dtype=kind)

@@ -6,18 +6,15 @@ from typing import Annotated, Any
 
 import markupsafe
 import polars as pl
-import sqlalchemy as sa
 from fastapi import APIRouter, Form, Request
 from markdown_it import MarkdownIt
 from starlette.responses import Response
 
 from prefermab.errors import InputError, StorageError, brief, unknown
 from prefermab.models.loading import shipped_models
-from prefermab.programme.store import queries
+from prefermab.programme.store import lookups, queries
 from prefermab.programme.store.audit import newest_entries
 from prefermab.programme.store.reader import MODEL_PLACE
-from prefermab.programme.store.rows import distinct_values
-from prefermab.programme.store.schema import AUDIT, MODELS
 from prefermab.service.auth import accounts
 from prefermab.service.auth.access import RIGHTS, ROLES, Guarded, account_of
 from prefermab.service.http.rendering import FormText, page, redirect
@@ -74,11 +71,11 @@ def show_models(request: Request, round: int | None = None, **replayed: Any) -> 
     desk = desk_of(request)
     programme = desk.programme()
     with programme.database.reading() as sql:
-        rows = sql.execute(sa.select(MODELS).order_by(MODELS.c.number)).mappings().all()
+        models = lookups.models_of(sql)
         place = queries.get_meta(sql, MODEL_PLACE)
     folder = model_folder(place)
     return page(
-        request, "models.html", models=[dict(row) for row in rows][::-1], round=round,
+        request, "models.html", models=models[::-1], round=round,
         plans=programme.plans().filter(pl.col("status") != "superseded").to_dicts()[::-1],
         model=programme.model, place=Path(place).name if place else None,
         card=read_markdown(folder, "README.md"),
@@ -147,8 +144,7 @@ def show_audit(
     first = int(before) if before.isdecimal() and len(before) < 16 else None
     with desk_of(request).records.reading() as sql:
         found = newest_entries(sql, who, what, words.strip(), first, AUDIT_ROWS_PER_PAGE + 1)
-        names = {key: distinct_values(sql, AUDIT.c[key]) for key in ("who", "what")}
-        total = sql.execute(sa.select(sa.func.max(AUDIT.c.number))).scalar() or 0
+        names, total = lookups.names_in_log(sql), lookups.size_of_log(sql)
     rows = [dict(row._mapping) for row in found[:AUDIT_ROWS_PER_PAGE]]
     for row in rows:
         row["details"] = brief(details_in_words(json.loads(row["details"])), 300)

@@ -8,14 +8,12 @@ from urllib.parse import urlencode
 
 import numpy as np
 import polars as pl
-import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from prefermab.models.model import Model
 from prefermab.programme.planning.roster import place_texts, read_places
-from prefermab.programme.store.rows import select
-from prefermab.programme.store.schema import PLANS
+from prefermab.programme.store.lookups import newest_request, recorded_attempts
 from prefermab.programme.tables.columns import is_continuous
 from prefermab.programme.tables.naming import first_named
 from prefermab.service.auth.access import Guarded, account_of
@@ -51,8 +49,7 @@ def people_page(
     """Everyone who takes part, with a search."""
     desk, account = desk_of(request), account_of(request)
     with desk.records.reading() as sql:
-        last = sa.select(PLANS.c.asked).order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc())
-        form = PlanForm.from_asked(sql.execute(last.limit(1)).scalar())
+        form = PlanForm.from_asked(newest_request(sql))
     everyone = desk.visible_rows(desk.roster(), account)
     columns = Columns.of(everyone, desk.settings.worker_column, form.rules["group_column"] or None)
     wanted = Filter(worker, group, find)
@@ -188,8 +185,7 @@ def _add_reasons(
 ) -> None:  # fmt: skip
     """Sets rank and reason from the plans, for the newest rounds or for all (`most` is None)."""
     with desk.records.reading() as sql:
-        valid = select(PLANS, "round", "attempt").where(PLANS.c.status == "recorded")
-        plans = {row.round: row.attempt for row in sql.execute(valid)}
+        plans = recorded_attempts(sql)
     if attempt is not None:
         plans[now] = attempt
     for place, one in enumerate(reversed([one for one in rounds if one.inside])):

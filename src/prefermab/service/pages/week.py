@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlencode
 
 import polars as pl
-import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Form, Request
 from starlette.responses import Response
 
@@ -15,8 +14,8 @@ from prefermab.errors import InputError, OutdatedError
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.rules.base import setting_of
 from prefermab.programme.store import Planned
-from prefermab.programme.store.rows import select
-from prefermab.programme.store.schema import COLUMNS, PLANS
+from prefermab.programme.store.lookups import newest_request
+from prefermab.programme.store.queries import known_kinds
 from prefermab.service.auth.access import Account, Guarded, account_of
 from prefermab.service.http.rendering import FormNumber, FormText, page, redirect
 from prefermab.service.http.tables import MEDIA_TYPES, quiet
@@ -117,11 +116,7 @@ def plan_page(request: Request) -> Response:
     desk = desk_of(request)
     head = desk.head()
     with desk.records.reading() as sql:
-        rows = select(COLUMNS, "name", "kind").order_by(COLUMNS.c.number)
-        kinds = {row.name: row.kind for row in sql.execute(rows)}
-        last = sa.select(PLANS.c.asked).order_by(PLANS.c.round.desc(), PLANS.c.attempt.desc())
-        asked = sql.execute(last.limit(1)).scalar()
-    form = PlanForm.from_asked(asked)
+        kinds, form = known_kinds(sql), PlanForm.from_asked(newest_request(sql))
     return page(
         request, "plan.html", head=head, form=form, people=desk.count_people(),
         settings=[(field.name, field.type is bool, setting_of(field)) for field in form_fields()],

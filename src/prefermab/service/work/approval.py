@@ -11,10 +11,9 @@ import dataclasses
 import sqlalchemy as sa
 
 from prefermab.errors import BusyError, InputError, OutdatedError
-from prefermab.programme.store.plans import SUPERSEDED
+from prefermab.programme.store.lookups import valid_attempt
 from prefermab.programme.store.queries import current_round
 from prefermab.programme.store.rows import select
-from prefermab.programme.store.schema import PLANS
 from prefermab.service.auth.access import Account
 from prefermab.service.auth.database import APPROVALS
 from prefermab.service.work.desk import Desk
@@ -37,8 +36,7 @@ class RoundLists:
         now = current_round(sql)
         if not 0 < round <= now:
             raise InputError(f"round {round} is neither the current one nor a closed one.")
-        here = (PLANS.c.round == round) & (PLANS.c.status != SUPERSEDED)
-        valid = sql.execute(select(PLANS, "attempt").where(here)).scalar()
+        valid = valid_attempt(sql, round)
         return cls(round, round < now, valid, approvals(sql, round))
 
     @property

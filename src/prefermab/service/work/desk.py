@@ -1,7 +1,6 @@
 """Access to the programme for requests: one open in each thread, the newest lists in memory."""
 
 import dataclasses
-import json
 import re
 import threading
 from typing import Any
@@ -12,19 +11,10 @@ from fastapi import Request
 
 from prefermab.errors import InputError, unknown
 from prefermab.models.loading import load, shipped_models
-from prefermab.programme.store import Planned, Programme
+from prefermab.programme.store import Planned, Programme, lookups
 from prefermab.programme.store.audit import put_audit
 from prefermab.programme.store.plans import find_plan
-from prefermab.programme.store.schema import (
-    ACTIONS,
-    AUDIT,
-    DEVIATIONS,
-    MODELS,
-    PEOPLE,
-    PLANS,
-    SEEN_STATES,
-    STAYS,
-)
+from prefermab.programme.store.queries import current_model, current_round
 from prefermab.programme.tables.cleaning import clean_ids
 from prefermab.programme.tables.naming import find_named
 from prefermab.service.auth.access import Account, RefusedError
@@ -99,19 +89,14 @@ class Desk:
 
     def head(self) -> Head:
         """The current round, plan and model; cheap enough for every request."""
-        last = sa.select(sa.func.max(PLANS.c.round)).where(PLANS.c.status == "recorded")
-        model = sa.select(MODELS.c.hash).order_by(MODELS.c.number.desc()).limit(1)
         with self.records.reading() as sql:
-            now = 1 + (sql.execute(last).scalar() or 0)
-            valid = (PLANS.c.round == now) & (PLANS.c.status == "planned")
-            attempt = sql.execute(sa.select(PLANS.c.attempt).where(valid)).scalar()
-            return Head(now, attempt, sql.execute(model).scalar())
+            now = current_round(sql)
+            return Head(now, lookups.valid_attempt(sql, now), current_model(sql))
 
     def count_people(self) -> int:
         """How many take part."""
         with self.records.reading() as sql:
-            rows = sa.select(sa.func.count()).select_from(STAYS).where(STAYS.c.gone.is_(None))
-            return sql.execute(rows).scalar_one()
+            return lookups.count_members(sql)
 
     def is_large(self) -> bool:
         """Whether plans are made by jobs."""
@@ -136,9 +121,9 @@ class Desk:
 
     def roster(self) -> pl.DataFrame:
         """Everyone in the programme; kept in memory until an entry of `ABOUT_PEOPLE` follows."""
-        rows = sa.select(AUDIT.c.number).where(AUDIT.c.what.in_(ABOUT_PEOPLE))
         with self.records.reading() as sql:
-            newest = sql.execute(rows.order_by(AUDIT.c.number.desc()).limit(1)).scalar() or 0
+            note = lookups.newest_note(sql, ABOUT_PEOPLE)
+        newest = 0 if note is None else note.number
         known, people = self.people
         if known != newest:
             people = self.programme().roster()
@@ -186,33 +171,21 @@ class Desk:
     def details(self, person: str | int) -> dict[str, Any]:
         """The stored columns of a person; empty if there is no such person."""
         with self.records.reading() as sql:
-            rows = sa.select(PEOPLE.c.details).where(PEOPLE.c.id == person)
-            found = sql.execute(rows).scalar()
-        return {} if found is None else json.loads(found)
+            return lookups.details_of(sql, person) or {}
 
     def timeline(self, person: str | int) -> dict[str, Any]:
         """All that is stored about a person: details, stays, and states and actions by round."""
         with self.records.reading() as sql:
-            known = sa.select(PEOPLE.c.details).where(PEOPLE.c.id == person)
-            found = sql.execute(known).scalar()
-            if found is None:
+            details = lookups.details_of(sql, person)
+            if details is None:
                 raise InputError(f"there is no {person} in this programme.")
-            stays = sa.select(STAYS.c.joined, STAYS.c.gone).where(STAYS.c.id == person)
-            rounds: dict[int, dict[str, Any]] = {}
-            names = self.states
-            for row in sql.execute(sa.select(SEEN_STATES).where(SEEN_STATES.c.id == person)):
-                place = row.state
-                name = names[int(place)] if len(names) else place
-                rounds.setdefault(row.round, {})["state"] = name
-            for row in sql.execute(sa.select(ACTIONS).where(ACTIONS.c.id == person)):
-                done = {"action": row.action, "cost": row.cost, "reached": bool(row.reached)}
-                rounds.setdefault(row.round, {}).update(done)
-            for row in sql.execute(sa.select(DEVIATIONS).where(DEVIATIONS.c.id == person)):
-                other = {"planned": row.planned, "why": row.why}
-                rounds.setdefault(row.round, {}).update(other)
-            lived = [dict(row._mapping) for row in sql.execute(stays.order_by(STAYS.c.joined))]
+            rounds, stays = lookups.rounds_of(sql, person), lookups.stays_of(sql, person)
+        if self.states:
+            for one in rounds.values():
+                if "state" in one:
+                    one["state"] = self.states[int(one["state"])]
         in_order = [{"round": round, **rounds[round]} for round in sorted(rounds)]
-        return {"id": person, "details": json.loads(found), "stays": lived, "rounds": in_order}
+        return {"id": person, "details": details, "stays": stays, "rounds": in_order}
 
     @property
     def states(self) -> tuple[str, ...]:

@@ -1,7 +1,6 @@
 """This week's list: lines for pages, notes, costs of rules, and how the list came about."""
 
 import dataclasses
-import json
 from typing import Any
 
 import polars as pl
@@ -10,9 +9,7 @@ from prefermab.programme.planning.printed import PLANNED
 from prefermab.programme.planning.roster import SINCE_ACTION, SINCE_SEEN
 from prefermab.programme.planning.rules import Rules
 from prefermab.programme.planning.summary import Summary
-from prefermab.programme.store import Planned
-from prefermab.programme.store.rows import select
-from prefermab.programme.store.schema import AUDIT, PLANS
+from prefermab.programme.store import Planned, lookups
 from prefermab.programme.tables.naming import find_named, first_named
 from prefermab.programme.tables.table import format_number, format_people
 from prefermab.service.work.approval import approvals
@@ -183,14 +180,8 @@ class Attempt:
 def attempts(desk: Desk, round: int) -> list[Attempt]:
     """All attempts of a round's plan, the newest first."""
     with desk.records.reading() as sql:
-        plans = select(PLANS, "attempt", "asked").where(PLANS.c.round == round)
-        asked = {row.attempt: json.loads(row.asked) for row in sql.execute(plans)}
-        rows = select(AUDIT, "at", "who", "why", "details").where(AUDIT.c.what == "plan")
-        noted = {}
-        for row in sql.execute(rows.order_by(AUDIT.c.number.desc()).limit(len(asked) + 20)):
-            facts = json.loads(row.details)
-            if facts.get("round") == round:
-                noted.setdefault(facts["attempt"], row)
+        asked = lookups.requests_of(sql, round)
+        noted = lookups.notes_of_plans(sql, round, len(asked) + 20)
         approved = approvals(sql, round)
     found = []
     for number in sorted(asked, reverse=True):
