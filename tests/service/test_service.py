@@ -691,7 +691,9 @@ def job_processes():
     tasks = Path("/proc/self/task").glob("*/children")
     children = [int(one) for task in tasks for one in task.read_text().split()]
     alive = [child for child in children if jobs.process_start(child)]
-    return [one for one in alive if b"service.work.worker" in Path(f"/proc/{one}/cmdline").read_bytes()]
+    return [
+        one for one in alive if b"service.work.worker" in Path(f"/proc/{one}/cmdline").read_bytes()
+    ]
 
 
 def statuses(program):
