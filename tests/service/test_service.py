@@ -643,6 +643,20 @@ def test_numbers_that_no_database_has_are_refused(fresh):
     assert paul.post("/models/replay", data={"round": str(large)}).status_code in (400, 404)
 
 
+def test_true_is_neither_a_person_nor_a_number(served):
+    paul = served.token("Paul", "plan", "record", "read")
+    for path, given in (
+        ("plans", {"budget": True}),
+        ("plans/current/change", {"id": True, "kind": "off", "why": "moved"}),
+        ("people/leave", {"ids": [True]}),
+        ("marks", {"round": 1, "marks": [{"id": True, "action": "call"}]}),
+        ("what-if", {"budgets": [1, False]}),
+    ):
+        found = paul.post(f"/api/v1/{path}", json=given)
+        assert found.status_code == 422, path
+        assert "neither true nor false" in found.json()["detail"]
+
+
 @BOTH
 def test_jobs_are_done_cancelled_and_found_lost(fresh, model, monkeypatch):
     served, program = fresh
