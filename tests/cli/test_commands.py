@@ -324,6 +324,10 @@ def test_models_lists_the_models_and_prints_cards(prefermab):
         ("evaluate armman --plot picture.bmp", "must end in .png, .svg, .pdf"),
         ("evaluate PUMPS --against whittle --trials 2 --no-bound", "use Lagrangian"),
         ("demo --out nowhere.txt", "must end in .png"),
+        (
+            "plan armman --arms a.csv --budget 1 --out b.csv --worker-budgets Ana=1 Ana=2",
+            "--worker-budgets has two numbers for 'Ana'",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_status_2(

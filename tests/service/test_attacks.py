@@ -294,9 +294,23 @@ def test_tables_wait_only_a_moment_for_each_other(served, monkeypatch):
             assert READING_UPLOADS.acquire(timeout=10)
             readers.callback(READING_UPLOADS.release)
         found = program.post("/api/v1/people", content=book.getvalue(), headers=kind)
+        # A column of a CSV takes far more memory than its name has bytes.
+        wide = (",".join(f"c{number}" for number in range(20_000)) + "\n").encode()
+        assert program.post("/api/v1/people", content=wide, headers=CSV).status_code == 503
     assert (found.status_code, "retry-after" in found.headers) == (503, True)
     found = program.post("/api/v1/people", content=book.getvalue(), headers=kind)
     assert found.status_code == 400
+
+
+def test_a_programme_takes_only_so_many_columns(fresh):
+    """Everybody who may plan adds columns, and each makes all plans slower."""
+    program = fresh.token("Paul", "plan")
+    row = {"id": 1, "state": "motivated"}
+    wide = [row | {f"c{number}": 1 for number in range(6000)}]
+    found = program.post("/api/v1/states", json=wide)
+    assert found.status_code == 400
+    assert "and it can have 5,000" in found.json()["detail"]
+    assert program.post("/api/v1/states", json=[row | {"c1": 1}]).json() == {"observed": 1}
 
 
 def test_bombs(served):
@@ -542,6 +556,7 @@ def test_a_new_password_and_ending_sessions_end_tokens_too(served):
 STRANGE_NAMES = (
     "\u0410n\u0430", "A\u200bna", "Ana\u202e", "ANA", "\uff21na", "the service",
     "N\u043ebody", "nobody", "The  Service", "\u00ad", "None",
+    "Ana\ufe0f", "A\u034fna", "\u3164", "\u2800",
 )  # fmt: skip
 
 

@@ -253,6 +253,16 @@ def test_a_worker_called_none_sees_nobody_who_has_no_worker(fresh, monkeypatch):
     assert "person 101" in none.get("/people").text
 
 
+def test_a_field_worker_whose_name_is_written_with_a_separate_accent_sees_their_people(served):
+    served.add("Zoé", "field worker")
+    new = people(2, first=201).with_columns(worker=pl.lit("Zoe\u0301 "))
+    served.desk.programme().join(new)
+    zoe = served.client("Zoé")
+    assert "person 201" in zoe.get("/people").text
+    assert zoe.get("/people/person?id=201").status_code == 200
+    assert zoe.get("/people/person?id=1").status_code == 403
+
+
 @BOTH
 def test_no_change_of_the_list_that_was_answered_is_lost(fresh):
     """Four planners at once, each with forms that they opened before the others' changes."""
@@ -641,6 +651,20 @@ def test_numbers_that_no_database_has_are_refused(fresh):
     ):
         assert paul.get(f"/{path}").status_code in (200, 400, 404), path
     assert paul.post("/models/replay", data={"round": str(large)}).status_code in (400, 404)
+
+
+def test_true_is_neither_a_person_nor_a_number(served):
+    paul = served.token("Paul", "plan", "record", "read")
+    for path, given in (
+        ("plans", {"budget": True}),
+        ("plans/current/change", {"id": True, "kind": "off", "why": "moved"}),
+        ("people/leave", {"ids": [True]}),
+        ("marks", {"round": 1, "marks": [{"id": True, "action": "call"}]}),
+        ("what-if", {"budgets": [1, False]}),
+    ):
+        found = paul.post(f"/api/v1/{path}", json=given)
+        assert found.status_code == 422, path
+        assert "neither true nor false" in found.json()["detail"]
 
 
 @BOTH

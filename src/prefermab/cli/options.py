@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
-from prefermab.errors import InputError, check_exact, list_names, visible
+from prefermab.errors import InputError, brief, check_exact, list_names, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -218,6 +218,8 @@ def parse_named_numbers(pairs: tuple[str, ...], option: str) -> dict[str, float]
     found = {}
     for pair in pairs:
         name, equals, value = pair.rpartition("=")
+        if name in found:
+            raise InputError(f"{option} has two numbers for '{brief(name)}'; expected one.")
         try:
             found[name] = float(value)
         except ValueError:

@@ -32,6 +32,9 @@ from prefermab.programme.tables.naming import OPT_IN, is_opt_out, refuse_similar
 from prefermab.programme.tables.table import as_frame, first_row, row_in
 
 TYPES_BY_KIND = {"whole": pl.Int64, "number": pl.Float64, "truth": pl.Boolean, "text": pl.String}
+MOST_DETAILS = 5_000
+"""The most columns about people that a programme takes; planning becomes slow with more."""
+
 BEFORE = "last_action_before"
 """The stored round of a person's last action before they joined, from `rounds_since_action` in the
 table of new people; 0 or less if that was before the programme began."""
@@ -128,6 +131,11 @@ def column_kinds(details: pl.DataFrame, known: dict[str, str], where: str) -> di
                 f"{_kind_name(old)} before."
             )
         kinds[name] = new if old is None or old == "whole" else old
+    if len(kinds) > max(len(known), MOST_DETAILS):
+        raise InputError(
+            f"{where}: with its columns the programme would have {len(kinds):,} columns about "
+            f"people, and it can have {MOST_DETAILS:,}; leave out those that it does not need."
+        )
     return kinds
 
 

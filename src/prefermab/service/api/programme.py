@@ -2,12 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import polars as pl
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as InPath
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
@@ -40,9 +40,20 @@ TABLE_BODY: dict[str, Any] = {"requestBody": {"content": {media: {} for media in
 
 
 class JsonBody(BaseModel):
-    """The JSON body of a request; unknown fields are refused, and numbers that are not finite."""
+    """The JSON body of a request; unknown fields are refused, numbers that are not finite, and true
+    or false in place of a number or an id: pydantic would read true as the person 1."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def refuse_truth(cls, value: Any, field: ValidationInfo) -> Any:
+        """Raises if a value is true or false, or has such an item, and the field is not of them."""
+        wanted = cls.model_fields[field.field_name or ""].annotation
+        given = value if isinstance(value, list) else [value]
+        if bool not in (wanted, *get_args(wanted)) and any(isinstance(one, bool) for one in given):
+            raise ValueError("Input should be neither true nor false")
+        return value
 
 
 class LeaveBody(JsonBody):

@@ -141,6 +141,7 @@ def post_plan(request: Request, body: PlanBody) -> Any:
     """Plans the current round. For a large programme this becomes a job: the status is then 202,
     and Location is the address of the job."""
     desk, account, asked = desk_of(request), account_of(request), as_plain_values(body)
+    rules_of(asked)  # a job would find mistakes in them later
     head = desk.head()
     if body.again and body.round in (None, head.round):
         asked = {"round": head.round, "attempt": head.attempt, **asked}
@@ -228,10 +229,11 @@ def post_what_if(request: Request, body: BudgetsBody) -> Any:
     """What each of several budgets would gain and spend. For a large programme this becomes a
     job."""
     desk, given = desk_of(request), as_plain_values(body)
+    rules = rules_of(given)
     if desk.is_large():
         return accepted(desk, desk.jobs.submit("what-if", given, account_of(request).name))
     with quiet():
-        found = compare_budgets(desk.programme(), given["budgets"], rules_of(given))
+        found = compare_budgets(desk.programme(), given["budgets"], rules)
     return send_table(request, found, "what-if")
 
 

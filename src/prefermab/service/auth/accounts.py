@@ -28,6 +28,11 @@ LINK_LASTS = 3 * 24 * 3600.0
 INVISIBLE = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 """Kinds of characters (Unicode's general categories) that show nothing or are not assigned."""
 
+BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Letters and marks of other kinds that show nothing either."""
+
 USER_NAME = re.compile(r"[^\x00-\x1f\x7f<>\"'`\\/]{1,80}")
 
 
@@ -56,7 +61,8 @@ def check_name(name: str) -> str:
     name = " ".join(unicodedata.normalize("NFKC", name).split())
     if not USER_NAME.fullmatch(name):
         raise OpenError("a user's name must have 1 to 80 characters, without quotes or < > / \\.")
-    if any(unicodedata.category(sign) in INVISIBLE for sign in name) or not looks_of(name):
+    hidden = any(unicodedata.category(sign) in INVISIBLE for sign in name) or BLANK.search(name)
+    if hidden or not looks_of(name):
         raise OpenError("a user's name may not have invisible characters.")
     if looks_of(name) in {looks_of(one) for one in RESERVED}:
         raise OpenError(f"'{name}' means something else in the audit log: choose another name.")

@@ -27,8 +27,9 @@ MEDIA_TYPES = {
 MOST_ROWS_SENT, MOST_CELLS_SENT = 5_000_000, 100_000_000
 """Limits for an uploaded table: even a small Parquet file can hold very many rows."""
 
-SMALL_TEXT = 1 << 18
-"""Bytes of CSV or JSON that are read without another process: they cannot unpack to more."""
+SMALL_TEXT = {".csv": 1 << 14, ".json": 1 << 18}
+"""Bytes of a text that is read without another process. It cannot unpack to more, but each column
+of a CSV takes 12 kB of memory, and it may have one for each second byte."""
 
 MOST_MEMORY, MOST_SECONDS = 2 << 30, 60.0
 """Bytes of memory and seconds in which a process must have read an uploaded table."""
@@ -123,7 +124,7 @@ def read_sent_table(file: Path, name: str) -> tuple[pl.DataFrame, Source]:
     Returns:
         The table, and its name with the number of its first row, for messages.
     """
-    is_small = file.suffix in (".csv", ".json") and file.stat().st_size <= SMALL_TEXT
+    is_small = file.stat().st_size <= SMALL_TEXT.get(file.suffix, 0)
     read = read_any if is_small else _read_apart
     try:
         with quiet():

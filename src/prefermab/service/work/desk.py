@@ -156,7 +156,7 @@ class Desk:
         column = find_named(frame.columns, self.settings.worker_column)
         if column is None:
             return frame.clear()
-        return frame.filter(pl.col(column).cast(pl.String) == account.name)
+        return frame.filter(clean_ids(frame[column].cast(pl.String)) == account.name)
 
     def check_visible(self, person: str | int, account: Account) -> None:
         """Raises unless the account may see this person."""
@@ -165,7 +165,8 @@ class Desk:
         details = self.details(person)
         column = find_named([*details], self.settings.worker_column)
         worker = None if column is None else details[column]
-        if worker is None or str(worker) != account.name:  # no worker is not the worker "None"
+        # No worker is not the worker "None".
+        if worker is None or clean_ids(pl.Series([str(worker)]))[0] != account.name:
             raise RefusedError(f"{person} is not one of your people.")
 
     def details(self, person: str | int) -> dict[str, Any]:
