@@ -178,6 +178,10 @@ def test_names_that_look_the_same_are_one_worker(given):
         ({"budgets": {"Ana": "x"}, "worker_column": "w"}, "budgets of 'Ana' must be a number"),
         ({"exclude_column": 7}, "exclude_column must be a text"),
         ({"lock_ids": [[1]]}, "lock_ids must be ids"),
+        ({"lock_ids": {"a": 1}}, "lock_ids must be ids"),
+        ({"exclude_ids": b"ab"}, "exclude_ids must be ids"),
+        ({"exclude_ids": [True]}, "exclude_ids must be ids"),
+        ({"cooldown": True}, "cooldown must not be True"),
     ],
 )
 def test_settings_of_another_kind_are_refused(given, message):

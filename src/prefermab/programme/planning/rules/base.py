@@ -101,10 +101,13 @@ def holds_numbers(field: dataclasses.Field) -> bool:
 def checked(field: dataclasses.Field, value: Any) -> Any:
     """A value of a setting of a rule; raises if it is of another kind."""
     name = field.name
+    if isinstance(value, bool) and field.type is not bool:
+        raise InputError(f"{name} must not be {value!r}; leave it out if there is no such rule.")
     if holds_ids(field):
         if isinstance(value, str | int):
             return (value,)
-        if isinstance(value, Iterable) and all(isinstance(one, str | int) for one in value):
+        several = isinstance(value, Iterable) and not isinstance(value, bytes | Mapping)
+        if several and all(isinstance(one, str | int) and type(one) is not bool for one in value):
             return tuple(value)
         raise InputError(f"{name} must be ids of people, not {value!r}.")
     if holds_names(field):
