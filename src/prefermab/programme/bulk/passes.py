@@ -45,7 +45,7 @@ from prefermab.programme.planning.rules.limits import (
 )
 from prefermab.programme.planning.rules.people import People
 from prefermab.programme.planning.scoring import (
-    Scored,
+    RoundScores,
     best_actions,
     gains_at,
     locked_actions,
@@ -119,7 +119,9 @@ def score_chunk(job: Job, price: float, chunk: Chunk) -> Report:
     model = planner(job)
     roster, limits, labels, named = read_chunk(job, chunk)
     raw = gains_at(model, roster.states, roster.features, price, wide=True)
-    locked = locked_actions(Scored(price, positive_gains(model, raw)), roster.costs, limits.locked)
+    locked = locked_actions(
+        RoundScores(price, positive_gains(model, raw)), roster.costs, limits.locked
+    )
     arrays = {
         "raw": raw,
         "standing": limits.standing.astype(np.int8),
@@ -223,7 +225,7 @@ def write_part(job: Job, price: float, cut: Cut, chosen_together: bool, chunk: C
     model, scores, table = planner(job), load_scores(job, chunk), chunk.read()
     (actions,) = actions_of(job, chunk, scores, [None if chosen_together else cut])
     best = best_actions(
-        Scored(price, positive_gains(planner(job), scores["raw"])), scores["costs"], actions
+        RoundScores(price, positive_gains(planner(job), scores["raw"])), scores["costs"], actions
     )
     listed = (actions > 0).astype(int)
     for row in cut.waiting:

@@ -11,7 +11,7 @@ from prefermab.common.intervals import Interval
 from prefermab.programme.evidence.analysis import TrialResult, analyse
 from prefermab.programme.evidence.designs import Design
 from prefermab.programme.evidence.logged import off_policy
-from prefermab.programme.evidence.power import Needed, TrialProgramme, needed
+from prefermab.programme.evidence.power import SampleSize, TrialProgramme, needed
 from prefermab.programme.evidence.protocol import Protocol, randomise, read_protocol
 from prefermab.programme.evidence.results import OffPolicy, off_policy_rows
 from prefermab.programme.evidence.trial_logs import rehearse
@@ -19,9 +19,9 @@ from prefermab.programme.evidence.trial_logs import rehearse
 __all__ = [
     "Design",
     "Interval",
-    "Needed",
     "OffPolicy",
     "Protocol",
+    "SampleSize",
     "TrialProgramme",
     "TrialResult",
     "analyse",

@@ -44,7 +44,7 @@ STRATA = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Needed:
+class SampleSize:
     """The size of a trial: people, rounds and, for cluster designs, clusters. `power` is the share
     of `trials` simulated trials of this size that showed the gain, `wanted` the power that was
     wanted, `gain` the true gain for which the power holds, and `simulated_gain` the model's gain
@@ -174,7 +174,7 @@ def needed(
     trials: int = LAST_TRIALS,
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
-) -> Needed:
+) -> SampleSize:
     """The smallest trial that shows a gain with the wanted power, by simulation of trials.
 
     A gain is shown if the whole 90 % interval of the primary estimator is above 0. If `gain`
@@ -224,7 +224,7 @@ def needed_for_pool(
     trials: int = LAST_TRIALS,
     seed: int = 0,
     progress: Callable[[float, str], None] | None = None,
-) -> Needed:
+) -> SampleSize:
     """The same as `needed`, for a pool of people that exists already."""
     wanted, size = share(power, "power"), count(people, "people", at_least=8)
     if not 0.05 < wanted < 1:
@@ -235,7 +235,7 @@ def needed_for_pool(
     if progress is not None:
         progress(0.9, f"trials with {search.in_words(units)}")
     lows, target = search.low_ends(units, trials)
-    return Needed(
+    return SampleSize(
         design.name, search.people(units), search.rounds(units), search.clusters(units), target,
         search.simulated, wanted, float((lows > 0).mean()), trials, search.spread,
     )  # fmt: skip

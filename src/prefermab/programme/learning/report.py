@@ -22,7 +22,7 @@ from prefermab.programme.learning.verdict import Assessment
 from prefermab.programme.logs.allocation import Allocation
 from prefermab.programme.logs.fitting import Fit
 from prefermab.programme.logs.log_warnings import FEWEST_SEEN
-from prefermab.programme.logs.reading import Found, Log
+from prefermab.programme.logs.reading import Log, LogCounts
 from prefermab.programme.tables.table import format_people
 
 BALANCE = {"": "{what}", "acted on": "{acted:.3f}", "others": "{others:.3f}",
@@ -218,7 +218,7 @@ def _data(log: Log) -> list[Block]:
     ]
 
 
-def _left_out(found: Found) -> list[str]:
+def _left_out(found: LogCounts) -> list[str]:
     """Sentences about the columns `available` and `reached`."""
     texts = []
     if found.unavailable:

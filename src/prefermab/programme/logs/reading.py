@@ -24,7 +24,7 @@ from prefermab.programme.tables.table import as_frame, read_table, row_in, sourc
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
+class LogCounts:
     """Counts of what a log contains, and of what cannot be used."""
 
     rows: int
@@ -113,7 +113,7 @@ class Log:
     """The mean cost of a round's actions."""
     earned: float
     """The mean reward of a row's state."""
-    found: Found
+    found: LogCounts
     diagnostics: Diagnostics
     histories: Histories | None = None
     """None where states are always seen."""
@@ -289,7 +289,7 @@ def _known_state(frame: pl.DataFrame, *, last: bool) -> np.ndarray:
     return each["state"].fill_null(-1).to_numpy()
 
 
-def _count(rows: Rows, time_column: str, unavailable: int) -> Found:
+def _count(rows: Rows, time_column: str, unavailable: int) -> LogCounts:
     frame = rows.frame
     people = frame.group_by("person").agg(
         rows=pl.len(), first=pl.col("round").min(), last=pl.col("round").max()
@@ -298,7 +298,7 @@ def _count(rows: Rows, time_column: str, unavailable: int) -> Found:
     rounds, shown = frame["round"].n_unique(), frame.sort("time")["shown"]
     missing = frame.filter(pl.col("steps") > 1)["steps"]
     acted = (frame["action"] > 0).fill_null(False)
-    return Found(
+    return LogCounts(
         rows=frame.height,
         people=people.height,
         rounds=rounds,

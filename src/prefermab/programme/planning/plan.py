@@ -30,7 +30,7 @@ from prefermab.programme.planning.rules.limits import (
     reasons_out,
 )
 from prefermab.programme.planning.scoring import (
-    Scored,
+    RoundScores,
     best_actions,
     by_increments,
     gains_at,
@@ -174,7 +174,7 @@ class Draft:
     budget: float
     roster: Roster
     limits: Limits
-    scored: Scored
+    scored: RoundScores
 
     def at_budget(self, budget: float) -> "Draft":
         """The same people at another budget, and so at another price."""

@@ -24,7 +24,7 @@ PRICE_PROBES = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Scored:
+class RoundScores:
     """The price of a round, and each action's gain for each person at this price; the gain is -inf
     for an action that must not be taken."""
 
@@ -34,18 +34,18 @@ class Scored:
 
 def score(
     model: Model, roster: Roster, may: np.ndarray, budget: float, everyone: bool = False
-) -> Scored:
+) -> RoundScores:
     """Finds the price and the gains; with `everyone`, also gains of who may not be acted on."""
     if by_increments(model, roster.size):
         price = sample_price(model, *sampled_people(roster, may), budget=budget, people=roster.size)
         gains = gains_at(model, roster.states, roster.features, price)
-        return Scored(price, positive_gains(model, gains))
+        return RoundScores(price, positive_gains(model, gains))
     judged = _judge(model.policy, observation(model.policy, roster, may, budget))
     gains, price = np.array(judged.gains)[: roster.size], float(judged.price)
     if everyone and not may.all():
         out = ~may
         gains[out] = useful_gains(model, roster.states[out], roster.features[out], price)
-    return Scored(price, gains)
+    return RoundScores(price, gains)
 
 
 def by_increments(model: Model, people: int) -> bool:
@@ -54,7 +54,7 @@ def by_increments(model: Model, people: int) -> bool:
 
 
 def settle(
-    model: Model, roster: Roster, scores: Scored, may: np.ndarray, budget: float, paid: int
+    model: Model, roster: Roster, scores: RoundScores, may: np.ndarray, budget: float, paid: int
 ) -> np.ndarray:
     """Chooses actions as the policy does, after `paid` units of the budget were spent."""
     seen = observation(model.policy, roster, may, budget, paid)
@@ -161,7 +161,7 @@ def positive_gains(model: Model, gains: np.ndarray) -> np.ndarray:
     return found
 
 
-def locked_actions(scores: Scored, costs: np.ndarray, locked: np.ndarray) -> np.ndarray:
+def locked_actions(scores: RoundScores, costs: np.ndarray, locked: np.ndarray) -> np.ndarray:
     """The actions of those who are locked in; for `ANY`, the best one at the present price."""
     net = (scores.gains - scores.price * costs)[:, 1:]
     cheapest = costs[:, 1:].argmin(axis=1)
@@ -169,7 +169,7 @@ def locked_actions(scores: Scored, costs: np.ndarray, locked: np.ndarray) -> np.
     return np.where(locked == ANY, best, locked)
 
 
-def best_actions(scores: Scored, costs: np.ndarray, actions: np.ndarray) -> np.ndarray:
+def best_actions(scores: RoundScores, costs: np.ndarray, actions: np.ndarray) -> np.ndarray:
     """Each person's action; for those who get nothing, the one that would be best for them."""
     net = (scores.gains - scores.price * costs)[:, 1:]
     return np.where(actions > 0, actions, net.argmax(axis=1) + 1)

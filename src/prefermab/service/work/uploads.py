@@ -48,7 +48,7 @@ class WrongRow:
 
 
 @dataclasses.dataclass(frozen=True)
-class Checked:
+class ImportPreview:
     """A table that was read and checked, but is not imported yet."""
 
     frame: pl.DataFrame
@@ -110,7 +110,7 @@ def read_upload(file: str, data: bytes) -> tuple[pl.DataFrame, Source]:
         return read_sent_table(path, name)
 
 
-def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Checked:
+def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> ImportPreview:
     """Reads a table and finds its wrong rows; nothing is written.
 
     Args:
@@ -138,7 +138,7 @@ def check_upload(programme: Programme, kind: str, file: str, data: bytes) -> Che
     used = match_names(frame.columns, ("id", "state", *wanted), where)
     stored = [name for name in frame.columns if name not in used.values()]
     missing = [name for name in wanted if name not in used] if kind == "join" else []
-    return Checked(frame, where, rows, len(wrong) > MOST_WRONG_ROWS, [*used], stored, missing)
+    return ImportPreview(frame, where, rows, len(wrong) > MOST_WRONG_ROWS, [*used], stored, missing)
 
 
 def make_check(programme: Programme, kind: str) -> Callable[[pl.DataFrame, str], None]:
