@@ -98,7 +98,7 @@ def holds_numbers(field: dataclasses.Field) -> bool:
     return get_origin(field.type) is Mapping
 
 
-def checked(field: dataclasses.Field, value: Any) -> Any:
+def check_setting(field: dataclasses.Field, value: Any) -> Any:
     """A value of a setting of a rule; raises if it is of another kind."""
     name = field.name
     if isinstance(value, bool) and field.type is not bool:
@@ -219,7 +219,9 @@ class Rules:  # noqa: D101 - its docstring is made from the settings
         for name in given:
             if name not in known:
                 raise unknown("rule", name, known)
-        given = {n: checked(known[n], value) for n, value in given.items() if value is not None}
+        given = {
+            n: check_setting(known[n], value) for n, value in given.items() if value is not None
+        }
         rules = []
         for kind in RULES.values():
             own = [field.name for field in dataclasses.fields(kind)]
